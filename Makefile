@@ -1,0 +1,56 @@
+# Two commands for a newcomer: make eval, make test. Both set up .venv first; `make help` lists the rest.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+TORCH ?= torch==2.13.0
+# Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128 for CUDA or .../cpu for a small build.
+TORCH_INDEX ?=
+EXTRAS ?= all,serving,dev
+WORKERS ?= 2
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+setup: $(VENV)/.installed  ## make .venv with the pinned dependencies and the bundled model's cache
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@for tool in cc make cmake; do command -v $$tool >/dev/null || { \
+	  echo "error: $$tool is missing, and two dependencies (jericho, fast-downward-textworld) are compiled: apt-get install -y build-essential cmake" >&2; exit 2; }; done
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python {sys.version.split()[0]} is too old: set PYTHON=python3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+eval: setup  ## a real language model plays six ALFWorld games, beside the random player and the expert
+	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --max-turns 15 --max-tokens 24 --history 3 \
+	  --thinking off --admissible latest --resume
+
+test: setup  ## the whole test suite
+	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
+
+proof: setup  ## the longer proofs (TextWorld on its interpreter), some minutes
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
+
+lint: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: setup  ## every registered task against the whole contract (an hour or so)
+	$(BIN)/envsuite-check '*'
+
+equivalence: setup  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
+	$(BIN)/python -m benchmarks.alfworld_equivalence --write
+
+constraints:  ## resolve constraints.txt again (needs uv)
+	uv pip compile pyproject.toml --all-extras --python-version 3.11 --constraint <(echo torch==2.13.0) --no-header --no-annotate -q \
+	  | sed 's/+cpu//' > constraints.txt
+
+clean:  ## remove .venv and caches of tools
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build
+
+.PHONY: help setup eval test proof lint check equivalence constraints clean

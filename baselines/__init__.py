@@ -1,0 +1,1 @@
+"""Baseline trainers: one file per algorithm, one loop, pure estimators."""

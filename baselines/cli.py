@@ -1,0 +1,96 @@
+"""envsuite-train: a recipe in, a model out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envsuite.errors import UsageError
+from harness import cli
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="envsuite-train",
+        description="Train a language model on registered tasks. The model it leaves goes into envsuite-eval --model.",
+    )
+    found.add_argument("recipe", type=Path, help="a TOML file; baselines/recipes has some")
+    found.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="say config.gamma=0.9; may be repeated"
+    )
+    found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: runs/train/RECIPE")
+    found.add_argument("--resume", action="store_true")
+    found.add_argument("--dry-run", action="store_true", help="check the recipe, estimate memory, train nothing")
+    found.add_argument(
+        "--module", action="append", default=[], help="import this first: it registers environments of yours"
+    )
+    found.add_argument("-v", "--verbose", action="store_true")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    from baselines import recipe as recipes
+
+    args = parser().parse_args(argv)
+    cli.import_modules(args.module)
+    overrides = {}
+    for word in args.set:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes KEY=VALUE, not {word!r}.")
+        overrides[key] = value
+    recipe = recipes.load(args.recipe, overrides)
+    folder = args.output_dir or Path("runs/train") / args.recipe.stem
+    if args.dry_run:
+        from envsuite import registry
+
+        names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
+        print(
+            f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {recipe.episodes} episodes -> {folder}"
+        )
+        return 0
+    from baselines.train import Run
+
+    began = time.monotonic()
+    success = Run(recipe, folder, args.resume, _say).train()
+    print(f"{folder / 'model'}: success {100 * success:.1f} % on held-out games after {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _say(line: dict[str, Any]) -> None:
+    shown = {
+        "eval": ("success", "low", "high", "reward", "turns"),
+        "update": ("reward", "success", "invalid", "kl", "entropy", "clip_share", "explained_variance"),
+        "sft": ("epoch", "loss"),
+    }[line["kind"]]
+    numbers = "  ".join(f"{key} {line[key]:.3f}" for key in shown if key in line)
+    print(f"{line['kind']:6} {line.get('update', ''):>5}  {numbers}", flush=True)
+    if line["kind"] == "update":
+        for warning in warnings_of(line):
+            print(f"warning: {warning}", file=sys.stderr, flush=True)
+
+
+def warnings_of(line: dict[str, Any]) -> list[str]:
+    """What in a log line says that the run is collapsing, and what helps."""
+    found = []
+    if line.get("entropy", 1.0) < 1e-3:
+        found.append("the policy's entropy is gone: raise config.entropy_coef or lower the learning rate")
+    if line.get("invalid", 0.0) > 0.9:
+        found.append("nine of ten commands are not understood: fine-tune on demonstrations first ([sft])")
+    if line.get("kl", 0.0) > 0.5:
+        found.append("the policy moves far in one update (KL > 0.5): lower the learning rate or set config.target_kl")
+    if line.get("flat_groups", 0.0) == 1.0:
+        found.append("all groups were paid alike: nothing was learnt; easier games, or config.group_size up")
+    return found
+
+
+if __name__ == "__main__":
+    main()

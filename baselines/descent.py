@@ -1,0 +1,216 @@
+"""The step all algorithms share: epochs over minibatches of rows, one clipped surrogate per token, optional critic and KL.
+
+An algorithm decides who earned what (`advantages`); this decides how the weights follow.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from baselines.batch import Batch
+from baselines.estimators import whiten
+from baselines.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
+from baselines.model import Model
+from envsuite.errors import EnvsuiteError
+
+
+class NonFiniteLoss(EnvsuiteError):
+    """The loss became NaN or infinite: nothing was learnt from that minibatch, and the last checkpoint stands."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How the weights follow the advantages. Defaults are POAD's common ones where the papers agree."""
+
+    learning_rate: float = 1e-6
+    critic_learning_rate: float = 1e-5
+    epochs: int = 1
+    """passes over each batch of episodes"""
+    minibatches: int = 1
+    """steps per pass"""
+    micro_rows: int = 0
+    """rows per forward pass, gradients accumulated up to the minibatch; 0: all at once"""
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    dual_clip: float = 0.0
+    """bound c of Ye et al. for negative advantages; 0: none"""
+    value_clip: float = 0.2
+    """0: none"""
+    value_coef: float = 0.5
+    entropy_coef: float = 0.0
+    kl_coef: float = 0.0
+    kl_kind: str = "k3"
+    """k1 | k2 | k3"""
+    kl_in: str = "loss"
+    """loss | reward; never both"""
+    target_kl: float = 0.0
+    """skip the policy step of a minibatch whose KL to the rollout exceeds this; 0: never"""
+    normalise: str = "batch"
+    """advantages to mean 0, variance 1: none | batch | minibatch"""
+    aggregation: str = "token-mean"
+    """token-mean | seq-mean-token-mean | seq-mean-token-sum | seq-sum-constant"""
+    constant: float = 0.0
+    """of seq-sum-constant: the longest reply allowed"""
+    max_grad_norm: float = 0.5
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    """of the learning rates: constant | linear (to 0 at the last update)"""
+
+
+class Optimisers:
+    """AdamW for the actor, Adam for the critic, as ADRL and TWOSOME have them (eps 1e-5)."""
+
+    def __init__(self, model: Model, config: Descent) -> None:
+        self.config = config
+        self.actor = torch.optim.AdamW(
+            model.actor_parameters(), lr=config.learning_rate, eps=1e-5, weight_decay=config.weight_decay
+        )
+        found = model.critic_parameters()
+        self.critic = torch.optim.Adam(found, lr=config.critic_learning_rate, eps=1e-5) if found else None
+
+    def anneal(self, done: float) -> None:
+        """Sets the learning rates for the share `done` of the run."""
+        left = 1.0 - done if self.config.schedule == "linear" else 1.0
+        self.actor.param_groups[0]["lr"] = self.config.learning_rate * left
+        if self.critic is not None:
+            self.critic.param_groups[0]["lr"] = self.config.critic_learning_rate * left
+
+    def state(self) -> dict[str, Any]:
+        return {"actor": self.actor.state_dict(), "critic": self.critic.state_dict() if self.critic else None}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.actor.load_state_dict(state["actor"])
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
+
+
+def descend(
+    model: Model,
+    optimisers: Optimisers,
+    batch: Batch,
+    advantages: Tensor,
+    config: Descent,
+    generator: torch.Generator,
+    returns: Tensor | None = None,
+    old_values: Tensor | None = None,
+    reference: Tensor | None = None,
+    temperature: float = 1.0,
+    train_actor: bool = True,
+) -> dict[str, float]:
+    """Learns from one batch of episodes; `advantages`, `returns`, `old_values`, `reference` are [N], per sampled token.
+
+    Returns what is worth logging. Raises NonFiniteLoss before a bad step is taken.
+    """
+    if config.normalise == "batch":
+        advantages = whiten(advantages, torch.ones_like(advantages, dtype=torch.bool))
+    columns = {"advantage": batch.spread(advantages)}
+    for name, column in (("return", returns), ("old_value", old_values), ("reference", reference)):
+        if column is not None:
+            columns[name] = batch.spread(column)
+    log: dict[str, list[float]] = defaultdict(list)
+    count = len(batch.ids)
+    for _ in range(config.epochs):
+        order = torch.randperm(count, generator=generator)
+        for chosen in order.chunk(max(1, min(config.minibatches, count))):
+            _minibatch(model, optimisers, batch, columns, chosen, config, temperature, train_actor, log)
+    return {name: sum(found) / len(found) for name, found in log.items()}
+
+
+def _minibatch(
+    model: Model,
+    optimisers: Optimisers,
+    batch: Batch,
+    columns: dict[str, Tensor],
+    chosen: Tensor,
+    config: Descent,
+    temperature: float,
+    train_actor: bool,
+    log: dict[str, list[float]],
+) -> None:
+    """One step of the critic, then one of the actor, gradients accumulated over micro-batches to the very same sum."""
+    advantage = columns["advantage"]
+    if config.normalise == "minibatch":
+        mask = torch.zeros_like(batch.sampled)
+        mask[chosen] = batch.sampled[chosen]
+        advantage = whiten(advantage, mask)
+    parts = chosen.split(config.micro_rows or len(chosen))
+    shares = _shares(batch, parts, config)
+    if optimisers.critic is not None and "return" in columns:
+        optimisers.critic.zero_grad(set_to_none=True)
+        total = 0.0
+        for part in parts:
+            ids, valid, mask = _cut(batch, part)
+            width = ids.shape[1]
+            values = model.values(ids, valid)
+            clip = config.value_clip or None
+            old, target = columns["old_value"][part, :width], columns["return"][part, :width]
+            per = 0.5 * clipped_value_loss(values, old, target, clip)
+            # Every token counts the same in the critic, whatever the actor's aggregation.
+            loss = config.value_coef * aggregate(per, mask) * mask.sum() / batch.sampled[chosen].sum()
+            loss.backward()
+            total += loss.item()
+        _finite(total, "value")
+        norm = torch.nn.utils.clip_grad_norm_(model.critic_parameters(), config.max_grad_norm)
+        optimisers.critic.step()
+        log["value_loss"].append(total)
+        log["critic_grad_norm"].append(norm.item())
+    if not train_actor:
+        return
+    optimisers.actor.zero_grad(set_to_none=True)
+    sums: dict[str, float] = defaultdict(float)
+    for part, share in zip(parts, shares, strict=True):
+        ids, valid, mask = _cut(batch, part)
+        width = ids.shape[1]
+        new, spread = model.logprobs(ids, valid, temperature)
+        old = batch.logprobs[part, :width]
+        per, active = clipped_surrogate(
+            new, old, advantage[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
+        )
+        if config.kl_coef and config.kl_in == "loss":
+            per = per + config.kl_coef * kl_estimate(new, columns["reference"][part, :width], config.kl_kind)
+        per = per - config.entropy_coef * spread
+        loss = aggregate(per, mask, config.aggregation, config.constant or None) * share
+        loss.backward()
+        sums["policy_loss"] += loss.item()
+        weight = (mask.sum() / batch.sampled[chosen].sum()).item()
+        with torch.no_grad():
+            sums["entropy"] += aggregate(spread, mask).item() * weight
+            sums["kl"] += aggregate(early_stop_kl(new, old), mask).item() * weight
+            sums["clip_share"] += aggregate(active.float(), mask).item() * weight
+    _finite(sums["policy_loss"], "policy")
+    for name, value in sums.items():
+        log[name].append(value)
+    if config.target_kl and sums["kl"] > config.target_kl:
+        log["skipped"].append(1.0)
+        return
+    log["skipped"].append(0.0)
+    norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
+    _finite(norm.item(), "gradient")
+    optimisers.actor.step()
+    log["grad_norm"].append(norm.item())
+
+
+def _shares(batch: Batch, parts: tuple[Tensor, ...], config: Descent) -> list[float]:
+    """What each micro-batch weighs, so that their sum is the whole minibatch's aggregate and not a mean of means."""
+    tokens = [int(batch.sampled[part].sum()) for part in parts]
+    rows = [int((batch.sampled[part].sum(1) > 0).sum()) for part in parts]
+    weights = tokens if config.aggregation == "token-mean" else rows
+    return [weight / max(1, sum(weights)) for weight in weights]
+
+
+def _cut(batch: Batch, part: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The chosen rows without the columns in which all of them are padding."""
+    width = int(batch.valid[part].sum(1).max())
+    return batch.ids[part, :width], batch.valid[part, :width], batch.sampled[part, :width]
+
+
+def _finite(value: float, what: str) -> None:
+    if value != value or value in (float("inf"), float("-inf")):
+        raise NonFiniteLoss(
+            f"The {what} loss is {value}: lower the learning rate, or clip the gradient harder; the last checkpoint is good."
+        )

@@ -1,0 +1,65 @@
+"""GiGPO: group-in-group policy optimisation (Feng et al., 2025, arXiv 2505.10978).
+
+    A_{i,t} = A^E_i + omega * A^S_{i,t}
+    A^E: an episode's return against its group's;   A^S: return-to-go against all turns of the group that saw the same
+
+An anchor is the observation's text, exactly. Statistics of episodes are over episodes, as in the paper; the published
+code counts an episode once per turn (`over_rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from baselines.batch import collate, turn_values
+from baselines.descent import Descent, Optimisers, descend
+from baselines.estimators import gigpo
+from baselines.grpo import flat_groups, group_of
+from baselines.model import Model
+from baselines.ppo import kl_terms
+from harness.types import Trajectory
+
+NEEDS_CRITIC = False
+
+
+@dataclass(frozen=True)
+class Config(Descent):
+    group_size: int = 8
+    gamma: float = 0.95
+    """of the return-to-go that turns are compared by"""
+    omega: float = 1.0
+    """weight of the step advantage"""
+    std: bool = True
+    over_rows: bool = False
+    kl_coef: float = 0.01
+    normalise: str = "none"
+    whole: bool = False
+
+
+def update(
+    model: Model,
+    optimisers: Optimisers,
+    trajectories: Sequence[Trajectory],
+    config: Config,
+    generator: torch.Generator,
+    final_prompts: Sequence[Sequence[int]] = (),
+    temperature: float = 1.0,
+    step: int = 0,
+) -> dict[str, float]:
+    """One update from a batch of groups. Logs the share of turns that share their anchor with another."""
+    batch = collate(trajectories, config.whole)
+    _, reference = kl_terms(model, batch, config, temperature)
+    rewards = [[turn.reward for turn in run.turns] for run in trajectories]
+    anchors = [[turn.observation for turn in run.turns] for run in trajectories]
+    groups = [group_of(run) for run in trajectories]
+    _, steps, found = gigpo(
+        rewards, anchors, groups, config.gamma, config.omega, config.std, over_rows=config.over_rows
+    )
+    advantage = turn_values(batch, found).float()
+    log = descend(model, optimisers, batch, advantage, config, generator, reference=reference, temperature=temperature)
+    log["flat_groups"] = flat_groups(trajectories)
+    log["shared_anchors"] = sum(value != 0 for row in steps for value in row) / max(1, sum(map(len, steps)))
+    return log

@@ -1,0 +1,79 @@
+"""GRPO over whole episodes (Shao et al., 2024; Guo et al., 2025), Dr. GRPO (Liu et al., 2025), and a per-turn variant.
+
+    A_i = (s_i - mean_g) / (std_g + eps)        s_i: the sum of an episode's rewards; g: episodes of one task and seed
+    loss = clipped surrogate per token + kl_coef * k3(pi, reference)
+
+`std = false` with aggregation "seq-sum-constant" is Dr. GRPO. `per_turn` compares return-to-go turn by turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from baselines.batch import collate, turn_values
+from baselines.descent import Descent, Optimisers, descend
+from baselines.estimators import group_normalised, members, per_turn
+from baselines.model import Model
+from baselines.ppo import kl_terms
+from harness.types import Trajectory
+
+NEEDS_CRITIC = False
+
+
+@dataclass(frozen=True)
+class Config(Descent):
+    group_size: int = 8
+    """episodes per task and seed"""
+    std: bool = True
+    """scale by the group's deviation; False: Dr. GRPO"""
+    per_turn: bool = False
+    gamma: float = 1.0
+    """of return-to-go, with per_turn"""
+    kl_coef: float = 0.001
+    normalise: str = "none"
+    aggregation: str = "seq-mean-token-mean"
+    whole: bool = True
+
+
+def group_of(run: Trajectory) -> tuple[str, str, int]:
+    """Episodes of one task, knobs and seed began alike and are compared with each other."""
+    return run.episode.task.id, run.episode.knobs, run.episode.seed
+
+
+def advantages(trajectories: Sequence[Trajectory], config: Config) -> list[list[float]]:
+    """One advantage per episode and turn. [E][T_e]"""
+    groups = [group_of(run) for run in trajectories]
+    if config.per_turn:
+        rewards = [[turn.reward for turn in run.turns] for run in trajectories]
+        return per_turn(rewards, groups, config.gamma, "grpo_std" if config.std else "grpo_mean")
+    scores = torch.tensor([run.total_reward for run in trajectories], dtype=torch.float64)
+    found = group_normalised(scores, groups, config.std).tolist()
+    return [[value] * len(run.turns) for value, run in zip(found, trajectories, strict=True)]
+
+
+def update(
+    model: Model,
+    optimisers: Optimisers,
+    trajectories: Sequence[Trajectory],
+    config: Config,
+    generator: torch.Generator,
+    final_prompts: Sequence[Sequence[int]] = (),
+    temperature: float = 1.0,
+    step: int = 0,
+) -> dict[str, float]:
+    """One update from a batch of groups. Logs the share of groups in which all were paid alike: they teach nothing."""
+    batch = collate(trajectories, config.whole)
+    _, reference = kl_terms(model, batch, config, temperature)
+    advantage = turn_values(batch, advantages(trajectories, config)).float()
+    log = descend(model, optimisers, batch, advantage, config, generator, reference=reference, temperature=temperature)
+    log["flat_groups"] = flat_groups(trajectories)
+    return log
+
+
+def flat_groups(trajectories: Sequence[Trajectory]) -> float:
+    """Share of groups without any variance in their scores."""
+    groups = members([group_of(run) for run in trajectories])
+    return sum(len({round(trajectories[i].total_reward, 9) for i in group}) == 1 for group in groups) / len(groups)

@@ -1,0 +1,91 @@
+"""What is descended: clipped surrogates, value losses, KL estimators, entropy, and how tokens are averaged."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def aggregate(x: Tensor, mask: Tensor, how: str = "token-mean", constant: float | None = None) -> Tensor:
+    """Mean of a per-token loss over valid tokens. [B, L], [B, L] -> []
+
+    token-mean: all tokens weigh the same; seq-mean-token-mean: all rows do (original GRPO); seq-mean-token-sum: sums per
+    row; seq-sum-constant: sums over a constant such as the longest reply allowed (Dr. GRPO). Rows without a valid
+    token are left out of the mean over rows.
+    """
+    mask = mask.to(x.dtype)
+    x = torch.where(mask > 0, x, torch.zeros_like(x))  # 0 * inf of a padded position must not spoil the sum
+    if how == "token-mean":
+        return x.sum() / mask.sum().clamp(min=1)
+    rows = (mask.sum(-1) > 0).to(x.dtype).sum().clamp(min=1)
+    if how == "seq-mean-token-sum":
+        return x.sum() / rows
+    if how == "seq-mean-token-mean":
+        return (x.sum(-1) / mask.sum(-1).clamp(min=1)).sum() / rows
+    if how == "seq-sum-constant":
+        if constant is None:
+            raise ValueError("seq-sum-constant needs its constant: the longest reply allowed")
+        return x.sum() / (rows * constant)
+    raise ValueError(
+        f"unknown aggregation {how!r}: token-mean, seq-mean-token-mean, seq-mean-token-sum or seq-sum-constant"
+    )
+
+
+def clipped_surrogate(
+    new: Tensor,
+    old: Tensor,
+    advantages: Tensor,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """PPO's loss per element, and where the clip was active. Log-probs and advantages of one shape.
+
+    The exponent is held to +-20 so that a stale sample cannot overflow. `dual_clip` bounds the loss of negative
+    advantages at -A * c (Ye et al., 2020).
+    """
+    ratio = (new - old).clamp(-20, 20).exp()
+    plain = -advantages * ratio
+    clipped = -advantages * ratio.clamp(1 - clip_low, 1 + clip_high)
+    loss = torch.maximum(plain, clipped)
+    if dual_clip is not None:
+        loss = torch.where(advantages < 0, torch.minimum(loss, -advantages * dual_clip), loss)
+    return loss, clipped > plain
+
+
+def clipped_value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = 0.2) -> Tensor:
+    """max((V - G)^2, (V_clipped - G)^2) per element, V_clipped within `clip` of the value at rollout; no factor 1/2."""
+    plain = (values - returns) ** 2
+    if clip is None:
+        return plain
+    held = old + (values - old).clamp(-clip, clip)
+    return torch.maximum(plain, (held - returns) ** 2)
+
+
+def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor:
+    """Schulman's estimators of KL(pi || ref) on sampled tokens, elementwise.
+
+    As a loss, the gradient of k2 is the right one; that of k1 has mean 0, and that of k3 follows KL(ref || pi).
+    """
+    x = logprobs - reference
+    if kind == "k1":
+        return x
+    if kind == "k2":
+        return 0.5 * x**2
+    if kind == "k3":
+        return ((-x).clamp(-20, 20).exp() + x - 1).clamp(-10, 10)
+    if kind == "abs":
+        return x.abs()
+    raise ValueError(f"unknown KL estimator {kind!r}: k1, k2, k3 or abs")
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Of the full-vocabulary categorical. [..., V] -> [...]"""
+    logp = logits.log_softmax(-1)
+    return -(logp.exp() * logp).sum(-1)
+
+
+def early_stop_kl(new: Tensor, old: Tensor) -> Tensor:
+    """(r - 1) - log r per element, r = new / old: estimates KL(old || new) on samples of old."""
+    log_ratio = new - old
+    return log_ratio.exp() - 1 - log_ratio

@@ -1,0 +1,187 @@
+"""The model that is trained: a causal language model, and where an algorithm needs one, a critic.
+
+Values and log-probs are those of what is about to be said: column l of [B, L] belongs to token l given the tokens before
+it, so V_{t,0} is read at the last token of the prompt, never at the token itself and never at a pad.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from envsuite.errors import MissingExtra, UsageError
+from harness import models
+
+CRITICS = ("none", "head", "own")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which weights, and what of them learns."""
+
+    name: str
+    """alias, path or org/name"""
+    device: str = "auto"
+    dtype: str = "auto"
+    lora_rank: int = 0
+    """0 trains every weight; POAD and TWOSOME use 8"""
+    lora_alpha: int = 16
+    lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
+    critic: str = "own"
+    """none | head: an MLP on the frozen first weights | own: a copy that learns, with a linear head"""
+    critic_hidden: tuple[int, ...] = (1024, 512)
+    """of the head's MLP (TWOSOME, ADRL); () for a linear one"""
+    gradient_checkpointing: bool = False
+    seed: int = 0
+
+
+class Critic(nn.Module):
+    """A value per position from a trunk's last hidden state."""
+
+    def __init__(self, trunk: nn.Module, width: int, hidden: tuple[int, ...], frozen: bool) -> None:
+        super().__init__()
+        sizes = [width, *hidden]
+        layers: list[nn.Module] = []
+        for one, other in zip(sizes, sizes[1:]):
+            layers += [nn.Linear(one, other, bias=False), nn.ReLU()]
+        last = nn.Linear(sizes[-1], 1, bias=False)
+        nn.init.zeros_(last.weight)  # values start at 0: the first advantages are the returns themselves
+        self.head = nn.Sequential(*layers, last)
+        self.trunk, self.frozen = trunk, frozen
+
+    def forward(self, ids: Tensor, valid: Tensor) -> Tensor:
+        """[B, L], [B, L] -> [B, L]; column l is read at token l - 1, column 0 is 0."""
+        with torch.no_grad() if self.frozen else contextlib.nullcontext():
+            states = self.trunk(input_ids=ids, attention_mask=valid.long()).last_hidden_state
+        values = self.head(states.float()).squeeze(-1)
+        return torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], dim=1)
+
+
+class Model:
+    """Actor, critic and frozen reference. The actor's `lm` and `tokenizer` also answer prompts in the rollout."""
+
+    def __init__(self, lm: Any, tokenizer: Any, config: ModelConfig) -> None:
+        if config.critic not in CRITICS:
+            raise UsageError(f"critic cannot be {config.critic!r}: it is one of {', '.join(CRITICS)}.")
+        torch.manual_seed(config.seed)
+        self.config, self.tokenizer = config, tokenizer
+        self.device = next(lm.parameters()).device
+        width = lm.config.get_text_config().hidden_size
+        self.critic: Critic | None = None
+        self._reference: Any = None
+        if config.critic == "own":
+            self.critic = Critic(copy.deepcopy(lm.base_model), width, (), frozen=False).to(self.device)
+        elif config.critic == "head":
+            trunk = copy.deepcopy(lm.base_model).requires_grad_(False)
+            self.critic = Critic(trunk, width, config.critic_hidden, frozen=True).to(self.device)
+        if config.gradient_checkpointing:
+            lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if config.lora_rank:
+            lm = _with_lora(lm, config)
+        self.lm = lm
+
+    @classmethod
+    def load(cls, config: ModelConfig) -> Model:
+        """The model a name stands for, as `envsuite-eval` resolves it."""
+        from harness.policies.hf import load
+
+        lm, tokenizer = load(config.name, config.device, config.dtype)
+        return cls(lm, tokenizer, config)
+
+    def logprobs(self, ids: Tensor, valid: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Log-prob of every token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]; column 0 is 0."""
+        return _logprobs(self.lm, ids, valid, temperature)
+
+    def values(self, ids: Tensor, valid: Tensor) -> Tensor:
+        """[B, L] -> [B, L]"""
+        if self.critic is None:
+            raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
+        return self.critic(ids, valid)
+
+    @torch.no_grad()
+    def reference_logprobs(self, ids: Tensor, valid: Tensor, temperature: float = 1.0) -> Tensor:
+        """Log-probs of the weights training began with. [B, L]"""
+        with self._as_reference() as lm:
+            return _logprobs(lm, ids, valid, temperature)[0]
+
+    def keep_reference(self) -> None:
+        """Freezes the present weights as the reference; with LoRA the base is the reference already."""
+        if not self.config.lora_rank:
+            self._reference = copy.deepcopy(self.lm).requires_grad_(False).eval()
+
+    @contextlib.contextmanager
+    def _as_reference(self) -> Iterator[Any]:
+        if self.config.lora_rank:
+            with self.lm.disable_adapter():
+                yield self.lm
+        elif self._reference is None:
+            raise UsageError("A KL penalty needs a reference model: call keep_reference() before training.")
+        else:
+            yield self._reference
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.lm.parameters() if parameter.requires_grad]
+
+    def critic_parameters(self) -> list[nn.Parameter]:
+        return [] if self.critic is None else [p for p in self.critic.parameters() if p.requires_grad]
+
+    def save(self, folder: Path) -> None:
+        """A plain Hugging Face folder (LoRA merged), which `envsuite-eval --model` takes."""
+        lm = copy.deepcopy(self.lm).merge_and_unload() if self.config.lora_rank else self.lm
+        with models.quiet():
+            lm.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that learns, for a checkpoint."""
+        found = {"lm": {name: p.detach().clone() for name, p in self.lm.named_parameters() if p.requires_grad}}
+        if self.critic is not None:
+            found["critic"] = {
+                name: p.detach().clone() for name, p in self.critic.named_parameters() if p.requires_grad
+            }
+        if self._reference is not None:
+            found["reference"] = self._reference.state_dict()
+        return found
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        for module, key in ((self.lm, "lm"), (self.critic, "critic")):
+            if module is not None:
+                named = dict(module.named_parameters())
+                with torch.no_grad():
+                    for name, value in state[key].items():
+                        named[name].copy_(value)
+        if "reference" in state:
+            self.keep_reference()
+            self._reference.load_state_dict(state["reference"])
+
+
+def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    logits = lm(input_ids=ids, attention_mask=valid.long()).logits[:, :-1].float()
+    if temperature != 1.0 and temperature > 0:
+        logits = logits / temperature
+    logp = logits.log_softmax(-1)
+    found = logp.gather(-1, ids[:, 1:, None]).squeeze(-1)
+    spread = -(logp.exp() * logp).sum(-1)
+    front = torch.zeros_like(found[:, :1])
+    return torch.cat([front, found], dim=1), torch.cat([front, spread], dim=1)
+
+
+def _with_lora(lm: Any, config: ModelConfig) -> Any:
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ModuleNotFoundError as error:
+        raise MissingExtra("LoRA needs the package 'peft': pip install 'envsuite[train]'") from error
+    wanted = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+        target_modules=list(config.lora_targets),
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(lm, wanted)

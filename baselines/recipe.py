@@ -1,0 +1,165 @@
+"""A recipe: what is trained on what, in numbers and names. Every key is a field of a dataclass, and nothing else is."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import tomllib
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from baselines import sft
+from baselines.descent import Descent
+from baselines.model import ModelConfig
+from envsuite.errors import DataError, UsageError, did_you_mean
+from harness.prompting import Prompting
+
+ALGORITHMS = ("sft", "ppo", "ntpo", "poad", "twosome", "grpo", "rloo", "gigpo", "dual_gae")
+
+
+@dataclass(frozen=True)
+class Acting:
+    """How the policy plays while it learns, and when it is measured."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 16
+    choose: str = "free"
+    """free: tokens are sampled | admissible: a command is drawn from the likelihoods of the admissible ones (TWOSOME)"""
+    normalisation: str = "word"
+    """of these likelihoods: sum | token | word"""
+    eval_temperature: float = 0.0
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Expert games to fine-tune on before reinforcement learning."""
+
+    episodes: int = 0
+    """expert games, from the first training seeds; 0: none"""
+    expert: str = "expert"
+    train: sft.Config = sft.Config()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    algorithm: str
+    model: ModelConfig
+    tasks: tuple[str, ...]
+    knobs: dict[str, Any] = field(default_factory=dict)
+    reward_mode: str = "sparse"
+    shaping_gamma: float = 0.99
+    updates: int = 100
+    episodes: int = 32
+    """per update; a whole number of groups"""
+    seed: int = 0
+    train_seeds: int = 0
+    """so many different games, from the split's first; 0: all"""
+    max_turns: int = 0
+    """0: the environment's own cap"""
+    eval_every: int = 10
+    """updates between measurements on held-out seeds; 0: at the end only"""
+    eval_episodes: int = 50
+    save_every: int = 10
+    budget: int = 0
+    """units of the Guide's rule: a demonstration costs 10, an episode 1; 0: no budget, `updates` counts"""
+    stop_at: float = 0.0
+    """end once this success is measured on held-out seeds; 0: never"""
+    acting: Acting = Acting()
+    prompting: Prompting = Prompting(grammar="bare", thinking=False, history=0, admissible="none")
+    sft: Demonstrations = Demonstrations()
+    config: Descent = Descent()
+
+    @property
+    def module(self) -> types.ModuleType:
+        return importlib.import_module(f"baselines.{self.algorithm}")
+
+
+def load(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
+    """A recipe file, with `key=value` settings of the command line on top (`config.gamma=0.9`)."""
+    try:
+        found = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise DataError(f"Cannot read the recipe {path}: {error.strerror}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path} is not TOML: {error}.") from error
+    for dotted, text in (overrides or {}).items():
+        *parents, name = dotted.split(".")
+        table = found
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[name] = _value(text)
+    return parse(found, str(path))
+
+
+def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
+    """A recipe from a table. UsageError for an unknown key (the nearest is named) or a value of the wrong type."""
+    found = dict(found)
+    name = found.get("algorithm")
+    if name not in ALGORITHMS:
+        hint = did_you_mean(str(name), ALGORITHMS)
+        raise UsageError(f"{where}: algorithm cannot be {name!r}: it is one of {', '.join(ALGORITHMS)}.{hint}")
+    config = Descent if name == "sft" else importlib.import_module(f"baselines.{name}").Config
+    recipe: Recipe = _build(Recipe, found, where, {"config": config})
+    group = getattr(recipe.config, "group_size", 1)
+    if recipe.episodes % group:
+        raise UsageError(f"{where}: episodes = {recipe.episodes} is not a whole number of groups of {group}.")
+    if recipe.acting.choose not in ("free", "admissible"):
+        raise UsageError(f"{where}: acting.choose cannot be {recipe.acting.choose!r}: it is free or admissible.")
+    return recipe
+
+
+def _build(cls: type, table: Any, where: str, classes: dict[str, type] | None = None) -> Any:
+    if not isinstance(table, dict):
+        raise UsageError(f"{where}: expected a table of {cls.__name__}'s settings, not {table!r}.")
+    hints = typing.get_type_hints(cls)
+    fields = {one.name: one for one in dataclasses.fields(cls)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in fields:
+            hint = did_you_mean(key, fields) or f" It knows {', '.join(fields)}."
+            raise UsageError(f"{where}: unknown key {key!r}.{hint}")
+        values[key] = _typed((classes or {}).get(key, hints[key]), value, f"{where}: {key}")
+    for name, one in fields.items():
+        missing = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        if name not in values and missing:
+            raise UsageError(f"{where}: {name!r} is missing.")
+        if name not in values and classes and name in classes:
+            values[name] = classes[name]()
+    return cls(**values)
+
+
+def _typed(kind: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, value, where)  # type: ignore[arg-type]
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        items = [value] if isinstance(value, (str, int)) else value
+        return tuple(_typed(typing.get_args(kind)[0], item, where) for item in items)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise UsageError(f"{where}: expected a table, not {value!r}.")
+        return dict(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UsageError(f"{where} cannot be {value!r}: it is a {kind.__name__}.")
+    return value
+
+
+def _value(text: str) -> Any:
+    """A value of the command line as TOML would read it; a bare word is a string."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def plain(recipe: Recipe) -> dict[str, Any]:
+    """The recipe with every default spelled out, for the record."""
+    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(recipe)))
+    return found

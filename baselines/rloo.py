@@ -1,0 +1,82 @@
+"""RLOO: REINFORCE with a leave-one-out baseline (Ahmadian et al., 2024, arXiv 2402.14740), over whole episodes.
+
+    A_i = s_i - mean of the other scores of its group
+    s_i = sum of the episode's rewards, less kl_coef times its k1 to the first weights
+
+Groups of one are refused: without another episode there is no baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from baselines.batch import collate, turn_values
+from baselines.descent import Descent, Optimisers, descend
+from baselines.estimators import leave_one_out, members, per_turn
+from baselines.grpo import flat_groups, group_of
+from baselines.model import Model
+from baselines.ppo import kl_terms
+from envsuite.errors import UsageError
+from harness.types import Trajectory
+
+NEEDS_CRITIC = False
+
+
+@dataclass(frozen=True)
+class Config(Descent):
+    group_size: int = 8
+    """episodes per task and seed; at least 2"""
+    per_turn: bool = False
+    """return-to-go turn by turn in place of the episode's sum"""
+    gamma: float = 1.0
+    kl_coef: float = 0.001
+    kl_in: str = "reward"
+    normalise: str = "none"
+    whole: bool = True
+
+    def __post_init__(self) -> None:
+        if self.group_size < 2:
+            raise UsageError(
+                f"rloo: group_size must be at least 2, not {self.group_size}: one episode has no baseline."
+            )
+
+
+def update(
+    model: Model,
+    optimisers: Optimisers,
+    trajectories: Sequence[Trajectory],
+    config: Config,
+    generator: torch.Generator,
+    final_prompts: Sequence[Sequence[int]] = (),
+    temperature: float = 1.0,
+    step: int = 0,
+) -> dict[str, float]:
+    """One update from a batch of groups; a group of which faults left one episode is left out."""
+    trajectories = pairs(trajectories)
+    batch = collate(trajectories, config.whole)
+    extra, reference = kl_terms(model, batch, config, temperature)
+    groups = [group_of(run) for run in trajectories]
+    paid = [[turn.reward for turn in run.turns] for run in trajectories]
+    for e, t, value in zip(batch.episode.tolist(), batch.turn.tolist(), extra.tolist(), strict=True):
+        paid[e][t] += value
+    if config.per_turn:
+        found = per_turn(paid, groups, config.gamma, "rloo")
+    else:
+        scores = torch.tensor([sum(row) for row in paid], dtype=torch.float64)
+        found = [[a] * len(row) for a, row in zip(leave_one_out(scores, groups).tolist(), paid, strict=True)]
+    advantage = turn_values(batch, found).float()
+    log = descend(model, optimisers, batch, advantage, config, generator, reference=reference, temperature=temperature)
+    log["flat_groups"] = flat_groups(trajectories)
+    return log
+
+
+def pairs(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Those whose group has two or more."""
+    keep = {i for group in members([group_of(run) for run in trajectories]) if len(group) > 1 for i in group}
+    found = [run for i, run in enumerate(trajectories) if i in keep]
+    if not found:
+        raise UsageError("rloo: no group has two episodes; raise group_size, or look why episodes break.")
+    return found

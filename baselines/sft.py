@@ -1,0 +1,140 @@
+"""Supervised fine-tuning on demonstrations: chat JSONL as `envsuite-data demos` writes it.
+
+loss = sum over label tokens of -log p / number of label tokens; labels are the assistant's messages and the token that
+ends each, nothing else. With a history window every line is one turn's data point, as in evaluation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from baselines.batch import Batch, collate
+from baselines.descent import NonFiniteLoss
+from baselines.losses import aggregate
+from baselines.model import Model
+from envsuite.errors import DataError
+from envsuite.types import StopReason, Task
+from harness.lm.template import Said, Template
+from harness.types import Episode, Message, Reply, Trajectory, Turn
+
+
+@dataclass(frozen=True)
+class Config:
+    learning_rate: float = 1e-5
+    epochs: int = 1
+    rows: int = 16
+    """demonstrations per step"""
+    micro_rows: int = 0
+    """rows per forward pass; 0: all at once"""
+    warmup: float = 0.1
+    """share of the steps in which the rate rises to its full height; then it falls as a cosine"""
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    last_only: bool = False
+    """learn the last assistant message of a line alone: for windows of history, whose earlier turns are lines of their own"""
+
+
+def read(path: Path) -> list[list[Message]]:
+    """The conversations of a chat JSONL file. Raises DataError naming the line."""
+    found = []
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            messages = json.loads(line)["messages"]
+            if messages[-1]["role"] != "assistant" or not all(isinstance(m["content"], str) for m in messages):
+                raise ValueError("its last message is not the assistant's")
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise DataError(
+                f"{path}:{number} is no demonstration ({error}): a line is {{'messages': [...]}}."
+            ) from error
+        found.append(messages)
+    if not found:
+        raise DataError(f"{path} holds no demonstrations.")
+    return found
+
+
+def spell(messages: Sequence[Message], template: Template, end: int, last_only: bool = False) -> Trajectory:
+    """A conversation as if it had been sampled: each assistant message with the prompt it answers."""
+    run = Trajectory(_NOWHERE, stop_reason=StopReason.SOLVED)
+    said: list[Said] = []
+    for place, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        ids = [*template.tokenizer(message["content"], add_special_tokens=False)["input_ids"], end]
+        if not last_only or place == len(messages) - 1:
+            prompt = template.encode(messages[:place], said).ids
+            reply = Reply(message["content"], prompt, ids, [0.0] * len(ids))
+            run.turns.append(Turn("", reply, (message["content"],), 0.0, {}))
+        said.append(Said(message["content"], tuple(ids)))
+    return run
+
+
+_NOWHERE = Episode(Task(id="demonstration-v0", entry_point=""), "{}", 0)
+
+
+def train(
+    model: Model,
+    conversations: Sequence[Sequence[Message]],
+    template: Template,
+    config: Config,
+    generator: torch.Generator,
+) -> list[dict[str, float]]:
+    """Fine-tunes the actor (and, where it has a trunk of its own, nothing else). Returns a log line per step."""
+    end = min(template.end_ids)
+    eos = template.tokenizer.eos_token_id
+    if eos in template.end_ids:
+        end = eos
+    runs = [spell(messages, template, end, config.last_only) for messages in conversations]
+    parameters = model.actor_parameters()
+    optimiser = torch.optim.AdamW(
+        parameters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
+    )
+    steps = max(1, config.epochs * -(-len(runs) // config.rows))
+    rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _cosine(step / steps, config.warmup))
+    log: list[dict[str, float]] = []
+    for epoch in range(config.epochs):
+        order = torch.randperm(len(runs), generator=generator).split(config.rows)
+        for chosen in order:
+            batch = collate([runs[i] for i in chosen.tolist()])
+            optimiser.zero_grad(set_to_none=True)
+            loss = _backward(model, batch, config.micro_rows)
+            if loss != loss:
+                raise NonFiniteLoss("The loss of fine-tuning is NaN: lower sft.learning_rate; nothing was saved.")
+            torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+            optimiser.step()
+            rate.step()
+            log.append({"epoch": epoch, "loss": loss, "tokens": float(batch.sampled.sum())})
+    return log
+
+
+def _backward(model: Model, batch: Batch, micro_rows: int) -> float:
+    """Gradients of the mean over the batch's label tokens, a few rows at a time."""
+    total, labels = 0.0, batch.sampled.sum()
+    for part in torch.arange(len(batch.ids)).split(micro_rows or len(batch.ids)):
+        width = int(batch.valid[part].sum(1).max())
+        mask = batch.sampled[part, :width]
+        logprobs, _ = model.logprobs(batch.ids[part, :width], batch.valid[part, :width])
+        loss = aggregate(-logprobs, mask) * mask.sum() / labels
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def _cosine(done: float, warmup: float) -> float:
+    if done < warmup:
+        return (done + 1e-3) / warmup
+    return 0.5 * (1 + torch.cos(torch.tensor((done - warmup) / max(1e-9, 1 - warmup) * torch.pi)).item())
+
+
+def rows_of(found: Sequence[dict[str, Any]]) -> list[list[Message]]:
+    """Conversations of demonstrations that are in memory already."""
+    return [one["messages"] for one in found]

@@ -1,0 +1,325 @@
+"""The one loop: draw games, play them, learn, measure, save.
+
+    {output_dir}/{run}/
+        recipe.json     the recipe with every default, and where it ran
+        metrics.jsonl   a line per update, and one per measurement on held-out seeds; appended and flushed
+        checkpoint.pt   everything the next update depends on; replaced atomically
+        model/          the latest model as a plain Hugging Face folder; best/ the one that measured best
+
+Games and dice are addressed by the number of the update, so that a run killed anywhere and resumed goes on with the very
+same update (on a CPU with fixed threads: to the bit).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import torch
+
+from baselines import recipe as recipes
+from baselines import sft
+from baselines.actor import Actor
+from baselines.descent import Optimisers
+from baselines.model import Model
+from baselines.recipe import Recipe
+from envsuite import registry
+from envsuite.cache import write_atomically
+from envsuite.errors import DataError, UsageError
+from envsuite.types import Task, knobs_json
+from harness.demos import demonstrations
+from harness.evaluate import Execution, RunConfig, open_slots
+from harness.policies import make_policy
+from harness.rollout import rollout
+from harness.slots import Slots
+from harness.stats import wilson
+from harness.types import Episode, Trajectory
+
+DEMONSTRATION_COST, EPISODE_COST = 10, 1
+"""units of the Practitioner's Guide's budget rule (its Table 9)"""
+
+Log = Callable[[dict[str, Any]], None]
+
+
+class Run:
+    """A training run: what it is (`recipe`), where it lies (`folder`), and where it stands."""
+
+    def __init__(self, recipe: Recipe, folder: Path, resume: bool = False, say: Log = lambda line: None) -> None:
+        self.recipe, self.folder, self.say = recipe, folder, say
+        self.tasks = [task for pattern in recipe.tasks for task in registry.tasks(pattern)]
+        self.configs = [self._config(task) for task in self.tasks]
+        kept = folder / "checkpoint.pt"
+        if kept.exists() and not resume:
+            raise UsageError(f"{folder} exists: go on with --resume, remove it, or choose another --output-dir.")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lock = filelock.FileLock(folder / ".lock")
+        try:
+            self.lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise UsageError(
+                f"{folder} is in use by another process: wait for it, or choose another --output-dir."
+            ) from None
+        self.model = Model.load(recipe.model)
+        self.generator = torch.Generator().manual_seed(recipe.seed)
+        self.optimisers: Optimisers | None = None
+        self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
+        if kept.exists():
+            self._restore(kept)
+        else:
+            self._describe()
+
+    def _config(self, task: Task) -> RunConfig:
+        knobs = registry.overrides(task, dict(self.recipe.knobs))
+        return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
+
+    def train(self) -> float:
+        """Everything the recipe asks for; returns the last measured success on held-out seeds."""
+        recipe = self.recipe
+        try:
+            if not self.tuned:
+                self._tune()
+            success = -1.0
+            if recipe.algorithm != "sft":
+                self._ready()
+                if self.update == 0:
+                    success = self.measure()
+                while not self._over(success):
+                    self._step()
+                    if recipe.eval_every and self.update % recipe.eval_every == 0:
+                        success = self.measure()
+                    if self.update % max(1, recipe.save_every) == 0:
+                        self.save()
+            last_measured = recipe.eval_every and self.update and self.update % recipe.eval_every == 0
+            if not last_measured or success < 0:
+                success = self.measure()
+            self.save()
+            return success
+        finally:
+            self.lock.release()
+
+    def _over(self, success: float) -> bool:
+        recipe = self.recipe
+        if recipe.stop_at and success >= recipe.stop_at:
+            return True
+        if recipe.budget:
+            return self.spent + recipe.episodes * EPISODE_COST > recipe.budget
+        return self.update >= recipe.updates
+
+    def _tune(self) -> None:
+        """Supervised fine-tuning on the expert's games, where the recipe asks for it."""
+        asked = self.recipe.sft
+        if asked.episodes:
+            found: list[dict[str, Any]] = []
+            for config in self.configs:
+                share = -(-asked.episodes // len(self.configs))
+                todo = [Episode(config.task, knobs_json(config.knobs), seed) for seed in self._seeds(config)[:share]]
+                found += demonstrations(self._play(config, todo, make_policy(asked.expert)), self.recipe.prompting)
+            found.sort(key=lambda one: (one["task"], one["seed"]))
+            actor = self.actor()
+            for line in sft.train(self.model, sft.rows_of(found), actor.template, asked.train, self.generator):
+                self._note({"kind": "sft", **line})
+            self.spent += DEMONSTRATION_COST * len(found)
+            if self.model.critic is not None and self.recipe.model.critic == "own":
+                # Actor and critic both start from the tuned weights (specs of the Guide's code).
+                self.model.critic.trunk.load_state_dict(self.model.lm.base_model.state_dict())
+        self.tuned = True
+
+    def _ready(self) -> None:
+        """The reference and the optimisers, once the weights are those training begins with."""
+        if self.optimisers is None:
+            if self.recipe.config.kl_coef and self.model._reference is None:
+                self.model.keep_reference()
+            self.optimisers = Optimisers(self.model, self.recipe.config)
+
+    def _step(self) -> None:
+        recipe, began = self.recipe, time.monotonic()
+        todo = self.games(self.update)
+        actor = self.actor()
+        runs: list[Trajectory] = []
+        for config in self.configs:
+            mine = [episode for episode in todo if episode.task.id == config.task.id]
+            if mine:
+                runs += self._play(config, mine, actor)
+        runs.sort(key=lambda run: run.episode.key)
+        usable = [run for run in runs if not run.broken and any(turn.reply.ids for turn in run.turns)]
+        if not usable:
+            raise DataError(
+                f"update {self.update}: all {len(runs)} episodes broke: {runs[0].error if runs else 'none'}"
+            )
+        finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run in usable]
+        played = time.monotonic() - began
+        assert self.optimisers is not None
+        self.optimisers.anneal(self.update / max(1, recipe.updates))
+        log = recipe.module.update(
+            self.model,
+            self.optimisers,
+            usable,
+            recipe.config,
+            self.generator,
+            finals,
+            recipe.acting.temperature,
+            self.update,
+        )
+        self.update += 1
+        self.spent += EPISODE_COST * len(runs)
+        turns = [turn for run in usable for turn in run.turns]
+        sampled = sum(len(turn.reply.ids) for turn in turns)
+        self._note(
+            {
+                "kind": "update",
+                "update": self.update,
+                "episodes": self.update * recipe.episodes,
+                "env_steps": len(turns),
+                "reward": float(np.mean([run.total_reward for run in usable])),
+                "success": float(np.mean([run.success for run in usable])),
+                "turns": len(turns) / len(usable),
+                "invalid": float(np.mean([bool(turn.fault) for turn in turns])),
+                "broken": len(runs) - len(usable),
+                "tokens": sampled,
+                "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
+                "rollout_seconds": round(played, 3),
+                "update_seconds": round(time.monotonic() - began - played, 3),
+                **{key: float(value) for key, value in log.items()},
+            }
+        )
+
+    def games(self, update: int) -> list[Episode]:
+        """The episodes of an update: groups of one game each, every attempt with dice of its own."""
+        recipe = self.recipe
+        size = int(getattr(recipe.config, "group_size", 1))
+        rng = np.random.default_rng([recipe.seed, update])
+        found = []
+        for group in range(recipe.episodes // size):
+            config = self.configs[int(rng.integers(len(self.configs)))]
+            seeds = self._seeds(config)
+            seed = seeds[int(rng.integers(len(seeds)))]
+            first = (update * recipe.episodes) + group * size
+            found += [Episode(config.task, knobs_json(config.knobs), seed, first + k) for k in range(size)]
+        return found
+
+    def _seeds(self, config: RunConfig) -> Sequence[int]:
+        panel = config.panel
+        splits = config.task.splits
+        span: Sequence[int] = range(len(panel)) if panel else splits.get("train", next(iter(splits.values())))
+        return span[: self.recipe.train_seeds] if self.recipe.train_seeds else span
+
+    def measure(self) -> float:
+        """Success on held-out seeds, greedily unless the recipe says otherwise; keeps the best model."""
+        recipe, began = self.recipe, time.monotonic()
+        actor = self.actor(recipe.acting.eval_temperature)
+        runs: list[Trajectory] = []
+        for config in self.configs:
+            span = config.task.splits[registry.default_split(config.task)] if not config.panel else self._seeds(config)
+            share = -(-recipe.eval_episodes // len(self.configs))
+            todo = [Episode(config.task, knobs_json(config.knobs), seed) for seed in span[:share]]
+            runs += self._play(config, todo, actor)
+        scored = [run for run in runs if not run.broken]
+        if not scored:
+            raise DataError(f"all {len(runs)} episodes of the measurement broke: {runs[0].error}")
+        wins = sum(run.success for run in scored)
+        interval = wilson(wins, len(scored))
+        names = sorted({name for run in scored for name in run.metrics})
+        self._note(
+            {
+                "kind": "eval",
+                "update": self.update,
+                "episodes": self.update * recipe.episodes,
+                "spent": self.spent,
+                "n": len(scored),
+                "success": interval.value,
+                "low": interval.low,
+                "high": interval.high,
+                "reward": float(np.mean([run.total_reward for run in scored])),
+                "turns": float(np.mean([len(run.turns) for run in scored])),
+                "metrics": {n: float(np.mean([run.metrics[n] for run in scored if n in run.metrics])) for n in names},
+                "seconds": round(time.monotonic() - began, 3),
+            }
+        )
+        if interval.value > self.best:
+            self.best = interval.value
+            self._export("best")
+        return interval.value
+
+    def actor(self, temperature: float | None = None) -> Actor:
+        acting = self.recipe.acting
+        chosen = acting.temperature if temperature is None else temperature
+        return Actor(self.model, acting, self.recipe.prompting, chosen)
+
+    def _play(self, config: RunConfig, todo: Sequence[Episode], policy: Any) -> list[Trajectory]:
+        slots: Slots = open_slots(
+            config, Execution(max_concurrent=64), len(todo), policy.asks, self.recipe.shaping_gamma
+        )
+        try:
+            return list(rollout(policy, todo, slots, self.recipe.prompting, self.recipe.max_turns or None))
+        finally:
+            slots.close()
+
+    # ---- on disk ----------------------------------------------------------------------------------------------------
+
+    def _note(self, line: dict[str, Any]) -> None:
+        with (self.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        self.say(line)
+
+    def _describe(self) -> None:
+        found = {
+            "recipe": recipes.plain(self.recipe),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "host": platform.platform(),
+            "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        write_atomically(self.folder / "recipe.json", json.dumps(found, indent=2) + "\n")
+
+    def save(self) -> None:
+        """Replaces the checkpoint; a crash leaves the old one or the new one."""
+        assert self.recipe is not None
+        state = {
+            "recipe": recipes.plain(self.recipe),
+            "model": self.model.state(),
+            "optimisers": self.optimisers.state() if self.optimisers else None,
+            "generator": self.generator.get_state(),
+            "update": self.update,
+            "spent": self.spent,
+            "best": self.best,
+            "lines": sum(1 for _ in (self.folder / "metrics.jsonl").open()),
+        }
+        temporary = self.folder / ".checkpoint.pt"
+        torch.save(state, temporary)
+        os.replace(temporary, self.folder / "checkpoint.pt")
+        self._export("model")
+
+    def _export(self, name: str) -> None:
+        work = self.folder / f".{name}"
+        shutil.rmtree(work, ignore_errors=True)
+        self.model.save(work)
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        work.rename(self.folder / name)
+
+    def _restore(self, kept: Path) -> None:
+        try:
+            state = torch.load(kept, weights_only=False)
+        except Exception as error:  # whatever a damaged archive raises
+            raise DataError(f"{kept} cannot be read ({error}): remove the folder to start again.") from error
+        mine, theirs = recipes.plain(self.recipe), state["recipe"]
+        for key in mine:
+            if mine[key] != theirs.get(key) and key not in ("updates", "budget", "eval_every", "save_every", "stop_at"):
+                raise UsageError(f"{kept.parent} was trained with {key} = {theirs.get(key)!r}, not {mine[key]!r}.")
+        self.model.load_state(state["model"])
+        self.tuned = True
+        if state["optimisers"] is not None:
+            self.optimisers = Optimisers(self.model, self.recipe.config)
+            self.optimisers.load_state(state["optimisers"])
+        self.generator.set_state(state["generator"])
+        self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
+        metrics = self.folder / "metrics.jsonl"
+        lines = metrics.read_text().splitlines(keepends=True)
+        write_atomically(metrics, "".join(lines[: state["lines"]]))

@@ -1,0 +1,139 @@
+"""TWOSOME: PPO over admissible commands, whose probability is their normalised likelihood (Tan et al., ICLR 2024).
+
+    log pi(a_k | o) = s_k - logsumexp(s),   s_k = log-likelihood of the command's tokens / its words (or tokens, or 1)
+    one ratio per command, from that distribution; turn-level GAE; the critic reads the last token of the prompt
+
+Gradients flow through all admissible commands, so that each turn's commands are scored again at every step. GLAM is the
+same with `normalisation = "sum"`. Needs `acting.choose = "admissible"`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from baselines import ppo
+from baselines.batch import collate
+from baselines.descent import Optimisers, _finite, descend
+from baselines.estimators import whiten
+from baselines.losses import clipped_surrogate, early_stop_kl
+from baselines.model import Model
+from baselines.ppo import Rates, boot_values, in_parts
+from envsuite.errors import UsageError
+from harness.scoring import choice, token_logprobs, word_count
+from harness.types import Trajectory, Turn
+
+NEEDS_CRITIC = True
+
+
+@dataclass(frozen=True)
+class Config(ppo.Config):
+    normalisation: str = "word"
+    """sum | token | word; must be acting.normalisation"""
+    entropy_coef: float = 0.01
+    minibatches: int = 4
+    normalise: str = "minibatch"
+    whole: bool = False
+    target_kl: float = 0.02
+
+    def rates(self) -> Rates:
+        return Rates(1.0, 1.0, self.gamma, self.lam)
+
+
+def update(
+    model: Model,
+    optimisers: Optimisers,
+    trajectories: Sequence[Trajectory],
+    config: Config,
+    generator: torch.Generator,
+    final_prompts: Sequence[Sequence[int]] = (),
+    temperature: float = 1.0,
+    step: int = 0,
+) -> dict[str, float]:
+    """Critic first, then the policy over minibatches of turns, as the reference has it."""
+    turns = [turn for run in trajectories for turn in run.turns if turn.reply.ids]
+    if any("candidates" not in turn.reply.extra for turn in turns):
+        raise UsageError("twosome chooses among admissible commands: set acting.choose = 'admissible'.")
+    # One token per turn: the value before a command's first token is the value of the observation.
+    batch = collate([_first_tokens(run) for run in trajectories], whole=False)
+    with torch.no_grad():
+        values = batch.flat(in_parts(model.values, batch, config.micro_rows))
+        boots = boot_values(model, trajectories, final_prompts) if config.bootstrap else [0.0] * len(trajectories)
+    advantage, returns = ppo.advantages(batch, trajectories, values, boots, torch.zeros_like(values), config)
+    critic_only = replace(config, epochs=1, normalise="none")
+    log = descend(
+        model, optimisers, batch, advantage, critic_only, generator, returns, values, train_actor=False
+    )  # fmt: skip
+    if step >= config.critic_warmup:
+        log.update(_policy_steps(model, optimisers, turns, advantage, config, generator, temperature))
+    spread = returns.var(unbiased=False)
+    log["explained_variance"] = (1 - (returns - values).var(unbiased=False) / spread).item() if spread > 1e-12 else 0.0
+    return log
+
+
+def _first_tokens(run: Trajectory) -> Trajectory:
+    short = copy.copy(run)
+    short.turns = []
+    for turn in run.turns:
+        reply = copy.copy(turn.reply)
+        reply.ids, reply.logprobs = list(reply.ids)[:1], list(reply.logprobs)[:1]
+        short.turns.append(replace(turn, reply=reply))
+    return short
+
+
+def _policy_steps(
+    model: Model,
+    optimisers: Optimisers,
+    turns: Sequence[Turn],
+    advantage: torch.Tensor,
+    config: Config,
+    generator: torch.Generator,
+    temperature: float,
+) -> dict[str, float]:
+    log: dict[str, list[float]] = defaultdict(list)
+    if config.normalise == "batch":
+        advantage = whiten(advantage, torch.ones_like(advantage, dtype=torch.bool))
+    for _ in range(config.epochs):
+        for chosen in torch.randperm(len(turns), generator=generator).chunk(max(1, config.minibatches)):
+            scaled = advantage[chosen]
+            if config.normalise == "minibatch":
+                scaled = whiten(scaled, torch.ones_like(scaled, dtype=torch.bool))
+            optimisers.actor.zero_grad(set_to_none=True)
+            sums: dict[str, float] = defaultdict(float)
+            for place, a in zip(chosen.tolist(), scaled, strict=True):
+                new, spread = _score(model, turns[place], config.normalisation, temperature)
+                old = torch.tensor(turns[place].reply.extra["logprob"], dtype=new.dtype)
+                per, active = clipped_surrogate(new, old, a.to(new.dtype), config.clip_low, config.clip_high)
+                loss = (per - config.entropy_coef * spread) / len(chosen)
+                loss.backward()
+                sums["policy_loss"] += loss.item()
+                sums["entropy"] += spread.item() / len(chosen)
+                sums["kl"] += early_stop_kl(new.detach(), old).item() / len(chosen)
+                sums["clip_share"] += float(active) / len(chosen)
+            _finite(sums["policy_loss"], "policy")
+            for name, value in sums.items():
+                log[name].append(value)
+            stop = config.target_kl and sums["kl"] > config.target_kl
+            log["skipped"].append(float(bool(stop)))
+            if stop:  # the pending gradient is dropped, and all that would follow (TWOSOME's guard)
+                return {name: sum(found) / len(found) for name, found in log.items()}
+            norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
+            _finite(norm.item(), "gradient")
+            optimisers.actor.step()
+            log["grad_norm"].append(norm.item())
+    return {name: sum(found) / len(found) for name, found in log.items()}
+
+
+def _score(model: Model, turn: Turn, normalisation: str, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probability of the command that was chosen, and the entropy over the admissible ones; differentiable."""
+    extra = turn.reply.extra
+    found = extra["candidates"]
+    each, _ = token_logprobs(model.lm, extra["prompt"], found)
+    sums = torch.stack([one.sum() for one in each])
+    words = [word_count(command) for command in turn.admissible]
+    result = choice(sums, [len(one.ids) for one in found], words, normalisation, temperature or 1.0)
+    return result.logprobs[extra["index"]], result.entropy

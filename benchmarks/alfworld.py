@@ -1,0 +1,298 @@
+"""ALFWorld's own engine and ours in one run: the same games, the same commands, ratios pair by pair.
+
+    python -m benchmarks.alfworld [--games 8] [--write]
+
+Ours is measured through the public API: `gym.make`, with text, info and admissible commands on every turn. The stock
+engine is set up as ALFWorld sets it up (textworld's PddlEnv in alfworld's demangler). Times are processor seconds of the
+one process, because the machine is shared; memory is the resident set, each in a process of its own.
+Reads the official games: $ALFWORLD_DATA must be set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gymnasium as gym
+
+from envsuite import registry
+from envsuite.cache import write_atomically
+from envsuite.envs.alfworld import env as alfworld_env
+from envsuite.envs.alfworld import solver
+from envsuite.envs.alfworld.env import AlfworldEnv
+
+TASK = "ALFWorld-valid_seen-v0"
+STEPS = 30
+EPISODES = 1_000
+LIVE = 1_000
+
+
+def seconds(work: Callable[[], object], repeats: int = 1) -> float:
+    """Least processor time of `work`."""
+    times = []
+    for _ in range(repeats):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def stock_env() -> Any:
+    import textworld
+    from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
+    from textworld.envs.pddl import PddlEnv
+
+    return AlfredInfos(AlfredDemangler(PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))))
+
+
+def random_tape(env: gym.Env[str, str], seed: int, steps: int) -> list[str]:
+    """Random admissible commands of one episode."""
+    rng = random.Random(seed)
+    _, info = env.reset(seed=seed)
+    tape = []
+    for _ in range(steps):
+        tape.append(rng.choice(info["admissible_commands"]))
+        _, _, terminated, truncated, info = env.step(tape[-1])
+        if terminated or truncated:
+            break
+    return tape
+
+
+def play(env: gym.Env[str, str], tape: list[str]) -> None:
+    for command in tape:
+        env.step(command)
+
+
+def forget_games() -> None:
+    """Makes the next reset a cold one: the game is read and parsed again."""
+    alfworld_env._official.cache_clear()
+
+
+def pairs(games: int) -> list[dict[str, tuple[float, float]]]:
+    """Per game: what -> (stock seconds, ours)."""
+    stock, ours = stock_env(), registry.make(TASK)
+    core = ours.unwrapped
+    assert isinstance(core, AlfworldEnv)
+    rows = []
+    for seed in range(games):
+        tape = random_tape(ours, seed, STEPS)
+        file = core.labels() and core.extra_info()["extra.gamefile"]
+
+        def cold_stock(file: str = file) -> None:
+            stock.load(file)
+            stock.reset()
+
+        def play_stock(tape: list[str] = tape) -> None:
+            for command in tape:
+                stock.step(command)
+
+        def cold_ours(seed: int = seed) -> None:
+            forget_games()
+            ours.reset(seed=seed)
+
+        row = {}
+        first = seconds(cold_stock)
+        again = seconds(stock.reset)
+        steps = seconds(play_stock)
+        row["reset, cold"] = first, seconds(cold_ours, 7)
+        row["reset, game known"] = again, seconds(lambda seed=seed: ours.reset(seed=seed), 25)
+        best = []
+        for _ in range(15):
+            ours.reset(seed=seed)
+            best.append(seconds(lambda tape=tape: play(ours, tape)))
+        row["step"] = steps / len(tape), min(best) / len(tape)
+        rows.append(row)
+        print(
+            f"game {seed + 1} of {games}: {', '.join(f'{k} {a / b:,.0f}x' for k, (a, b) in row.items())}",
+            file=sys.stderr,
+        )
+    return rows
+
+
+def random_play(stock_episodes: int) -> tuple[float, float]:
+    """Processor seconds of an episode of 50 random commands, stock and ours over 1,000."""
+    ours, stock = registry.make(TASK), stock_env()
+
+    def ours_all() -> None:
+        for seed in range(EPISODES):
+            random_tape(ours, seed, 50)
+
+    spent = seconds(ours_all) / EPISODES
+    core = ours.unwrapped
+    assert isinstance(core, AlfworldEnv)
+    total = 0.0
+    for seed in range(stock_episodes):
+        tape = random_tape(ours, seed, 50)
+        file = core.extra_info()["extra.gamefile"]
+
+        def episode(tape: list[str] = tape, file: str = file) -> None:
+            stock.load(file)
+            stock.reset()
+            for command in tape:
+                stock.step(command)
+
+        total += seconds(episode)
+    return total / stock_episodes, spent
+
+
+def at_once(numbers: tuple[int, ...] = (1, 8, 64, 512)) -> dict[int, tuple[float, float]]:
+    """Number of games -> (steps/s of one environment playing them in turn, of the vector environment)."""
+    found = {}
+    single = registry.make(TASK)
+    for n in numbers:
+        tapes = [random_tape(single, seed, 49) for seed in range(n)]
+        turns = min(len(tape) for tape in tapes) if n < 64 else 40
+        tapes = [(tape * turns)[:turns] for tape in tapes]  # a won game goes on being asked, and is reset
+        envs = gym.make_vec(f"envsuite/{TASK}", num_envs=n)
+        columns = list(zip(*tapes))
+        ours, theirs = [], []
+        for _ in range(5):
+            envs.reset(seed=0)
+            ours.append(seconds(lambda columns=columns, envs=envs: [envs.step(column) for column in columns]))
+            spent = 0.0
+            for seed, tape in enumerate(tapes):
+                single.reset(seed=seed)
+                spent += seconds(lambda tape=tape: play_on(single, tape))
+            theirs.append(spent)
+        found[n] = n * turns / min(theirs), n * turns / min(ours)
+        envs.close()
+    return found
+
+
+def play_on(env: gym.Env[str, str], tape: list[str]) -> None:
+    for command in tape:
+        _, _, terminated, truncated, _ = env.step(command)
+        if terminated or truncated:
+            env.reset()
+
+
+def expert_speed() -> float:
+    """States a second in which the exact solver says the next command, over random states of 50 games."""
+    env = registry.make(TASK)
+    core = env.unwrapped
+    assert isinstance(core, AlfworldEnv)
+    states = []
+    for seed in range(50):
+        rng = random.Random(seed)
+        _, info = env.reset(seed=seed)
+        for _ in range(20):
+            _, _, over, _, info = env.step(rng.choice(info["admissible_commands"]))
+            if over:
+                break
+            assert core._native is not None
+            states.append((core._native.game, core._native.get_state()))
+    ask = lambda: [solver.next_command(game, state) for game, state in states]
+    ask()
+    return len(states) / seconds(ask, 3)
+
+
+# ---- memory, each in a process of its own ------------------------------------------------------------------------------
+
+
+def resident() -> float:
+    """Megabytes of memory this process holds now."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def grown_by_resets(who: str, resets: int) -> float:
+    """Megabytes a process has grown by after so many resets, from game to game."""
+    ours = registry.make(TASK)
+    if who == "ours":
+        ours.reset(seed=0)
+        before = resident()
+        for seed in range(resets):
+            ours.reset(seed=seed)
+        return resident() - before
+    stock, core = stock_env(), ours.unwrapped
+    assert isinstance(core, AlfworldEnv)
+    files = [str(game.path) for game in core._files]
+    stock.load(files[0])
+    stock.reset()
+    before = resident()
+    for seed in range(resets):
+        stock.load(files[seed % len(files)])
+        stock.reset()
+    return resident() - before
+
+
+def live_games(what: str) -> float:
+    """Megabytes that 1,000 games hold which are all in play, ten random commands on."""
+    task = {"official": TASK, "generated": "ALFWorld-generated-v0"}[what]
+    registry.make(task).reset(seed=5_000)
+    before = resident()
+    envs = [registry.make(task) for _ in range(LIVE)]
+    for seed, env in enumerate(envs):
+        random_tape(env, seed, 10)
+    return resident() - before
+
+
+def apart(work: Callable[..., float], *arguments: object) -> float:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, arguments)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", type=int, default=8)
+    parser.add_argument("--stock-episodes", type=int, default=4)
+    parser.add_argument("--stock-resets", type=int, default=20)
+    parser.add_argument("--write", action="store_true", help="write benchmarks/alfworld.md")
+    args = parser.parse_args()
+    rows = pairs(args.games)
+    lines = [
+        "# ALFWorld: stock engine and ours",
+        "",
+        f"One run, {args.games} official games, the same {STEPS} random commands; ours through `gym.make` with text, info and "
+        "admissible commands. Processor time; ratios are of each game's own pair.",
+        "",
+        "| | stock, median | ours, median | ratio, median | least | most |",
+        "|---|---|---|---|---|---|",
+    ]
+    for what in rows[0]:
+        ratios = [row[what][0] / row[what][1] for row in rows]
+        stock, ours = (median(row[what][side] for row in rows) for side in (0, 1))
+        lines.append(
+            f"| {what} | {stock * 1e3:,.1f} ms | {ours * 1e6:,.1f} µs | **{median(ratios):,.0f}x** "
+            f"| {min(ratios):,.0f}x | {max(ratios):,.0f}x |"
+        )
+    stock, ours = random_play(args.stock_episodes)
+    lines.append(
+        f"| {EPISODES:,} episodes of 50 random commands | {stock * EPISODES:,.0f} s (from {args.stock_episodes}) "
+        f"| {ours * EPISODES:,.2f} s | **{stock / ours:,.0f}x** | | |"
+    )
+    lines += [
+        "",
+        "| games at once | one environment, steps/s | vector environment, steps/s | ratio |",
+        "|---|---|---|---|",
+    ]
+    for n, (one, many) in at_once().items():
+        lines.append(f"| {n} | {one:,.0f} | {many:,.0f} | {many / one:.2f}x |")
+    grown = apart(grown_by_resets, "stock", args.stock_resets)
+    lines += [
+        "",
+        f"- Exact expert: {expert_speed():,.0f} states/s (next command, random states).",
+        f"- Memory grown after resets from game to game: ours {apart(grown_by_resets, 'ours', 1_000):,.1f} MB after 1,000, "
+        f"stock {grown:,.0f} MB after {args.stock_resets}.",
+        f"- {LIVE:,} games in play at once: {apart(live_games, 'official'):,.0f} MB over 140 official files, "
+        f"{apart(live_games, 'generated'):,.0f} MB all different (generated).",
+        "",
+    ]
+    report = "\n".join(lines)
+    print(report)
+    if args.write:
+        write_atomically(Path(__file__).with_suffix(".md"), report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What the wrapper costs: our TextEnv on the stock engine beside that engine as ALFWorld itself sets it up, in one run.
+
+    python -m benchmarks.alfworld_stock [games]
+
+CPU time, so that a busy machine tells as much as an idle one. Every game is loaded, reset and played with the same commands by both, in turns; which goes first alternates. Games are
+official ones where $ALFWORLD_DATA is set, else generated ones.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from envsuite import registry
+from envsuite.envs.alfworld.data import data_folder
+from envsuite.envs.alfworld.env import AlfworldEnv
+
+STEPS = 20
+
+
+def main() -> None:
+    games = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+    task = "ALFWorld-valid_seen-v0" if data_folder() else "ALFWorld-generated-v0"
+    ours = registry.build(task, "dense", engine="textworld")
+    assert isinstance(ours, AlfworldEnv)
+    guide = registry.build(task)
+
+    import textworld
+    from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
+    from textworld.envs.pddl import PddlEnv
+
+    raw = AlfredInfos(AlfredDemangler(PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))))
+    times: dict[str, list[tuple[float, float]]] = {"reset": [], "step": []}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "game.tw-pddl"
+        for seed in range(games):
+            rng = np.random.default_rng(seed)
+            guide.reset(seed=seed)
+            commands: list[str] = []
+            while len(commands) < STEPS:
+                commands.append(guide.random_command(rng))
+                _, _, terminated, truncated, _ = guide.step(commands[-1])
+                if terminated or truncated:
+                    break
+            file.write_text(ours._find(seed).text)
+            pair = {}
+            for who in ("raw", "ours") if seed % 2 else ("ours", "raw"):
+                began = time.process_time()
+                if who == "raw":
+                    raw.load(str(file))
+                    raw.reset()
+                else:
+                    ours.reset(seed=seed)
+                started = time.process_time()
+                for command in commands:
+                    (raw if who == "raw" else ours).step(command)
+                pair[who] = started - began, (time.process_time() - started) / len(commands)
+            for index, what in enumerate(times):
+                times[what].append((pair["raw"][index], pair["ours"][index]))
+            print(
+                f"game {seed}: "
+                + ", ".join(f"{w} x{o / r:.3f}" for w, (r, o) in ((w, t[-1]) for w, t in times.items()))
+            )
+    print(
+        f"\n{task}, {games} games, {STEPS} commands each\n\n| | stock engine | our TextEnv on it | ratio, median of pairs |\n|---|---|---|---|"
+    )
+    for what, pairs in times.items():
+        r, o = (median(side) for side in zip(*pairs))
+        print(f"| {what} | {r * 1e3:.1f} ms | {o * 1e3:.1f} ms | {median(ours / raw for raw, ours in pairs):.3f} |")
+    print(
+        json.dumps({what: round(sum(o for _, o in t) / sum(r for r, _ in t), 4) for what, t in times.items()}),
+        "ratio of sums",
+    )
+
+
+if __name__ == "__main__":
+    main()

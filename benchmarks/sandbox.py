@@ -1,0 +1,108 @@
+"""Submissions per second through each sandbox driver, beside a new interpreter for each: one run, side by side.
+
+    python benchmarks/sandbox.py [driver ...] [--markdown FILE]
+
+A submission is a fitted GaussianNB on iris, one split. `python -c` starts an interpreter, imports the same packages and
+does the same work. Overhead is the time of a submission less the median of the same work in a process that is warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+from envsuite import sandbox
+from envsuite.envs.datascicoding import datasets, instances, pipelines, runner, scoring
+from envsuite.sandbox import drivers
+from envsuite.sandbox.local import ENVIRONMENT
+from envsuite.sandbox.pool import Pool
+
+PLAIN = {"complete": False, "rows": 0, "imbalance": 1.0, "features": 0, "noise": 0, "missing": 0.0, "categorical": 0.0}
+
+
+def submission() -> bytes:
+    game = instances.instance(datasets.load("iris"), SimpleNamespace(**PLAIN), 0)
+    x_train, y_train, x_test, _ = game.splits(1)[0]
+    job = {"code": pipelines._plain("naive_bayes", "GaussianNB"), "variant": "model", "forbidden": ()}
+    job.update(x_train=scoring._plain(x_train), y_train=y_train, x_test=scoring._plain(x_test))
+    return pickle.dumps(job)
+
+
+def timed(act, count: int) -> list[float]:
+    found = []
+    for _ in range(count):
+        began = time.perf_counter()
+        act()
+        found.append(time.perf_counter() - began)
+    return found
+
+
+def cold(payload: bytes) -> None:
+    imports = "; ".join(f"import {name}" for name in scoring.MODULES)
+    code = f"import sys; sys.path.insert(0, {str(scoring.RUNNER.parent)!r}); {imports}; import runner; "
+    code += "print(len(runner.handle(sys.stdin.buffer.read())))"
+    done = subprocess.run([sys.executable, "-c", code], input=payload, capture_output=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("drivers", nargs="*", default=list(sandbox.DRIVERS))
+    parser.add_argument("--markdown", type=Path)
+    args = parser.parse_args()
+    payload = submission()
+    for name in scoring.MODULES:
+        __import__(name)
+    runner.warm_up()
+    work = statistics.median(timed(lambda: runner.handle(payload), 30))
+    rows = []
+    fresh = timed(lambda: cold(payload), 3)
+    rows.append(("python -c", 0.0, fresh, 1 / statistics.mean(fresh), None))
+    for driver in args.drivers:
+        if reason := drivers.probe(driver):
+            print(f"{driver}: left out, {reason}", file=sys.stderr)
+            continue
+        began = time.perf_counter()
+        pool = Pool(scoring.SPEC, driver, 2)
+        assert pool.call(payload).value.startswith(b'{"verdict": "ok"')
+        start = time.perf_counter() - began
+        single = timed(lambda pool=pool: pool.call(payload), 40)
+        with ThreadPoolExecutor(100) as threads:
+            list(threads.map(lambda _: pool.call(payload), range(4)))  # the second sandbox starts  # noqa: B023
+            began = time.perf_counter()
+            values = list(threads.map(lambda _: pool.call(payload).value, range(100)))  # noqa: B023
+            parallel = 100 / (time.perf_counter() - began)
+        assert len(values) == 100
+        assert len(set(values)) == 1
+        rows.append((driver, start, single, 1 / statistics.mean(single), parallel))
+        pool.close()
+    base = rows[0][3]
+    lines = [
+        f"The work itself, in a warm process: {work * 1e3:.1f} ms. 2 sandboxes for the parallel figure.",
+        "",
+        "| | start s | p50 ms | p95 ms | overhead p50 ms | submissions/s, one at a time | times `python -c` | 100 at once, /s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, start, times, rate, parallel in rows:
+        p50, p95 = statistics.median(times) * 1e3, sorted(times)[int(len(times) * 0.95)] * 1e3
+        many = f"{parallel:.0f}" if parallel else ""
+        lines.append(
+            f"| {name} | {start:.1f} | {p50:.1f} | {p95:.1f} | {p50 - work * 1e3:.1f} | {rate:.1f} | {rate / base:.0f} | {many} |"
+        )
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if args.markdown:
+        args.markdown.write_text(
+            "# Sandbox: submissions per second\n\nFrom one run of `benchmarks/sandbox.py`.\n\n" + text
+        )
+
+
+if __name__ == "__main__":
+    main()

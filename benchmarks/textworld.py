@@ -1,0 +1,149 @@
+"""TextWorld: generation beside `tw-make`, and steps beside the raw engine with the same information requested.
+
+    python -m benchmarks.textworld [--games 5] [--episodes 20] [--processes 2]
+
+Both sides of a ratio are timed in turns within one run, on the same games and the same commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from envsuite import registry
+from envsuite.envs.textworld.games import GameSpec, game_spec
+from envsuite.envs.textworld.interpreter import Interpreter
+from envsuite.envs.textworld.store import generate_many
+
+KINDS = {
+    "w2-o3-q4": ("custom", {"world_size": 2, "nb_objects": 3, "quest_length": 4}),
+    "w4-o6-q8": ("custom", {"world_size": 4, "nb_objects": 6, "quest_length": 8}),
+    "simple dense": ("simple", {}),
+    "cooking r3 go6": ("cooking", {"recipe": 3, "take": 2, "go": 6, "open": True, "cook": True, "cut": True}),
+    "treasure 10": ("treasure_hunter", {"level": 10}),
+    "coin 5": ("coin_collector", {"level": 5}),
+}
+
+
+def tw_make(spec: GameSpec, folder: Path) -> float:
+    began = time.perf_counter()
+    program = Path(sys.executable).parent / "tw-make"
+    command = [
+        sys.executable,
+        str(program),
+        *spec.tw_make,
+        "--output",
+        str(folder / f"{spec.key}.z8"),
+        "--silent",
+        "-f",
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def generation(games: int, processes: int) -> None:
+    print(f"Generation, seconds a game (median of {games}), compiled .z8 included\n")
+    print("| game | tw-make | here, one worker | ratio |\n| --- | --- | --- | --- |")
+    worker = Interpreter()
+    specs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (challenge, settings) in KINDS.items():
+            mine = [game_spec(challenge, settings, 7_000 + i) for i in range(games + 1)]
+            worker.ask("make", mine[0], timeout=300)  # the rules of this kind are read once
+            theirs, ours = [], []
+            for spec in mine[1:]:
+                theirs.append(tw_make(spec, Path(folder)))
+                began = time.perf_counter()
+                worker.ask("make", spec, timeout=300)
+                ours.append(time.perf_counter() - began)
+            a, b = statistics.median(theirs), statistics.median(ours)
+            print(f"| {name} | {a:.2f} | {b:.2f} | {a / b:.1f} |", flush=True)
+            specs += [game_spec(challenge, settings, 8_000 + i) for i in range(games)]
+        worker.close()
+        began = time.perf_counter()
+        for spec in specs:
+            tw_make(spec, Path(folder))
+        one_by_one = time.perf_counter() - began
+        began = time.perf_counter()
+        with ThreadPoolExecutor(processes) as pool:
+            list(pool.map(lambda spec: tw_make(spec, Path(folder)), specs))
+        side_by_side = time.perf_counter() - began
+        began = time.perf_counter()
+        failed = sum(found.path is None for found in generate_many(specs, processes))
+        ours_all = time.perf_counter() - began
+    print(f"\n{len(specs)} games of all kinds, {failed} failed, {processes} processes (starting them included):")
+    print(f"tw-make one after another {one_by_one:.1f} s, tw-make {processes} at a time {side_by_side:.1f} s,")
+    print(
+        f"generate_many {ours_all:.1f} s: {one_by_one / ours_all:.1f} and {side_by_side / ours_all:.1f} times as fast\n"
+    )
+
+
+def steps(episodes: int) -> None:
+    import textworld
+
+    print("Steps, milliseconds a step (admissible commands and moves requested; with compact also the inventory)\n")
+    print("| game | observations | raw engine, same process | here | here / raw |\n| --- | --- | --- | --- | --- |")
+    for name, (challenge, settings) in KINDS.items():
+        for observations in ("compact", "raw"):
+            env = registry.build(
+                "TextWorld-w2-o3-q4-v0",
+                **{"world_size": 2, "nb_objects": 3, "quest_length": 4} | {"challenge": challenge, **settings},
+                observations=observations,
+                max_steps=10_000,
+            )
+            infos = textworld.EnvInfos(
+                admissible_commands=True, moves=True, inventory=observations == "compact", policy_commands=False
+            )
+            raw_seconds = here_seconds = 0.0
+            count = 0
+            for episode in range(episodes):
+                env.reset(seed=7_001 + episode % 3)
+                raw = textworld.start(env.path and str(env.path), infos)  # type: ignore[attr-defined]
+                state = raw.reset()
+                dice = random.Random(episode)
+                for _ in range(40):
+                    command = dice.choice(state["admissible_commands"])
+                    first_raw = dice.random() < 0.5
+                    for side in (first_raw, not first_raw):
+                        began = time.perf_counter()
+                        if side:
+                            state, _, done = raw.step(command.lower())
+                            raw_seconds += time.perf_counter() - began
+                        else:
+                            _, _, over, _, _ = env.step(command)
+                            here_seconds += time.perf_counter() - began
+                    count += 1
+                    assert done == over
+                    if done:
+                        break
+                raw.close()
+            env.close()
+            a, b = raw_seconds / count * 1e3, here_seconds / count * 1e3
+            print(f"| {name} | {observations} | {a:.2f} | {b:.2f} | {b / a:.2f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--games", type=int, default=5)
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", choices=("generation", "steps"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["ENVSUITE_CACHE"] = cache
+        if options.only != "steps":
+            generation(options.games, options.processes)
+        if options.only != "generation":
+            steps(options.episodes)
+
+
+if __name__ == "__main__":
+    main()

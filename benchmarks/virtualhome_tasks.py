@@ -1,0 +1,45 @@
+"""How many different household tasks there are, and that each is solved: draws, plans and carries out many.
+
+python -m benchmarks.virtualhome_tasks [HOW_MANY]
+"""
+
+import sys
+import time
+from statistics import mean
+
+from envsuite.envs.virtualhome.games import MendedGame
+from envsuite.envs.virtualhome.generator import SPLITS, Wishes, draw
+
+
+def main(how_many: int = 12_000) -> None:
+    print(
+        f"{'split':17} {'parts':>5} {'drawn':>7} {'different':>9} {'solved':>7} {'classes':>7} {'commands':>12} {'ms each':>8}"
+    )
+    for split, parts, count in (
+        ("train", 1, how_many),
+        ("train", 2, how_many // 10),
+        ("train", 3, how_many // 20),
+        *((split, 1, how_many // 20) for split in SPLITS[1:]),
+    ):
+        began = time.process_time()
+        different, classes, lengths, solved = set(), set(), [], 0
+        for seed in range(count):
+            found = draw(seed, Wishes(rooms=5, split=split, goal_length=parts))
+            game = MendedGame(found.home, found.goal)
+            length = game.plan()[0] or 0
+            for _ in range(length):
+                outcome = game.act(game.plan()[1] or "")
+            solved += outcome.success
+            different.add((found.plan, found.goal))
+            classes.add(found.goal.name)
+            lengths.append(length)
+        spent = 1000 * (time.process_time() - began) / count
+        told = f"{mean(lengths):.1f} ({min(lengths)}-{max(lengths)})"
+        print(
+            f"{split:17} {parts:5} {count:7,} {len(different):9,} {solved:7,} {len(classes):7,} {told:>12} {spent:8.1f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

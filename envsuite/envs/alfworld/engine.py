@@ -1,0 +1,391 @@
+"""The native engine: the stock engine's answers, to the letter, from a small state machine (spec sections 3 to 8).
+
+    engine = NativeEngine(Game.load("game.tw-pddl"))
+    feedback, admissible, won = engine.reset()
+    feedback, admissible, won = engine.step("go to fridge 1")
+    state = engine.get_state()  # small and hashable; engine.set_state(state) goes back to it
+
+The admissible list is kept, not computed: moving swaps a precomputed list of destinations, and only what can be done
+with the receptacles at hand is looked at again after a change there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect, insort
+from collections.abc import Callable
+from sys import intern
+from typing import Any
+
+from envsuite.envs.alfworld import solver
+from envsuite.envs.alfworld.game import LIGHT, Game, State
+from envsuite.envs.alfworld.logic import (
+    CLEAN,
+    CLEANABLE,
+    COOL,
+    COOLABLE,
+    HEATABLE,
+    HOT,
+    KNIFE,
+    PORTABLE,
+    SLICEABLE,
+    SLICED,
+    TOGGLEABLE,
+    TOGGLED,
+    VESSEL,
+    Sentences,
+    Unrecognised,
+)
+from envsuite.envs.alfworld.seam import Answer
+from envsuite.errors import UsageError
+
+__all__ = ["NOTHING_HAPPENS", "Answer", "Game", "NativeEngine", "State", "Unrecognised"]
+
+NOTHING_HAPPENS = "Nothing happens."
+"""What any command that is not admissible is answered."""
+
+MAX_KEPT = 128
+"""Situations at a place, and lists of objects, remembered per game."""
+
+Action = tuple[Callable[..., str], int, int]
+
+
+class NativeEngine:
+    """Plays one game. Any string may be said; what is not admissible changes nothing."""
+
+    __slots__ = (
+        "_actions", "_commands", "_table", "clean", "contents", "cool", "deeds", "game", "held", "hot",
+        "location", "opened", "places", "sliced", "taken", "toggled", "won",
+    )  # fmt: skip
+
+    location: int
+    held: int
+    opened: int
+    contents: tuple[tuple[int, ...], ...]
+    places: tuple[int, ...]
+    hot: int
+    cool: int
+    clean: int
+    sliced: int
+    toggled: int
+    taken: frozenset[tuple[int, int]]
+    won: bool
+    deeds: int
+    """grows with whatever is done to an object; equal numbers mean that nothing was"""
+    _commands: Commands
+    _actions: dict[str, Action]
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self._table = _table(game)
+        self.deeds = 0
+        self.set_state(game.start)
+
+    def reset(self) -> Answer:
+        """Back to the start; the feedback is the room and the task."""
+        self.set_state(self.game.start)
+        return Answer(self._table.intro, self._commands, self.won)
+
+    def step(self, command: str) -> Answer:
+        """Does what an admissible command says."""
+        command = command.strip()
+        table = self._table
+        r = table.go.get(command)
+        if r is not None:
+            location = table.location[r]
+            if location == self.location:
+                feedback = NOTHING_HAPPENS
+            else:
+                self.location = location
+                self._look_around()
+                feedback = table.arrive[r] % self._contents(r)
+                if table.goal_moves:
+                    self.won = self.game.is_won(self)
+        else:
+            action = self._actions.get(command) or table.always.get(command)
+            if action is None:
+                feedback = NOTHING_HAPPENS
+            else:
+                do, a, b = action
+                feedback = do(self, a, b)
+        return Answer(feedback, self._commands, self.won)
+
+    def admissible(self) -> list[str]:
+        """Every command that would now be understood, as plain strings sort. Not to be changed."""
+        return self._commands
+
+    @property
+    def dead_end(self) -> bool:
+        """What is held can never be put down, and the task cannot be solved with it in hand."""
+        return self.held >= 0 and self.game.stuck(self.held) and solver.solve(self.game, self.get_state()) is None
+
+    def get_state(self) -> State:
+        """All that changes, as a hashable value."""
+        return State(
+            self.location, self.held, self.opened, self.contents, self.places, self.hot, self.cool, self.clean,
+            self.sliced, self.toggled, self.taken,
+        )  # fmt: skip
+
+    def set_state(self, state: State) -> None:
+        """Goes to a state `get_state` gave for the same game. Raises UsageError for anything else."""
+        game = self.game
+        if not isinstance(state, State) or (len(state.contents), len(state.places)) != (
+            len(game.receptacles),
+            len(game.objects),
+        ):
+            raise UsageError(f"This is no state of the game {game.name}: only what its get_state() gave can be set.")
+        (
+            self.location, self.held, self.opened, self.contents, self.places, self.hot, self.cool, self.clean,
+            self.sliced, self.toggled, self.taken,
+        ) = state  # fmt: skip
+        self._look_around()
+        self._judge()
+
+    # ---- what commands do; each returns its feedback -----------------------------------------------------------------
+
+    def _open(self, r: int, _: int) -> str:
+        self.opened |= 1 << r
+        self._look_around()
+        return self.game.sentences.open % (self.game.receptacles[r], self._contents(r))
+
+    def _close(self, r: int, _: int) -> str:
+        self.opened &= ~(1 << r)
+        self._look_around()
+        return self.game.sentences.close % self.game.receptacles[r]
+
+    def _take(self, o: int, r: int) -> str:
+        contents, places = list(self.contents), list(self.places)
+        contents[r] = tuple(other for other in contents[r] if other != o)
+        places[o] &= ~(1 << self.location)
+        self.contents, self.places = tuple(contents), tuple(places)
+        self.held, self.taken = o, self.taken | {(o, r)}
+        self._look_around()
+        self._judge()
+        return self.game.sentences.take % (self.game.objects[o], self.game.receptacles[r])
+
+    def _put(self, o: int, r: int) -> str:
+        contents, places = list(self.contents), list(self.places)
+        row = list(contents[r])
+        if o not in row:
+            insort(row, o)
+        contents[r] = tuple(row)
+        places[o] |= 1 << self.location
+        self.contents, self.places = tuple(contents), tuple(places)
+        self.held, self.taken = -1, self.taken - {(o, r)}
+        self._look_around()
+        self._judge()
+        return self.game.sentences.put % (self.game.objects[o], self.game.receptacles[r])
+
+    def _clean(self, o: int, r: int) -> str:
+        self.clean |= 1 << o
+        self._judge()
+        return self.game.sentences.clean % (self.game.objects[o], self.game.receptacles[r])
+
+    def _heat(self, o: int, r: int) -> str:
+        self.hot |= 1 << o
+        self.cool &= ~(1 << o)
+        self._judge()
+        return self.game.sentences.heat % (self.game.objects[o], self.game.receptacles[r])
+
+    def _cool(self, o: int, r: int) -> str:
+        self.cool |= 1 << o
+        self.hot &= ~(1 << o)
+        self._judge()
+        return self.game.sentences.cool % (self.game.objects[o], self.game.receptacles[r])
+
+    def _use(self, o: int, _: int) -> str:
+        self.toggled |= 1 << o
+        self._judge()
+        return self.game.sentences.use % self.game.objects[o]
+
+    def _slice(self, o: int, knife: int) -> str:
+        self.sliced |= 1 << o
+        return self.game.sentences.slice % (self.game.objects[o], self.game.objects[knife])
+
+    def _examine_receptacle(self, r: int, _: int) -> str:
+        return self._contents(r)
+
+    def _examine_object(self, o: int, _: int) -> str:
+        game, says = self.game, self.game.sentences
+        flags = game.flags[o]
+        if flags & VESSEL:
+            return says.vessel % (game.objects[o], self._objects(game.inside.get(o, ())))
+        for mask, flag in (
+            (self.hot, HOT),
+            (self.cool, COOL),
+            (self.clean, CLEAN),
+            (self.sliced, SLICED),
+            (self.toggled, TOGGLED),
+        ):
+            if mask >> o & 1:
+                flags |= flag
+        return next(text for asked, text in says.examine if asked & flags == asked) % game.objects[o]
+
+    def _look(self, _: int, __: int) -> str:
+        game, says = self.game, self.game.sentences
+        here = game.here.get(self.location)
+        if here is None:
+            return says.room % says.nothing
+        beside = sorted((o, r) for o, r in self.taken if r in here and self.places[o] >> self.location & 1)
+        facing = _listed(says, [game.receptacles[r] for r in here])
+        return says.facing % (facing, self._objects(tuple(o for o, _ in beside)))
+
+    def _inventory(self, _: int, __: int) -> str:
+        says = self.game.sentences
+        return says.empty_handed if self.held < 0 else says.carrying % f"a {self.game.objects[self.held]}"
+
+    def _help(self, _: int, __: int) -> str:
+        return self.game.sentences.help or ""
+
+    # ---- what there is to see ----------------------------------------------------------------------------------------
+
+    def _contents(self, r: int) -> str:
+        table, bit = self._table, 1 << r
+        if not table.openable & bit:
+            return table.on[r] % self._objects(self.contents[r])
+        if self.opened & bit:
+            return table.is_open[r] % self._objects(self.contents[r])
+        return table.is_closed[r]
+
+    def _objects(self, rows: tuple[int, ...]) -> str:
+        """'a mug 2, and a pen 1'."""
+        table = self._table
+        text = table.lists.get(rows)
+        if text is None:
+            if len(table.lists) >= MAX_KEPT:
+                table.lists.clear()
+            text = table.lists[rows] = _listed(self.game.sentences, [table.articled[o] for o in rows])
+        return text
+
+    def _judge(self) -> None:
+        self.deeds += 1
+        self.won = self.game.is_won(self)
+
+    def _look_around(self) -> None:
+        """Finds what can be done with the receptacles here and the object in hand; seen before, it is looked up."""
+        table, location, held = self._table, self.location, self.held
+        mask, here = table.here[location]
+        places = self.places if held in table.knives else None  # only who holds a knife looks at more than contents
+        if len(here) == 1:
+            key: object = (location, held, self.opened & mask, self.contents[here[0]], places)
+        else:
+            key = (location, held, self.opened & mask, *[self.contents[r] for r in here], places)
+        view = table.views.get(key)
+        if view is None:
+            if len(table.views) >= MAX_KEPT:
+                table.views.clear()
+            view = table.views[key] = self._view(here)
+        self._commands, self._actions = view
+
+    def _view(self, here: tuple[int, ...]) -> View:
+        """All admissible commands, and what those do that are not walking or always there."""
+        game, held, opened = self.game, self.held, self.opened
+        receptacles, objects, flags = game.receptacles, game.objects, game.flags
+        actions: dict[str, Action] = {}
+        for r in here:
+            name, kind = receptacles[r], game.receptacle_types[r]
+            accessible = True
+            actions["examine " + name] = (NativeEngine._examine_receptacle, r, 0)
+            if game.openable >> r & 1:
+                accessible = bool(opened >> r & 1)
+                if accessible:
+                    actions["close " + name] = (NativeEngine._close, r, 0)
+                else:
+                    actions["open " + name] = (NativeEngine._open, r, 0)
+            for o in self.contents[r]:
+                if held < 0 and accessible and flags[o] & PORTABLE:
+                    actions[f"take {objects[o]} from {name}"] = (NativeEngine._take, o, r)
+                if flags[o] & TOGGLEABLE:
+                    actions["use " + objects[o]] = (NativeEngine._use, o, 0)
+            if held >= 0:
+                if accessible and r in game.holders.get(game.object_types[held], ()):
+                    actions[game.sentences.put_command % (objects[held], name)] = (NativeEngine._put, held, r)
+                if kind in game.cleaners and flags[held] & CLEANABLE:
+                    actions[f"clean {objects[held]} with {name}"] = (NativeEngine._clean, held, r)
+                elif kind == "microwavetype" and flags[held] & HEATABLE:
+                    actions[f"heat {objects[held]} with {name}"] = (NativeEngine._heat, held, r)
+                elif kind == "fridgetype" and flags[held] & COOLABLE:
+                    actions[f"cool {objects[held]} with {name}"] = (NativeEngine._cool, held, r)
+        if held >= 0:
+            actions["examine " + objects[held]] = (NativeEngine._examine_object, held, 0)
+            if flags[held] & KNIFE:
+                for o, places in enumerate(self.places):
+                    if places >> self.location & 1 and flags[o] & SLICEABLE:
+                        actions[f"slice {objects[o]} with {objects[held]}"] = (NativeEngine._slice, o, held)
+        table = self._table
+        local = sorted([*actions, *table.always])
+        split = bisect(local, "go to ")  # no other verb sorts between two destinations
+        away = [command for command, r in table.destinations if table.location[r] != self.location]
+        return Commands(local[:split] + away + local[split:]), actions
+
+
+class Commands(list[str]):
+    """A list that is shared, and therefore refuses to be changed; `list(commands)` gives one that does not."""
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError("The admissible commands are shared between turns: change a copy, list(commands).")
+
+    append = extend = insert = remove = pop = clear = sort = reverse = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[type, tuple[list[str]]]:
+        return list, (list(self),)  # copies and pickles are plain lists
+
+
+View = tuple[Commands, dict[str, Action]]
+
+
+class _Table:
+    """What follows from a Game alone: every fixed piece of text and list, made once and shared by its engines."""
+
+    __slots__ = (
+        "always", "arrive", "articled", "destinations", "go", "goal_moves", "here", "intro", "is_closed", "is_open",
+        "knives", "lists", "location", "on", "openable", "views",
+    )  # fmt: skip
+
+    def __init__(self, game: Game) -> None:
+        says = game.sentences
+        plain = [name.replace("%", "%%") for name in game.receptacles]
+        self.go = {intern("go to " + name): r for r, name in enumerate(game.receptacles)}
+        places = [game.locations[place].replace("%", "%%") for place in game.receptacle_location]
+        self.arrive = [says.arrive % (place, "%s") for place in (places if says.arrive_by_location else plain)]
+        self.is_open = [says.is_open % (name, "%s") for name in plain]
+        self.is_closed = [says.is_closed % name for name in game.receptacles]
+        self.on = [says.on % (name, "%s") for name in plain]
+        self.articled = [intern("a " + name) for name in game.objects]
+        self.always: dict[str, Action] = {
+            "look": (NativeEngine._look, 0, 0),
+            "inventory": (NativeEngine._inventory, 0, 0),
+        }
+        if says.help is not None:
+            self.always["help"] = (NativeEngine._help, 0, 0)
+        self.goal_moves = game.goal.kind == LIGHT  # walking can win, or un-win
+        self.destinations = sorted(self.go.items())
+        self.location, self.openable = game.receptacle_location, game.openable
+        self.here = {place: (sum(1 << r for r in rs), rs) for place, rs in game.here.items()}
+        self.here.setdefault(game.start.location, (0, ()))
+        self.knives = frozenset(o for o, flags in enumerate(game.flags) if flags & KNIFE)
+        self.views: dict[object, View] = {}
+        self.lists: dict[tuple[int, ...], str] = {}
+        here = game.here.get(game.start.location)
+        rooms = [f"a {name}" for name in game.receptacles]
+        if here is None:
+            look = says.room % _listed(says, rooms)
+        else:
+            look = says.facing % (_listed(says, [game.receptacles[r] for r in here]), says.nothing)
+        self.intro = says.intro % (look, game.task)
+
+
+def _table(game: Game) -> _Table:
+    table = game.__dict__.get("_table")
+    if table is None:
+        table = game.__dict__["_table"] = _Table(game)
+    return table
+
+
+def _listed(says: Sentences, items: list[str]) -> str:
+    """'nothing', 'x', 'x, and y', 'x, y, and z'."""
+    if not items:
+        return says.nothing
+    if len(items) == 1:
+        return items[0]
+    return says.comma.join(items[:-1]) + says.last_comma + items[-1]

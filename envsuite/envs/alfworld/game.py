@@ -1,0 +1,195 @@
+"""A `game.tw-pddl` file as an immutable value, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from envsuite.envs.alfworld.logic import (
+    CLEANABLE,
+    COOLABLE,
+    HEATABLE,
+    TOGGLEABLE,
+    Sentences,
+    Unrecognised,
+    read_domain,
+    read_grammar,
+    read_task,
+    split_task,
+)
+from envsuite.envs.alfworld.problem import (
+    CLEAN_AND_PLACE,
+    COOL_AND_PLACE,
+    HEAT_AND_PLACE,
+    LIGHT,
+    PLACE,
+    PLACE_TWO,
+    TASK_TYPES,
+    TRANSFORMS,
+    BrokenProblem,
+    Goal,
+    State,
+    read_problem,
+)
+from envsuite.errors import DataError
+
+__all__ = [
+    "CLEAN_AND_PLACE", "COOL_AND_PLACE", "HEAT_AND_PLACE", "LIGHT", "PLACE", "PLACE_TWO", "TASK_TYPES", "TRANSFORMS",
+    "Game", "Goal", "State",
+]  # fmt: skip
+
+MAX_BYTES = 4_000_000
+"""Largest game file read; the largest official one has 130,000."""
+
+
+class Situation(Protocol):
+    """What the goal depends on: a State, or an engine in play."""
+
+    @property
+    def location(self) -> int: ...
+    @property
+    def held(self) -> int: ...
+    @property
+    def contents(self) -> tuple[tuple[int, ...], ...]: ...
+    @property
+    def hot(self) -> int: ...
+    @property
+    def cool(self) -> int: ...
+    @property
+    def clean(self) -> int: ...
+    @property
+    def toggled(self) -> int: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """One parsed game, shared by every engine that plays it. Its tables are those of `problem.Problem`."""
+
+    name: str
+    task: str  # "Your task is to: put a apple in fridge."
+    sentences: Sentences
+    cleaners: tuple[str, ...]  # receptacle types
+    solvable: bool | None  # what the file claims; no proof
+    goal: Goal
+    start: State
+    receptacles: tuple[str, ...]
+    receptacle_types: tuple[str, ...]
+    receptacle_location: tuple[int, ...]
+    openable: int
+    objects: tuple[str, ...]
+    object_types: tuple[str, ...]
+    flags: tuple[int, ...]
+    locations: tuple[str, ...]
+    holders: dict[str, frozenset[int]]
+    inside: dict[int, tuple[int, ...]]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Game:
+        """Reads a `game.tw-pddl`. Raises DataError, or Unrecognised for one only the stock engine can play."""
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                raw = file.read(MAX_BYTES + 1)
+            return cls.from_json(raw.decode("utf-8"), str(path))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: byte {error.start} is not UTF-8: no ALFWorld game.") from None
+
+    @classmethod
+    def from_json(cls, text: str, name: str) -> Game:
+        """Parses the text of a game file; `name` stands for it in errors and labels."""
+        if len(text) > MAX_BYTES:
+            raise DataError(f"{name}: more than {MAX_BYTES:,} characters are no ALFWorld game.")
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{name}: line {error.lineno}: not JSON ({error.msg}): truncated or not a game.") from None
+        except (RecursionError, ValueError) as error:
+            raise DataError(f"{name}: line 1: not a game ({error}).") from None
+        if not isinstance(data, dict):
+            raise DataError(f"{name}: line 1: a game is a JSON object, not {type(data).__name__}.")
+        for key in ("pddl_domain", "grammar", "pddl_problem"):
+            if not isinstance(data.get(key), str):
+                what = f"is {type(data[key]).__name__}, not text" if key in data else "is missing"
+                raise DataError(f"{name}: key {key!r} {what}.")
+        solvable = data.get("solvable")
+        key = "pddl_domain"
+        try:
+            cleaners = read_domain(data[key])
+            key = "grammar"
+            head, task, tail = split_task(data[key])
+            sentences, task = read_grammar(head, tail), read_task(task)
+            key = "pddl_problem"
+            problem = read_problem(data[key])
+        except Unrecognised as error:
+            raise Unrecognised(f"{name}: key {key!r}: {error}.") from None
+        except BrokenProblem as error:
+            raise DataError(f"{name}: key {key!r}, line {error.line}: {error}.") from None
+        return cls(name, task, sentences, cleaners, solvable if isinstance(solvable, bool) else None, *problem)
+
+    @cached_property
+    def here(self) -> dict[int, tuple[int, ...]]:
+        """Location -> its receptacles; locations without any are absent."""
+        found: dict[int, list[int]] = {}
+        for r, location in enumerate(self.receptacle_location):
+            found.setdefault(location, []).append(r)
+        return {location: tuple(rs) for location, rs in found.items()}
+
+    @cached_property
+    def targets(self) -> frozenset[int]:
+        """Objects of the goal's type that can serve it."""
+        needed = {"clean": CLEANABLE, "heat": HEATABLE, "cool": COOLABLE}.get(TRANSFORMS.get(self.goal.kind, ""), 0)
+        wanted = self.goal.object_type
+        return frozenset(o for o, t in enumerate(self.object_types) if t == wanted and self.flags[o] & needed == needed)
+
+    @cached_property
+    def destinations(self) -> frozenset[int]:
+        """Receptacles of the goal's type; none for look_at_obj_in_light."""
+        wanted = self.goal.receptacle_type
+        return frozenset(r for r, t in enumerate(self.receptacle_types) if t == wanted and self.goal.kind != LIGHT)
+
+    @cached_property
+    def lamps(self) -> frozenset[int]:
+        """Lamps of the goal's type; none but for look_at_obj_in_light."""
+        wanted = self.goal.receptacle_type
+        return frozenset(
+            o
+            for o, t in enumerate(self.object_types)
+            if t == wanted and self.flags[o] & TOGGLEABLE and self.goal.kind == LIGHT
+        )
+
+    @cached_property
+    def appliances(self) -> dict[str, tuple[int, ...]]:
+        """'clean', 'heat', 'cool' -> the receptacles that do it."""
+        doers = {"clean": self.cleaners, "heat": ("microwavetype",), "cool": ("fridgetype",)}
+        return {
+            verb: tuple(r for r, t in enumerate(self.receptacle_types) if t in types) for verb, types in doers.items()
+        }
+
+    def is_won(self, now: State | Situation) -> bool:
+        """Whether the goal holds in a state; nothing but the present counts."""
+        kind = self.goal.kind
+        if kind == LIGHT:
+            if now.held not in self.targets:
+                return False
+            here = self.here.get(now.location, ())
+            return any(now.toggled >> o & 1 for r in here for o in now.contents[r] if o in self.lamps)
+        if kind in (PLACE, PLACE_TWO):
+            done = -1
+        else:
+            done = now.clean if kind == CLEAN_AND_PLACE else now.hot if kind == HEAT_AND_PLACE else now.cool
+        needed = 2 if kind == PLACE_TWO else 1
+        for r in self.destinations:
+            row = now.contents[r]
+            if row and sum(1 for o in row if o in self.targets and done >> o & 1) >= needed:
+                return True
+        return False
+
+    def stuck(self, o: int) -> bool:
+        """Once taken, this object can never be put down: no receptacle of the room may hold its kind."""
+        return not self.holders.get(self.object_types[o])

@@ -1,0 +1,105 @@
+"""Thousands of ALFWorld games in one process, behind Gymnasium's vector interface.
+
+    envs = gymnasium.make_vec("envsuite/ALFWorld-train-v0", num_envs=512)
+    texts, infos = envs.reset(seed=0)
+    texts, rewards, terminated, truncated, infos = envs.step(["look"] * 512)
+
+It answers what `SyncVectorEnv` over the same environments would, keys and masks of `infos` included, without making a
+dictionary per game and turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from envsuite.envs.alfworld.env import AlfworldEnv
+from envsuite.types import RewardMode
+
+Step = tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+
+
+class AlfworldVectorEnv(SyncVectorEnv):
+    """`num_envs` games at once; `settings` are those of AlfworldEnv, the same for all.
+
+    Each sub-environment (`envs[i]`) is whole: its expert, labels, get_state and the rest can be asked between steps.
+    `autoreset_mode` is Gymnasium's: a finished game is reset by the next step (default), the same, or the caller.
+    """
+
+    envs: list[AlfworldEnv]  # type: ignore[assignment]
+    _env_obs: list[str]  # type: ignore[assignment]
+
+    def __init__(
+        self, num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
+    ) -> None:
+        super().__init__([lambda: AlfworldEnv(**settings)] * num_envs, copy=False, autoreset_mode=autoreset_mode)
+        self._max_steps = self.envs[0].settings.max_steps
+        self._mode = self.envs[0].reward_mode
+
+    def step(self, actions: Sequence[str]) -> Step:
+        """Does `actions[i]` in game i; a game that is over is reset instead, and its action ignored (NEXT_STEP)."""
+        n, envs, same_step = self.num_envs, self.envs, self.autoreset_mode is AutoresetMode.SAME_STEP
+        over = [False] * n if same_step else self._autoreset_envs.tolist()
+        if len(actions) != n:
+            raise gym.error.InvalidAction(f"{n} games take {n} commands, not {len(actions)}.")
+        if True in over and self.autoreset_mode is AutoresetMode.DISABLED:
+            raise gym.error.ResetNeeded(f"Game {over.index(True)} is over: reset() with a reset_mask before step().")
+        last, dense, shaped = self._max_steps - 1, self._mode is RewardMode.DENSE, self._mode is RewardMode.SHAPED
+        texts, rewards, terminated, truncated = self._env_obs, [0.0] * n, [False] * n, [False] * n
+        valid, progression = [True] * n, [0.0] * n
+        booked: list[tuple[int, dict[str, Any]]] = []  # games whose info is more than a running game's
+        for i, (env, command) in enumerate(zip(envs, actions)):
+            if over[i]:
+                texts[i], info = env.reset()
+                booked.append((i, info))
+                continue
+            if not isinstance(command, str):
+                raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
+            outcome = env._act(command)
+            if outcome.done or shaped or env.turn >= last:
+                texts[i], rewards[i], terminated[i], truncated[i], info = env.settle(outcome)
+                booked.append((i, info))
+                continue
+            env.turn += 1
+            texts[i], gained, _, _, valid[i], share, _, _ = outcome
+            env.progression = progression[i] = share or 0.0
+            if dense:
+                rewards[i] = gained
+        infos: dict[str, Any] = {}
+        starting: dict[int, dict[str, Any]] = {}
+        if same_step:
+            for i, info in booked:
+                if terminated[i] or truncated[i]:
+                    infos = self._add_info(infos, {"final_obs": texts[i], "final_info": info}, i)
+                    texts[i], starting[i] = envs[i].reset()
+        self._add_running(infos, valid, progression)
+        for i, info in booked:
+            infos = self._add_info(infos, starting.get(i, info), i)
+        self._terminations, self._truncations = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
+        self._autoreset_envs = self._terminations | self._truncations
+        return (
+            tuple(texts), np.array(rewards, dtype=np.float64), self._terminations.copy(), self._truncations.copy(), infos,
+        )  # fmt: skip
+
+    def _add_running(self, infos: dict[str, Any], valid: list[bool], progression: list[float]) -> None:
+        """The info of all games as if each were running; what is otherwise is written over it."""
+        n, envs = self.num_envs, self.envs
+        columns = {
+            "success": np.zeros(n, dtype=bool),
+            "is_action_valid": np.array(valid, dtype=bool),
+            "admissible_commands": np.fromiter([env._answer.admissible for env in envs], dtype=object, count=n),
+            "progression": np.array(progression, dtype=np.float64),
+            "stop_reason": np.full(n, None, dtype=object),
+            "primitive_steps": np.ones(n, dtype=int),
+            "won": np.zeros(n, dtype=bool),
+            "lost": np.zeros(n, dtype=bool),
+            "score": np.zeros(n, dtype=int),
+            "extra.gamefile": np.fromiter([env._source.file for env in envs], dtype=object, count=n),
+            "dead_end": np.fromiter([env.dead_end for env in envs], dtype=bool, count=n),
+        }
+        for key, column in columns.items():
+            infos[key], infos[f"_{key}"] = column, np.ones(n, dtype=bool)

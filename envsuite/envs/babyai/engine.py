@@ -1,0 +1,260 @@
+"""minigrid's BabyAI levels as engines: silent, bounded, and built from one name or a handful of settings.
+
+Importing this imports minigrid. Written against minigrid 3.2; nothing of the dynamics is changed, so an engine and
+`gym.make("BabyAI-...")` play the same game for the same seed, except where that game could not be won (`unwinnable`):
+then the next layout of the same seed is taken, and counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # minigrid imports pygame, which greets on stdout
+
+import gymnasium as gym
+import minigrid  # noqa: F401  registers its levels
+from minigrid.core.roomgrid import RoomGrid
+from minigrid.envs.babyai.core import verifier
+from minigrid.envs.babyai.core.levelgen import LevelGen
+from minigrid.envs.babyai.core.roomgrid_level import RejectSampling, RoomGridLevel
+from minigrid.envs.babyai.core.verifier import (
+    AfterInstr,
+    AndInstr,
+    BeforeInstr,
+    GoToInstr,
+    ObjDesc,
+    OpenInstr,
+    PickupInstr,
+    PutNextInstr,
+)
+
+from envsuite.errors import EngineFailure, UsageError
+
+MAX_LAYOUTS = 20_000  # the hardest settings of the papers reject some hundred
+MAX_DRAWS = 500_000
+
+HELD_OUT = frozenset({("box", "yellow"), ("key", "red"), ("door", "red"), ("ball", "green"), ("door", "grey")})
+"""What no training mission of BabyAI-Text names, and every test mission does (Carta et al., 2023, as coded)."""
+OPEN_COLORS = {"train": ("blue", "green", "purple", "yellow"), "test": ("grey", "red")}
+
+
+class Engine:
+    """What every level is given here: no printing, no endless generator, no image that nobody looks at.
+
+    minigrid prints each rejected layout and tries again for ever; here they are counted in `rejected`, and a generator
+    that finds nothing within MAX_LAYOUTS layouts or MAX_DRAWS random numbers raises EngineFailure.
+    """
+
+    rejected = 0  # layouts
+    impossible = 0  # of these, games minigrid would have played although nobody can win them
+    draws = 0
+
+    def _gen_grid(self: Any, width: int, height: int) -> None:
+        self.rejected = self.impossible = self.draws = 0
+        while True:
+            try:
+                RoomGrid._gen_grid(self, width, height)
+                self.gen_mission()
+                self.validate_instrs(self.instrs)
+                if reason := unwinnable(self):
+                    self.impossible += 1
+                    raise RejectSampling(reason)
+                break
+            except (RejectSampling, RecursionError) as reason:
+                self.rejected += 1
+                if self.rejected >= MAX_LAYOUTS:
+                    raise self._stuck(f"{self.rejected:,} layouts were rejected, the last for: {reason}") from None
+        self.surface = self.mission = self.instrs.surface(self)
+
+    def _rand_int(self: Any, low: int, high: int) -> int:
+        # Several loops of the generators have no end of their own; every one of them draws numbers through here.
+        self.draws += 1
+        if self.draws > MAX_DRAWS:
+            raise self._stuck(f"{MAX_DRAWS:,} random numbers were drawn for one layout")
+        return self.np_random.integers(low, high)
+
+    def _stuck(self: Any, why: str) -> EngineFailure:
+        return EngineFailure(
+            f"{type(self).__name__} finds no game at this seed ({why}): try another seed, or fewer distractors."
+        )
+
+    def gen_obs(self) -> dict[str, Any]:
+        """Nothing: the text is made from the live state, and the image is the larger part of a step's time."""
+        return {}
+
+
+def unwinnable(engine: Any) -> str:
+    """Why nobody could do the mission of a layout just drawn; '' where nothing speaks against it.
+
+    minigrid 3.2 draws two kinds of such games. GoToImpUnlock may lock the key into the room it opens (rooms are compared
+    by `is` of numpy integers). OpenDoorsOrder*Debug asks two times in three for a sequence of strict openings, of which
+    the second part is judged by the very command that completes the first, and fails by it.
+    """
+    instrs = engine.instrs
+    parts = [getattr(instrs, name, None) for name in ("instr_a", "instr_b")]
+    if not isinstance(instrs, AndInstr) and all(isinstance(part, OpenInstr) and part.strict for part in parts):
+        return "the strict second part fails when the first is done"
+    things = [thing for thing in engine.grid.grid if thing is not None]
+    if not any(thing.type == "door" and thing.is_locked for thing in things):
+        return ""
+    reached = _reached(engine)
+    for described in _descriptions(instrs):
+        if not any(id(thing) in reached for thing in described.find_matching_objs(engine)[0]):
+            return "a target lies behind a lock whose key cannot be reached"
+    return ""
+
+
+def _reached(engine: Any) -> set[int]:
+    """`id`s of the things the player can get to, were the loose ones no obstacle: keys found open their doors."""
+    found: set[int] = set()
+    colors: set[str] = set()
+    while True:
+        known = len(colors)
+        pending, seen = [(int(engine.agent_pos[0]), int(engine.agent_pos[1]))], set()
+        while pending:
+            x, y = pending.pop()
+            if (x, y) in seen:
+                continue
+            seen.add((x, y))
+            thing = engine.grid.get(x, y)
+            if thing is not None:
+                found.add(id(thing))
+                inside = getattr(thing, "contains", None)
+                colors |= {key.color for key in (thing, inside) if key is not None and key.type == "key"}
+                if thing.type == "wall" or (thing.type == "door" and thing.is_locked and thing.color not in colors):
+                    continue
+            pending += [(x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)]
+        if len(colors) == known:
+            return found
+
+
+def _descriptions(instrs: Any) -> Iterator[ObjDesc]:
+    for name in ("desc", "desc_move", "desc_fixed"):
+        if hasattr(instrs, name):
+            yield getattr(instrs, name)
+    for name in ("instr_a", "instr_b"):
+        if hasattr(instrs, name):
+            yield from _descriptions(getattr(instrs, name))
+
+
+@cache
+def engine_class(level: type) -> type:
+    """`level` with the manners of Engine."""
+    if verifier.use_done_actions:
+        raise UsageError(
+            "BABYAI_DONE_ACTIONS is set, which changes what every BabyAI mission counts as done: unset it and restart."
+        )
+    return type(level.__name__, (Engine, level), {})
+
+
+def build_level(name: str, view: int, max_steps: int) -> Any:
+    """The registered level 'BabyAI-<name>-v*'; `max_steps` 0 leaves the level its own cap."""
+    spec = next(spec for spec in gym.registry.values() if spec.id.rpartition("-v")[0] == f"BabyAI-{name}")
+    assert isinstance(spec.entry_point, str)
+    module, _, cls = spec.entry_point.partition(":")
+    level = getattr(importlib.import_module(module), cls)
+    return engine_class(level)(**spec.kwargs, **_common(view, max_steps))
+
+
+def build_local(kind: str, missions: str, room_size: int, distractors: int, view: int, max_steps: int) -> Any:
+    """The mixed local level of BabyAI-Text, fixed to one kind of mission."""
+    return engine_class(LocalLevel)(kind, missions, room_size, distractors, **_common(view, max_steps))
+
+
+def build_composed(
+    room_size: int,
+    rows: int,
+    columns: int,
+    distractors: int,
+    actions: tuple[str, ...],
+    mission: tuple[str, ...],
+    locked: float,
+    locations: bool,
+    view: int,
+    max_steps: int,
+) -> Any:
+    """minigrid's general level, with missions put together as asked."""
+    return engine_class(LevelGen)(
+        room_size=room_size,
+        num_rows=rows,
+        num_cols=columns,
+        num_dists=distractors,
+        action_kinds=actions,
+        instr_kinds=mission,
+        locked_room_prob=locked,
+        locations=locations,
+        **_common(view, max_steps),
+    )
+
+
+def _common(view: int, max_steps: int) -> dict[str, Any]:
+    return {"agent_view_size": view, **({"max_steps": max_steps} if max_steps else {})}
+
+
+class LocalLevel(RoomGridLevel):
+    """MixedTrainLocal and MixedTestLocal of BabyAI-Text, with the kind of mission as an argument.
+
+    One room (for `open` two, of which one is locked and empty). Objects are drawn with repetition; all can be reached
+    without moving any. Layouts are drawn until the mission is one of `missions`.
+    """
+
+    instrs: Any
+
+    def __init__(self, kind: str, missions: str, room_size: int, distractors: int, **common: Any) -> None:
+        self.kind, self.missions, self.distractors = kind, missions, distractors
+        self.unblocking = False  # validate_instrs asks
+        super().__init__(room_size=room_size, num_rows=1, num_cols=2 if kind == "open" else 1, **common)
+
+    def gen_mission(self) -> None:
+        if self.kind == "open":
+            self.instrs = self._open()
+            return
+        self.place_agent(0, 0)
+        objects = self._scatter(0, self.distractors + (1 if self.kind in ("goto", "pickup") else 2))
+        first = self._rand_elem(objects)
+        if self.kind in ("goto", "pickup"):
+            named = [first]
+        else:
+            named = [first, self._second(first, objects)]
+        inside = [(thing.type, thing.color) in HELD_OUT for thing in named]
+        if any(inside) if self.missions == "train" else not all(inside):
+            raise RejectSampling(f"not a mission of {self.missions}")
+        words = [ObjDesc(thing.type, thing.color) for thing in named]
+        if self.kind == "goto":
+            self.instrs = GoToInstr(*words)
+        elif self.kind == "pickup":
+            self.instrs = PickupInstr(*words)
+        elif self.kind == "putnext":
+            self.instrs = PutNextInstr(*words)
+        elif self._rand_bool():
+            self.instrs = BeforeInstr(PickupInstr(words[0]), GoToInstr(words[1]))
+        else:
+            self.instrs = AfterInstr(GoToInstr(words[1]), PickupInstr(words[0]))
+
+    def _scatter(self, column: int, count: int) -> list[Any]:
+        objects = self.add_distractors(column, 0, num_distractors=count, all_unique=False)
+        self.check_objs_reachable()
+        return objects
+
+    def _second(self, first: Any, objects: list[Any]) -> Any:
+        """Another target; one described like the first only where there are two such."""
+        alike = sum((thing.type, thing.color) == (first.type, first.color) for thing in objects)
+        while True:
+            second = self._rand_elem(objects)
+            if alike > 1 or (second.type, second.color) != (first.type, first.color):
+                return second
+
+    def _open(self) -> OpenInstr:
+        locked = self._rand_int(0, 2)
+        door, _ = self.add_door(locked, 0, 2 * locked, self._rand_elem(OPEN_COLORS[self.missions]), locked=True)
+        self.add_object(1 - locked, 0, "key", door.color)
+        self.connect_all()
+        self.add_distractors(1 - locked, 0, num_distractors=self.distractors, all_unique=False)
+        self.place_agent(1 - locked, 0)
+        self.check_objs_reachable()
+        named = self.missions == "test" or self._rand_bool()
+        return OpenInstr(ObjDesc("door", door.color if named else None))

@@ -1,0 +1,53 @@
+"""The BabyAI rows of the menu."""
+
+from typing import Any
+
+from envsuite.envs.babyai.levels import KINDS, LEVELS
+from envsuite.registry import register, register_family
+from envsuite.types import Family, Task
+
+CAPS = {"goto": 64, "pickup": 64}  # else 128
+
+
+def row(name: str, cls: str, summary: str, rung: str = "", **kwargs: Any) -> None:
+    """Registers 'BabyAI-<name>-v0'."""
+    split_ids = kwargs.pop("split_ids", {})
+    register(
+        Task(
+            id=f"BabyAI-{name}-v0",
+            entry_point=f"envsuite.envs.babyai.env:{cls}",
+            kwargs=kwargs,
+            requires="babyai",
+            level=rung,
+            summary=summary,
+            split_ids=split_ids,
+        )
+    )
+
+
+register_family(
+    Family(
+        "babyai",
+        default="BabyAI-mixed-v0",
+        summary="missions in a grid world of rooms, doors and things, seen as text",
+        requires="babyai",
+        paper="Chevalier-Boisvert et al., ICLR 2019; BabyAI-Text: Carta et al., ICML 2023",
+    )
+)
+row(
+    "mixed",
+    "Local",
+    "BabyAI-Text's mixed local level, 8 distractors, training missions (GLAM)",
+    split_ids={"heldout": "BabyAI-mixed-heldout-v0"},
+)
+row("mixed-heldout", "Local", "the same with held-out names only (GLAM)", missions="test")
+for kind in KINDS:
+    cap = CAPS.get(kind, 128)
+    row(kind, "Local", f"{kind}, no distractors (BALROG, Verlog)", kind=kind, distractors=0, max_steps=cap)
+    row(f"{kind}-d8", "Local", f"{kind}, 8 distractors (GLAM)", kind=kind, max_steps=cap)
+row("easy", "Level", "GoToLocal: walk up to one of eight things in a room", "easy", level="GoToLocal")
+row("medium", "Level", "MiniBossLevel: missions of any kind in four small rooms", "medium", level="MiniBossLevel")
+row("hard", "Level", "BossLevel: missions of any kind in nine rooms, unlocking included", "hard", level="BossLevel")
+row("composed", "Composed", "any rooms, distractors and make of mission, by knobs")
+for level in LEVELS:
+    row(f"level-{level}", "Level", f"minigrid's BabyAI-{level}", level=level)

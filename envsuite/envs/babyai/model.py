@@ -1,0 +1,275 @@
+"""BabyAI's dynamics and its verifier on plain tuples, equal to minigrid's step for step (a test walks both).
+
+What the planner searches on: a state can be hashed, copied for nothing and stepped in microseconds. Quirks of the
+verifier are part of it: positions of what is to be gone to are refreshed by `drop` alone, both parts of a sequence may
+be completed in one step, and an object in hand before the verifier first looks is not known to be there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
+ACTIONS = range(6)
+OPEN, CLOSED, LOCKED = range(3)
+HAND, GONE, BOXED = -1, -2, -3  # where an object is that lies nowhere
+NONE = -1  # no object in hand
+
+
+class State(NamedTuple):
+    """Everything that decides what comes next."""
+
+    cell: int  # of the player, y * width + x
+    heading: int
+    held: int  # object in hand, or NONE
+    where: tuple[int, ...]  # cell of each object, or HAND, GONE, BOXED
+    doors: tuple[int, ...]  # OPEN, CLOSED, LOCKED
+    marks: tuple[frozenset[int], ...]  # per clause: the cells that count as its target's for 'go to'
+    stage: int  # of a sequence
+    done: tuple[bool, ...]  # which clauses of this stage are done
+    fresh: bool  # the verifier has not yet seen what is in hand
+
+
+class Clause(NamedTuple):
+    """One action of the mission. Targets are numbers of objects; of doors for `open`."""
+
+    kind: str  # goto, pickup, open, putnext
+    objects: frozenset[int]
+    doors: frozenset[int]
+    fixed: frozenset[int]  # objects that `putnext` puts next to
+    fixed_doors: frozenset[int]
+    strict: bool
+
+
+class Board:
+    """What does not change in an episode: walls, where doors are, what objects are, and the mission.
+
+    `stages` [1 or 2 lists of 1 or 2 clauses]: a sequence has two, "and" makes a stage of two clauses.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        """From an engine that has just been reset."""
+        self.width, self.height = engine.grid.width, engine.grid.height
+        self.ahead = (1, self.width, -1, -self.width)
+        cells = engine.grid.grid
+        self.walls = frozenset(i for i, thing in enumerate(cells) if thing is not None and thing.type == "wall")
+        self._doors = [thing for thing in cells if thing is not None and thing.type == "door"]
+        self.door_cells = tuple(i for i, thing in enumerate(cells) if thing is not None and thing.type == "door")
+        self.door_at = {cell: number for number, cell in enumerate(self.door_cells)}
+        self.door_colors = tuple(door.color for door in self._doors)
+        self._objects: list[Any] = []
+        self.content: dict[int, int] = {}  # box -> what is in it
+        for thing in [*cells, engine.carrying]:
+            if thing is not None and thing.type not in ("wall", "door"):
+                self._objects.append(thing)
+        for number, thing in enumerate(self._objects):  # grows while it is walked: boxes in boxes
+            if getattr(thing, "contains", None) is not None:
+                self.content[number] = len(self._objects)
+                self._objects.append(thing.contains)
+        self._number = {id(thing): number for number, thing in enumerate(self._objects)}
+        self._door_number = {id(door): number for number, door in enumerate(self._doors)}
+        self.boxes = frozenset(n for n, thing in enumerate(self._objects) if thing.type == "box")
+        self.key_colors = {n: thing.color for n, thing in enumerate(self._objects) if thing.type == "key"}
+        self._instrs, self.strict_order = _stages(engine.instrs)
+        self.stages = [[self._clause(instr) for instr in stage] for stage in self._instrs]
+        self._flat = [instr for stage in self._instrs for instr in stage]
+        self.clauses = [clause for stage in self.stages for clause in stage]
+
+    def _clause(self, instr: Any) -> Clause:
+        kind = type(instr).__name__.removesuffix("Instr").lower()
+        moved = instr.desc_move if kind == "putnext" else instr.desc
+        objects, doors = self._split(moved)
+        fixed, fixed_doors = self._split(instr.desc_fixed) if kind == "putnext" else (frozenset(), frozenset())
+        return Clause(kind, objects, doors, fixed, fixed_doors, getattr(instr, "strict", False))
+
+    def _split(self, described: Any) -> tuple[frozenset[int], frozenset[int]]:
+        objects = frozenset(self._number[id(thing)] for thing in described.obj_set if id(thing) in self._number)
+        doors = frozenset(self._door_number[id(thing)] for thing in described.obj_set if thing.type == "door")
+        return objects, doors
+
+    def state(self, engine: Any) -> State:
+        """The engine's present state."""
+        where = [GONE] * len(self._objects)
+        for cell, thing in enumerate(engine.grid.grid):
+            if thing is not None and thing.type not in ("wall", "door"):
+                where[self._number[id(thing)]] = cell
+        held = NONE
+        if engine.carrying is not None:
+            held = self._number[id(engine.carrying)]
+            where[held] = HAND
+        for box, content in self.content.items():
+            if where[content] == GONE and where[box] != GONE:
+                where[content] = BOXED
+        doors = tuple(OPEN if d.is_open else LOCKED if d.is_locked else CLOSED for d in self._doors)
+        marks = tuple(
+            frozenset(int(y) * self.width + int(x) for x, y in instr.desc.obj_poss)
+            if clause.kind == "goto"
+            else frozenset()
+            for instr, clause in zip(self._flat, self.clauses, strict=True)
+        )
+        stage, done = self.progress(engine.instrs)
+        active = self._instrs[stage]
+        fresh = any(
+            hasattr(instr, "preCarrying") and instr.preCarrying is not engine.carrying
+            for instr, over in zip(active, done, strict=True)
+            if not over
+        )
+        cell = int(engine.agent_pos[1]) * self.width + int(engine.agent_pos[0])
+        return State(cell, int(engine.agent_dir), held, tuple(where), doors, marks, stage, done, fresh)
+
+    def progress(self, instrs: Any) -> tuple[int, tuple[bool, ...]]:
+        """The stage the engine's verifier is at, and which of its clauses are done."""
+        kind = type(instrs).__name__
+        stage, part = 0, instrs
+        if kind in ("BeforeInstr", "AfterInstr"):
+            first, second = (
+                (instrs.instr_a, instrs.instr_b) if kind == "BeforeInstr" else (instrs.instr_b, instrs.instr_a)
+            )
+            over = instrs.a_done if kind == "BeforeInstr" else instrs.b_done
+            stage, part = (1, second) if over == "success" else (0, first)
+        if type(part).__name__ == "AndInstr":
+            return stage, (part.a_done == "success", part.b_done == "success")
+        return stage, (False,)
+
+    # ---- dynamics ---------------------------------------------------------------------------------------------------
+
+    def free(self, state: State, cell: int) -> bool:
+        """Whether nothing at all is in the cell, so that something can be dropped there."""
+        return cell not in self.walls and cell not in self.door_at and cell not in state.where
+
+    def applicable(self, state: State, action: int) -> bool:
+        """Whether the action changes anything in the world."""
+        if action in (LEFT, RIGHT):
+            return True
+        front = state.cell + self.ahead[state.heading]
+        if front in self.walls:
+            return False
+        door = self.door_at.get(front)
+        if door is not None:
+            if action == FORWARD:
+                return state.doors[door] == OPEN
+            return action == TOGGLE and (
+                state.doors[door] != LOCKED or self.key_colors.get(state.held) == self.door_colors[door]
+            )
+        if front in state.where:
+            return (action == PICKUP and state.held == NONE) or (
+                action == TOGGLE and state.where.index(front) in self.boxes
+            )
+        return action == FORWARD or (action == DROP and state.held != NONE)
+
+    def step(self, state: State, action: int) -> tuple[State, str]:
+        """The next state and 'success', 'failure' or 'continue'."""
+        cell, heading, held, where, doors, marks = state[:6]
+        front = cell + self.ahead[heading]
+        if action == LEFT:
+            heading = (heading - 1) % 4
+        elif action == RIGHT:
+            heading = (heading + 1) % 4
+        elif self.applicable(state, action):
+            if action == FORWARD:
+                cell = front
+            elif action == PICKUP:
+                held = where.index(front)
+                where = _moved(where, held, HAND)
+            elif action == DROP:
+                where, held = _moved(where, held, front), NONE
+            elif front in self.door_at:
+                door = self.door_at[front]
+                doors = _moved(doors, door, CLOSED if doors[door] == OPEN else OPEN)
+            else:
+                box = where.index(front)
+                where = _moved(where, box, GONE)
+                if box in self.content:
+                    where = _moved(where, self.content[box], front)
+        if action == DROP:
+            marks = tuple(
+                self._positions(clause.objects, clause.doors, where) if clause.kind == "goto" else old
+                for clause, old in zip(self.clauses, marks, strict=True)
+            )
+        after = State(cell, heading, held, where, doors, marks, state.stage, state.done, False)
+        return self._judge(after, action, NONE if state.fresh else state.held)
+
+    def _positions(self, objects: frozenset[int], doors: frozenset[int], where: tuple[int, ...]) -> frozenset[int]:
+        return frozenset([where[n] for n in objects if where[n] >= 0] + [self.door_cells[n] for n in doors])
+
+    # ---- verifier ---------------------------------------------------------------------------------------------------
+
+    def _judge(self, after: State, action: int, before: int) -> tuple[State, str]:
+        stage = self.stages[after.stage]
+        met = [
+            done or self._met(clause, after, action, before, after.stage, i)
+            for i, (clause, done) in enumerate(zip(stage, after.done, strict=True))
+        ]
+        if len(stage) == 1 and not met[0] and stage[0].strict and self._wrong(stage[0], after, action):
+            return after, "failure"
+        if all(met):
+            if after.stage + 1 == len(self.stages):
+                return after, "success"
+            # The next stage is asked at once, and has not seen yet what the hand held.
+            begun = after._replace(stage=after.stage + 1, done=(False,) * len(self.stages[after.stage + 1]))
+            return self._judge(begun, action, NONE)
+        if self.strict_order and after.stage == 0:
+            early = [self._met(clause, after, action, before, 1, i) for i, clause in enumerate(self.stages[1])]
+            if all(early):
+                return after, "failure"
+        return after._replace(done=tuple(met)), "continue"
+
+    def _met(self, clause: Clause, after: State, action: int, before: int, stage: int, index: int) -> bool:
+        if clause.kind == "goto":
+            number = index + (len(self.stages[0]) if stage else 0)
+            return after.cell + self.ahead[after.heading] in after.marks[number]
+        if clause.kind == "pickup":
+            return action == PICKUP and before == NONE and after.held in clause.objects
+        if clause.kind == "open":
+            if action != TOGGLE:
+                return False
+            door = self.door_at.get(after.cell + self.ahead[after.heading])
+            return door in clause.doors and after.doors[door] == OPEN
+        if action != DROP or before not in clause.objects or after.where[before] < 0:
+            return False
+        put = after.where[before]
+        fixed = self._positions(clause.fixed, clause.fixed_doors, after.where)
+        return any(put + step in fixed for step in self.ahead)
+
+    def _wrong(self, clause: Clause, after: State, action: int) -> bool:
+        if clause.kind == "open":
+            return action == TOGGLE and after.cell + self.ahead[after.heading] in self.door_at
+        return clause.kind == "pickup" and action == PICKUP and after.held != NONE
+
+    def lost(self, state: State) -> bool:
+        """Whether a target has been destroyed, so that the mission can no longer be done."""
+        alive = lambda objects: [n for n in objects if state.where[n] != GONE]
+        for number, clause in enumerate(self.clauses):
+            stage, index = (0, number) if number < len(self.stages[0]) else (1, number - len(self.stages[0]))
+            if stage < state.stage or (stage == state.stage and state.done[index]):
+                continue
+            if clause.kind == "goto":
+                if not state.marks[number] and not alive(clause.objects):
+                    return True
+            elif clause.kind == "pickup":
+                if not alive(clause.objects):
+                    return True
+            elif clause.kind == "putnext":
+                moved, fixed = alive(clause.objects), alive(clause.fixed)
+                if not moved or not (fixed or clause.fixed_doors) or (moved == fixed and len(moved) == 1):
+                    return True
+        return False
+
+    def share_done(self, stage: int, done: tuple[bool, ...]) -> float:
+        """Share of the clauses that are done."""
+        return (sum(map(len, self.stages[:stage])) + sum(done)) / len(self.clauses)
+
+
+def _stages(instrs: Any) -> tuple[list[list[Any]], bool]:
+    kind = type(instrs).__name__
+    parts = [instrs]
+    if kind == "BeforeInstr":
+        parts = [instrs.instr_a, instrs.instr_b]
+    elif kind == "AfterInstr":
+        parts = [instrs.instr_b, instrs.instr_a]
+    stages = [[p.instr_a, p.instr_b] if type(p).__name__ == "AndInstr" else [p] for p in parts]
+    return stages, len(parts) == 2 and bool(instrs.strict)
+
+
+def _moved(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
+    return values[:index] + (value,) + values[index + 1 :]

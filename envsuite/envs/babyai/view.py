@@ -1,0 +1,149 @@
+"""What the player sees, as facts and in words.
+
+The view is a square of odd side `n`, the player at the middle of its bottom row looking up; walls and doors that are not
+open hide what lies behind them. Facts come in the order of BabyAI-Text (Carta et al., 2023): what is carried, the first
+wall straight ahead, to the left and to the right, then every object, columns from left to right, far before near.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
+"""(dx, dy) of the headings east, south, west, north"""
+DOOR_STATES = ("open", "closed", "locked")
+WORDINGS = ("ours", "babyai-text")
+NOTHING = {
+    "ours": "Nothing but empty floor is in sight.",
+    "babyai-text": "You see nothing but empty floor",
+}
+
+
+class Fact(NamedTuple):
+    """One thing seen: `kind` is carry, wall or object; `state` is said of doors; distances are in steps."""
+
+    kind: str
+    type: str = ""
+    color: str = ""
+    state: str = ""
+    left: int = 0
+    right: int = 0
+    forward: int = 0
+
+
+def door_state(door: Any) -> int:
+    """Index into DOOR_STATES."""
+    return 0 if door.is_open else 2 if door.is_locked else 1
+
+
+def look(engine: Any) -> list[Fact]:
+    """The facts of the player's view, from the live engine (its first image is stale where a level starts with an
+    object in hand)."""
+    n = engine.agent_view_size
+    width, height, cells = engine.grid.width, engine.grid.height, engine.grid.grid
+    x, y = int(engine.agent_pos[0]), int(engine.agent_pos[1])
+    things: dict[int, Any] = {}
+    opaque = 0
+    for bit, (dx, dy) in enumerate(_offsets(engine.agent_dir, n)):
+        i, j = x + dx, y + dy
+        if not (0 <= i < width and 0 <= j < height):
+            opaque |= 1 << bit  # no outer wall is transparent, so nothing out there is ever seen
+            continue
+        thing = cells[j * width + i]
+        if thing is not None:
+            things[bit] = thing
+            if thing.type == "wall" or (thing.type == "door" and not thing.is_open):
+                opaque |= 1 << bit
+    visible = _visible(opaque, n)
+    facts = []
+    if engine.carrying is not None:
+        facts.append(_fact("carry", engine.carrying.type, engine.carrying.color, "", 0, 0))
+    for ray in _rays(n):
+        for bit, side, ahead in ray:
+            if bit in things and visible >> bit & 1:
+                if things[bit].type == "wall":
+                    facts.append(_fact("wall", "", "", "", side, ahead))
+                break
+    own = n * (n // 2) + n - 1
+    for bit, thing in things.items():
+        if thing.type != "wall" and visible >> bit & 1 and bit != own:
+            state = DOOR_STATES[door_state(thing)] if thing.type == "door" else ""
+            facts.append(_fact("object", thing.type, thing.color, state, bit // n - n // 2, n - 1 - bit % n))
+    return facts
+
+
+def describe(facts: list[Fact], wording: str = "ours") -> str:
+    """The facts in words, one a line; a line of its own where there are none."""
+    return "\n".join([_line(fact, wording) for fact in facts]) or NOTHING[wording]
+
+
+@cache
+def _offsets(heading: int, n: int) -> tuple[tuple[int, int], ...]:
+    """World offset of each cell of the view, column by column, the far end of a column first."""
+    fx, fy = FORWARD[heading]
+    rx, ry = -fy, fx
+    return tuple(
+        (fx * (n - 1 - vy) + rx * (vx - n // 2), fy * (n - 1 - vy) + ry * (vx - n // 2))
+        for vx in range(n)
+        for vy in range(n)
+    )
+
+
+@cache
+def _rays(n: int) -> tuple[tuple[tuple[int, int, int], ...], ...]:
+    """(bit, lateral, forward) along the three axes from the player: ahead, left, right."""
+    middle = n // 2
+    ahead = tuple((middle * n + n - 1 - k, 0, k) for k in range(1, n))
+    left = tuple(((middle - k) * n + n - 1, -k, 0) for k in range(1, middle + 1))
+    right = tuple(((middle + k) * n + n - 1, k, 0) for k in range(1, middle + 1))
+    return ahead, left, right
+
+
+@lru_cache(maxsize=1 << 16)
+def _visible(opaque: int, n: int) -> int:
+    """Which cells light reaches, as bits, given which are opaque.
+
+    Row by row from the player's: light runs sideways until something opaque, and from each cell it passes on to the
+    three cells of the next row around the one ahead (those on the side it was running to, and straight on).
+    """
+    lit = [[False] * n for _ in range(n)]  # [row][column]
+    lit[n - 1][n // 2] = True
+    for row in range(n - 1, -1, -1):
+        for columns, step in ((range(n - 1), 1), (range(n - 1, 0, -1), -1)):
+            for column in columns:
+                if lit[row][column] and not opaque >> (column * n + row) & 1:
+                    lit[row][column + step] = True
+                    if row:
+                        lit[row - 1][column + step] = lit[row - 1][column] = True
+    return sum(1 << (column * n + row) for row in range(n) for column in range(n) if lit[row][column])
+
+
+@cache
+def _fact(kind: str, thing: str, color: str, state: str, side: int, ahead: int) -> Fact:
+    return Fact(kind, thing, color, state, max(0, -side), max(0, side), ahead)
+
+
+@cache
+def _line(fact: Fact, wording: str) -> str:
+    lateral, direction = (fact.left, "left") if fact.left else (fact.right, "right")
+    thing = " ".join(filter(None, (fact.state, fact.color, fact.type))) if fact.kind != "wall" else "wall"
+    if wording == "babyai-text":
+        if fact.kind == "carry":
+            return f"You carry a {thing}"
+        where = [f"{_steps(lateral)} {direction}"] if lateral else []
+        where += [f"{_steps(fact.forward)} forward"] if fact.forward else []
+        return f"You see a {thing} {' and '.join(where)}"
+    article = "An" if thing.startswith("open") else "A"
+    if fact.kind == "carry":
+        return f"In your hand: {article.lower()} {thing}."
+    if not lateral:
+        where = ["directly in front of you" if fact.forward == 1 else f"{_steps(fact.forward)} ahead"]
+    else:
+        where = [f"{_steps(fact.forward)} ahead"] if fact.forward else []
+        where += [f"{_steps(lateral)} to the {direction}"]
+    return f"{article} {thing}: {', '.join(where)}."
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' if count > 1 else ''}"

@@ -1,0 +1,1 @@
+"""DataSciCoding: write scikit-learn code, be paid in ROC AUC."""

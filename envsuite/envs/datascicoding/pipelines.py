@@ -1,0 +1,152 @@
+"""Programs as text: the expert's for each data set, those of a random player, and broken ones to mend."""
+
+from __future__ import annotations
+
+import numpy as np
+
+TEMPLATE = """\
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+{imports}
+
+def build_model(x_train, y_train):
+    numeric = list(x_train.select_dtypes("number").columns)
+    text = [name for name in x_train.columns if name not in numeric]
+    numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+    words = OneHotEncoder(handle_unknown="ignore", max_categories=20)
+    columns = ColumnTransformer([("numbers", numbers, numeric), ("words", words, text)])
+    model = make_pipeline(columns, {model})
+    return model.fit(x_train, y_train)
+"""
+
+_LINEAR = ("from sklearn.linear_model import LogisticRegression", "LogisticRegression(max_iter=500)")
+_TREES = (
+    "from sklearn.ensemble import ExtraTreesClassifier",
+    "ExtraTreesClassifier(n_estimators=80, min_samples_leaf={leaf}, random_state=0)",
+)
+_FOREST = (
+    "from sklearn.ensemble import RandomForestClassifier",
+    "RandomForestClassifier(n_estimators=150, min_samples_leaf=5, random_state=0)",
+)
+_BOOST = (
+    "from sklearn.ensemble import GradientBoostingClassifier",
+    "GradientBoostingClassifier(n_estimators=60, learning_rate=0.1, max_depth=3, subsample=0.7, random_state=0)",
+)
+_POLYNOMIAL = (
+    "from sklearn.linear_model import LogisticRegression\nfrom sklearn.preprocessing import PolynomialFeatures",
+    "PolynomialFeatures(2, include_bias=False), LogisticRegression(C=100, max_iter=2000)",
+)
+EXPERTS: dict[str, tuple[str, str]] = {
+    "breast-cancer": _LINEAR,
+    "wine": _LINEAR,
+    "iris": _LINEAR,
+    "digits": (_TREES[0], _TREES[1].format(leaf=1)),
+    "balance-scale": _POLYNOMIAL,  # the torques are products of two columns
+    "breast-w": _LINEAR,
+    "pharyngitis": _FOREST,
+    "health-insurance": (_TREES[0], _TREES[1].format(leaf=5)),
+    "spaceship-titanic": _BOOST,
+}
+
+TRANSFORM = """\
+def transform(df):
+    made = df.copy()
+    numeric = list(df.select_dtypes("number").columns)[:8]
+    for i, first in enumerate(numeric):
+        made[first + "_squared"] = df[first] ** 2
+        for second in numeric[i + 1:]:
+            made[first + "_x_" + second] = df[first] * df[second]
+    return made
+"""
+UNCHANGED = "def transform(df):\n    return df\n"
+
+
+def expert(variant: str, dataset: str) -> str:
+    """The reference program: the threshold of `success` hangs on its score."""
+    if variant == "features":
+        return TRANSFORM
+    imports, model = _LINEAR if variant == "debug" else EXPERTS.get(dataset, _FOREST)
+    return TEMPLATE.format(imports=imports, model=model)
+
+
+# name -> (what stands in the sound program, what the bug makes of it)
+BUGS: dict[str, tuple[str, str]] = {
+    "missing import": ("from sklearn.impute import SimpleImputer\n", ""),
+    "misspelt class": ("LogisticRegression(max", "LogisticRegresion(max"),
+    "unknown argument": ("max_iter=500", "max_iterations=500"),
+    "missing colon": ("(x_train, y_train):", "(x_train, y_train)"),
+    "not fitted": ("return model.fit(x_train, y_train)", "return model"),
+    "nothing returned": ("return model.fit(x_train, y_train)", "model.fit(x_train, y_train)"),
+    "predictions returned": (
+        "return model.fit(x_train, y_train)",
+        "return model.fit(x_train, y_train).predict(x_train)",
+    ),
+    "arguments swapped": ("model.fit(x_train, y_train)", "model.fit(y_train, x_train)"),
+    "unknown column": ('select_dtypes("number").columns)', 'select_dtypes("number").columns) + ["row_number"]'),
+    "wrong bracket": ('("words", words, text)])', '("words", words, text))]'),
+    "rows out of step": (
+        "model.fit(x_train, y_train)",
+        "model.fit(x_train, y_train.sample(frac=1, random_state=1).values)",
+    ),
+}
+SILENT = ("rows out of step",)
+"""bugs that raise nothing: only the score shows them"""
+
+
+def broken(bugs: int, rng: np.random.Generator) -> tuple[str, tuple[str, ...]]:
+    """The sound program with `bugs` bugs in different places, and their names."""
+    program = expert("debug", "")
+    chosen: list[str] = []
+    for name in rng.permutation(sorted(BUGS)):
+        sound, wrong = BUGS[name]
+        if sound in program and not any(_overlap(sound, BUGS[other][0]) for other in chosen):
+            program = program.replace(sound, wrong, 1)
+            chosen.append(str(name))
+        if len(chosen) == bugs:
+            break
+    return program, tuple(chosen)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one in other or other in one
+
+
+def random_program(variant: str, rng: np.random.Generator) -> str:
+    """What a random player writes: of a dozen small programs some are good, some poor, some do not run."""
+    programs = _RANDOM_TRANSFORMS if variant == "features" else _RANDOM_MODELS
+    return programs[int(rng.integers(len(programs)))]
+
+
+_PLAIN = "from sklearn.{module} import {name}\n\ndef build_model(x_train, y_train):\n    return {name}({arguments}).fit(x_train, y_train)\n"
+
+
+def _plain(module: str, name: str, arguments: str = "") -> str:
+    return _PLAIN.format(module=module, name=name, arguments=arguments)
+
+
+_RANDOM_MODELS = (
+    TEMPLATE.format(imports=_LINEAR[0], model=_LINEAR[1]),
+    _plain("naive_bayes", "GaussianNB"),
+    _plain("tree", "DecisionTreeClassifier", "max_depth=1, random_state=0"),
+    _plain("tree", "DecisionTreeClassifier", "random_state=0"),
+    _plain("neighbors", "KNeighborsClassifier"),
+    _plain("ensemble", "RandomForestClassifier", "n_estimators=20, random_state=0"),
+    _plain("dummy", "DummyClassifier"),
+    _plain("svm", "SVC", "probability=True"),  # forbidden
+    _plain("linear_model", "RidgeClassifier"),  # no predict_proba
+    _plain("linear_model", "LogisticRegresion"),  # no such class
+    "def build_model(x_train, y_train)\n    return None\n",
+    "def build_model(x_train, y_train):\n    return 0.5\n",
+)
+_RANDOM_TRANSFORMS = (
+    UNCHANGED,
+    TRANSFORM,
+    "def transform(df):\n    return df.iloc[:, :2]\n",
+    "def transform(df):\n    return df.fillna(0)\n",
+    "def transform(df):\n    return df.dropna()\n",
+    "def transform(df):\n    return df.rank(pct=True)\n",
+    "def transform(df):\n    df['sum'] = df.sum(axis=1)\n",
+    "def transform(df):\n    return df.assing(one=1)\n",
+)

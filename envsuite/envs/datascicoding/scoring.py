@@ -1,0 +1,171 @@
+"""Running a submission on every split and scoring it, labels staying on this side of the wall."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from envsuite.envs.datascicoding.instances import Instance
+    from envsuite.sandbox.pool import Pool
+
+RUNNER = Path(__file__).with_name("runner.py")
+MODULES = (
+    "numpy",
+    "pandas",
+    "scipy.stats",
+    "sklearn.calibration",
+    "sklearn.cluster",
+    "sklearn.compose",
+    "sklearn.decomposition",
+    "sklearn.discriminant_analysis",
+    "sklearn.ensemble",
+    "sklearn.feature_selection",
+    "sklearn.gaussian_process",
+    "sklearn.impute",
+    "sklearn.linear_model",
+    "sklearn.metrics",
+    "sklearn.model_selection",
+    "sklearn.naive_bayes",
+    "sklearn.neighbors",
+    "sklearn.neural_network",
+    "sklearn.pipeline",
+    "sklearn.preprocessing",
+    "sklearn.svm",
+    "sklearn.tree",
+)
+SPEC = Spec(
+    modules=MODULES,
+    program=RUNNER,
+    distributions=("scikit-learn", "pandas"),
+    hidden=("sklearn/datasets/data", "sklearn/datasets/images", "sklearn/datasets/tests"),
+)
+
+VERDICTS = {
+    "ok": "",
+    "no_code": "There is no code in the answer.",
+    "too_long": "The code is too long.",
+    "syntax_error": "The code is not Python.",
+    "forbidden": "The code uses what is forbidden.",
+    "exception": "The code raised an error.",
+    "bad_return": "The code ran, but what it returned cannot be scored.",
+    "exit": "The code ended its process instead of returning.",
+    "crash": "The code crashed its process.",
+    "timeout": "The code took too long.",
+    "memory": "The code took too much memory.",
+    "output": "The code printed without end.",
+    "disk": "The code filled the disk.",
+}
+_OF_THE_RUNNER = {"ok", "syntax_error", "forbidden", "exception", "bad_return", "exit", "memory"}
+_HEAD = 8192
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a submission is worth: `auc` and `std` over the splits where the verdict is "ok"."""
+
+    verdict: str
+    message: str = ""
+    auc: float = 0.0
+    std: float = 0.0
+
+
+def evaluate(
+    pool: Pool, code: str, instance: Instance, variant: str, splits: int, forbidden: tuple[str, ...], limits: Limits
+) -> Score:
+    """Plays `code` on every split, each in a fork of its own; stops at the first that fails.
+
+    `limits.seconds` is for all splits together. Raises EngineFailure where the sandbox fails.
+    """
+    aucs = []
+    left = limits.seconds
+    for x_train, y_train, x_test, y_test in instance.splits(splits):
+        job: dict[str, object] = {"code": code, "variant": variant, "forbidden": forbidden}
+        job.update(x_train=_plain(x_train), y_train=y_train, x_test=_plain(x_test))
+        result = pool.call(pickle.dumps(job), replace(limits, seconds=max(0.05, left)))
+        left -= result.seconds
+        score, values = read(result, len(x_test), len(np.unique(y_train)))
+        if score.verdict == "timeout":
+            score = replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
+        if values is None:
+            return score
+        aucs.append(mean_auc(y_test, values, np.unique(y_train)))
+    return Score("ok", auc=float(np.mean(aucs)), std=float(np.std(aucs)))
+
+
+def _plain(frame: pd.DataFrame) -> dict[str, np.ndarray]:
+    """A table as arrays by column: the pandas inside may keep text otherwise than ours."""
+    return {str(name): frame[name].to_numpy(dtype=float if frame[name].dtype == float else object) for name in frame}
+
+
+def read(result: Result, rows: int, columns: int) -> tuple[Score, np.ndarray | None]:
+    """What a run came to, and its predictions [rows, columns] if they can be scored. Trusts nothing inside."""
+    if result.fate is not Fate.EXITED:
+        return Score(str(result.fate)), None
+    if result.exit_code < 0:
+        return Score("crash", f"signal {-result.exit_code}"), None
+    if not result.value:
+        return Score("exit", f"exit status {result.exit_code}"), None
+    first, _, body = result.value.partition(b"\n")
+    try:
+        head = json.loads(first) if len(first) < _HEAD else None
+    except (ValueError, RecursionError):
+        head = None
+    if not isinstance(head, dict) or head.get("verdict") not in _OF_THE_RUNNER:
+        return Score("bad_return", "the answer is garbled"), None
+    if head["verdict"] != "ok":
+        return Score(head["verdict"], _clean(head.get("message"), head.get("line"))), None
+    if len(body) != rows * columns * 8:
+        return Score("bad_return", "the answer is garbled"), None
+    values = np.frombuffer(body, dtype="<f8").reshape(rows, columns)
+    if not np.isfinite(values).all():
+        return Score("bad_return", "the predictions are not all finite"), None
+    return Score("ok"), values
+
+
+def _clean(message: object, line: object) -> str:
+    """A message fit for the player, the same on every machine: no control character, address or temporary path."""
+    text = message if isinstance(message, str) else ""
+    text = re.sub(r"0x[0-9a-fA-F]+", "0x...", text)
+    text = re.sub(r"(/envsuite|/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+)/packages/", "", text)
+    text = re.sub(r"/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+(/scratch/\d+)?", "/tmp", text)
+    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    text = text if len(text) <= 300 else text[:150] + " ... " + text[-150:]
+    return f"{text} (line {line})" if isinstance(line, int) and 0 < line < 1_000_000 else text
+
+
+def mean_auc(labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
+    """ROC AUC of `values` [n, K], columns as `classes`; for K > 2 the mean over pairs of classes (Hand & Till, 2001).
+
+    As sklearn's `multi_class="ovo", average="macro"`, except that rows need not sum to 1 and that a pair of which
+    the test rows lack a class is left out. 0.5 where no pair is left.
+    """
+    if len(classes) == 2:
+        return _auc(values[labels == classes[1], 1], values[labels == classes[0], 1])
+    found = []
+    for i in range(len(classes)):
+        for j in range(i):
+            one, other = labels == classes[i], labels == classes[j]
+            if one.any() and other.any():
+                pair = _auc(values[one, i], values[other, i]), _auc(values[other, j], values[one, j])
+                found.append(sum(pair) / 2)
+    return float(np.mean(found)) if found else 0.5
+
+
+def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
+    """Share of (positive, negative) pairs in the right order, ties half (Mann-Whitney)."""
+    if not len(positive) or not len(negative):
+        return 0.5
+    ordered = np.sort(negative)
+    below = np.searchsorted(ordered, positive, "left") + np.searchsorted(ordered, positive, "right")
+    return float(below.sum() / (2 * len(positive) * len(negative)))

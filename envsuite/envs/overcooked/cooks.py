@@ -1,0 +1,289 @@
+"""Scripted cooks: a greedy one, which needs no search and works with others, and a random one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from envsuite.envs.overcooked.engine import (
+    CHOP,
+    DELIVER,
+    GET_BOWL,
+    GET_FOOD,
+    GO_TO_BOARD,
+    GO_TO_COUNTER,
+    Macro,
+    Simulation,
+)
+from envsuite.envs.overcooked.kitchen import COUNTER, UNREACHABLE
+from envsuite.envs.overcooked.offers import helps
+
+LONG = 1000  # primitive steps in which cooks who get anywhere have long served
+
+
+class Menu:
+    """A kitchen's macro-actions by what they do."""
+
+    def __init__(self, macros: Sequence[Macro]) -> None:
+        self.macros = tuple(macros)
+        self.get = {macro.which: macro for macro in macros if macro.verb == GET_FOOD}
+        self.bowl = {macro.which: macro for macro in macros if macro.verb == GET_BOWL}
+        self.board = {macro.which: macro for macro in macros if macro.verb == GO_TO_BOARD}
+        self.deliver = next(macro for macro in macros if macro.verb == DELIVER)
+        self.chop = next(macro for macro in macros if macro.verb == CHOP)
+        self.counter = next((macro for macro in macros if macro.verb == GO_TO_COUNTER), None)
+
+
+def random_cook(sim: Simulation, cook: int, menu: Menu, rng: np.random.Generator) -> Macro:
+    """Any macro-action, each as likely."""
+    return menu.macros[int(rng.integers(len(menu.macros)))]
+
+
+def greedy_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
+    """The obvious next macro-action: chop, then fill the bowl, then serve, nearest things first.
+
+    It leaves to others what they carry or walk to, passes on over a shared counter what it cannot use itself, and chops
+    nothing where nothing is left for it to do.
+    """
+    return _Greedy(sim, cook, menu).choose()
+
+
+class _Greedy:
+    def __init__(self, sim: Simulation, cook: int, menu: Menu) -> None:
+        self.sim, self.cook, self.menu = sim, cook, menu
+        self.here, self.hand = sim.cell[cook], sim.hand[cook]
+        self.raw = [f for f in sorted(sim.recipe) if sim.bowl_of[f] < 0 and not sim.is_chopped(f)]
+        self.chopped = [f for f in sorted(sim.recipe) if sim.bowl_of[f] < 0 and sim.is_chopped(f)]
+        others = [macro for other, macro in enumerate(sim.macro) if other != cook and macro is not None]
+        self.claimed = {(macro.verb, macro.which) for macro in others}
+
+    def away(self, cell: int) -> int:
+        return self.sim.kitchen.way(cell).steps[self.here]
+
+    def free(self, thing: int) -> bool:
+        """Lying within reach, and nobody else on the way to it."""
+        sim = self.sim
+        verb, index = (GET_FOOD, thing) if thing < sim.n_foods else (GET_BOWL, thing - sim.n_foods)
+        where = sim.place[thing]
+        return sim.lying[where] == thing and self.away(where) < UNREACHABLE and (verb, index) not in self.claimed
+
+    def choose(self) -> Macro:
+        if self.hand < 0:
+            return self.empty_handed()
+        if self.hand >= self.sim.n_foods:
+            return self.with_bowl(self.hand - self.sim.n_foods)
+        if self.hand not in self.sim.recipe:
+            return self.put_away()
+        if self.sim.is_chopped(self.hand):
+            bowl = self.best_bowl()
+            if bowl >= 0:
+                return self.menu.bowl[bowl]
+            return self.menu.chop if self.bowl_in_use() else self.pass_on()  # who has the bowl will put it down
+        board = self.free_board()
+        return self.menu.board[board] if board >= 0 else self.pass_on()
+
+    def empty_handed(self) -> Macro:
+        sim, menu = self.sim, self.menu
+        for bowl in range(len(sim.contents)):
+            if self.spoiled(bowl) and self.free(sim.n_foods + bowl) and self.useful(sim.n_foods + bowl):
+                return menu.bowl[bowl]
+        beside = sim.board_to_chop_at(self.cook)
+        if beside >= 0 and sim.lying[beside] in sim.recipe and not self.chopped_at(beside):
+            return menu.chop
+        waiting = [
+            (self.away(board), number)
+            for number, board in enumerate(sim.kitchen.boards)
+            if sim.raw_on_board(board) and sim.lying[board] in sim.recipe and not self.tended(board)
+        ]
+        if waiting and min(waiting)[0] < UNREACHABLE:
+            return menu.board[min(waiting)[1]]
+        if self.free_board() >= 0 or not self.boards_within_reach():
+            fetch = [(self.away(sim.place[food]), food) for food in self.raw if self.free(food) and self.useful(food)]
+            if fetch:
+                return menu.get[min(fetch)[1]]
+        if not self.raw or self.free_board() < 0:
+            bowl = self.best_bowl()
+            if bowl >= 0 and (self.chopped or sim.contents[bowl]) and self.useful(sim.n_foods + bowl):
+                return menu.bowl[bowl]
+        if not self.boards_within_reach():
+            bowl = self.best_bowl()
+            if bowl >= 0 and self.useful(sim.n_foods + bowl):
+                return menu.bowl[bowl]
+            fetch = [(self.away(sim.place[f]), f) for f in self.chopped if self.free(f) and self.useful(f)]
+            if fetch:
+                return menu.get[min(fetch)[1]]
+        return self.clear_a_board() or self.make_way()
+
+    def with_bowl(self, bowl: int) -> Macro:
+        sim, menu = self.sim, self.menu
+        if sim.served(bowl):
+            return menu.deliver if self.can_deliver() else self.pass_on()
+        if self.spoiled(bowl):
+            return self.put_away()
+        if bowl != self.team_bowl:
+            return self.pass_on()
+        gather = [(self.away(sim.place[food]), food) for food in self.chopped if self.free(food)]
+        if gather:
+            return menu.get[min(gather)[1]]
+        return self.pass_on()
+
+    def put_away(self) -> Macro:
+        """What the order has no use for goes back through the delivery, or aside."""
+        return self.menu.deliver if self.can_deliver() else self.pass_on()
+
+    def pass_on(self) -> Macro:
+        """A hand must be freed: a counter will do, else a spare board, else the delivery, which sends things home."""
+        if self.menu.counter is not None:
+            return self.menu.counter
+        board = self.free_board()
+        if board >= 0:
+            return self.menu.board[board]
+        return self.menu.deliver
+
+    def clear_a_board(self) -> Macro | None:
+        """Takes from a board what keeps the order from going on."""
+        if not self.raw or self.free_board() >= 0 or not self.boards_within_reach():
+            return None
+        sim = self.sim
+        for thing in sorted(sim.lying[board] for board in sim.kitchen.boards):
+            if thing >= 0 and self.free(thing) and not sim.raw_on_board(sim.place[thing]):
+                return self.menu.bowl[thing - sim.n_foods] if thing >= sim.n_foods else self.menu.get[thing]
+        for number, board in enumerate(sim.kitchen.boards):
+            if sim.raw_on_board(board) and self.away(board) < UNREACHABLE:  # raw, and not of the recipe
+                near = sim.board_to_chop_at(self.cook) == board
+                return self.menu.chop if near else self.menu.board[number]
+        return None
+
+    def make_way(self) -> Macro:
+        """Nothing to do: stays put, or walks off where another cook wants to pass."""
+        sim, menu = self.sim, self.menu
+        taken: set[int] = set()
+        for other, cell in enumerate(sim.cell):
+            if other != self.cook:
+                taken.add(cell)
+                if (target := sim.target(other)) >= 0:
+                    taken.update(self.path(cell, target))
+        if self.here not in taken:
+            return menu.chop
+        off = [(self.away(board), menu.board[i], board) for i, board in enumerate(sim.kitchen.boards)]
+        off += [(self.away(cell), menu.deliver, cell) for cell in sim.kitchen.deliveries]
+        off += [(self.away(sim.place[food]), menu.get[food], sim.place[food]) for food in self.waiting_raw()]
+        off = [walk for walk in off if 1 < walk[0] < UNREACHABLE]
+        clear = [walk for walk in off if self.path(self.here, walk[2])[-1] not in taken]
+        if clear or off:
+            return min(clear or off, key=lambda walk: walk[0])[1]
+        return menu.counter or menu.chop
+
+    def waiting_raw(self) -> list[int]:
+        """Foods raw on boards: to get one with empty hands is to walk up to it."""
+        return [food for food in self.raw if self.sim.raw_on_board(self.sim.place[food])]
+
+    def path(self, cell: int, target: int) -> list[int]:
+        """The cells from `cell` on to where a walk ends up facing `target`."""
+        way, cells = self.sim.kitchen.way(target), [cell]
+        while 1 < way.steps[cells[-1]] < UNREACHABLE:
+            cells.append(cells[-1] + self.sim.kitchen.delta[way.direction[cells[-1]]])
+        return cells
+
+    def chopped_at(self, board: int) -> bool:
+        """Whether another cook is chopping there."""
+        sim = self.sim
+        return any(
+            macro is not None and macro.verb == CHOP and sim.aim[other] == board
+            for other, macro in enumerate(sim.macro)
+            if other != self.cook
+        )
+
+    def tended(self, board: int) -> bool:
+        """Whether another cook can be left to chop there: it does so, is on the way, or stands by with empty hands."""
+        steps = self.sim.kitchen.way(board).steps
+        standing = any(
+            steps[cell] == 1 and self.sim.hand[other] < 0
+            for other, cell in enumerate(self.sim.cell)
+            if other != self.cook
+        )
+        coming = any(self.sim.target(other) == board for other in range(len(self.sim.cell)) if other != self.cook)
+        return standing or coming or self.chopped_at(board)
+
+    def boards_within_reach(self) -> bool:
+        return any(self.away(board) < UNREACHABLE for board in self.sim.kitchen.boards)
+
+    def can_deliver(self) -> bool:
+        return any(self.away(cell) < UNREACHABLE for cell in self.sim.kitchen.deliveries)
+
+    def free_board(self) -> int:
+        sim = self.sim
+        free = [
+            (self.away(board), number)
+            for number, board in enumerate(sim.kitchen.boards)
+            if sim.lying[board] < 0 and (GO_TO_BOARD, number) not in self.claimed
+        ]
+        return min(free)[1] if free and min(free)[0] < UNREACHABLE else -1
+
+    @cached_property
+    def team_bowl(self) -> int:
+        """The one bowl that all fill: the fullest of those rightly filled, then one that is carried, then the nearest
+        to a cook alone, or the first."""
+        sim = self.sim
+        alone = len(sim.cell) == 1
+        rank = lambda bowl: (
+            not sim.recipe.issuperset(sim.contents[bowl]),
+            -len(sim.contents[bowl]),
+            sim.n_foods + bowl not in sim.hand,
+            self.away(sim.place[sim.n_foods + bowl]) if alone else 0,
+            bowl,
+        )
+        return min(range(len(sim.contents)), key=rank)
+
+    def spoiled(self, bowl: int) -> bool:
+        """Whether a bowl holds what cannot be served: junk, or foods that belong in the team's bowl."""
+        foods = self.sim.contents[bowl]
+        return bool(foods) and (bowl != self.team_bowl or not self.sim.recipe.issuperset(foods))
+
+    def best_bowl(self) -> int:
+        """The team's bowl, if it is rightly filled and within reach; else -1."""
+        bowl = self.team_bowl
+        return bowl if self.free(self.sim.n_foods + bowl) and not self.spoiled(bowl) else -1
+
+    def bowl_in_use(self) -> bool:
+        """Whether another cook carries the team's bowl."""
+        bowl = self.sim.n_foods + self.team_bowl
+        return any(hand == bowl for cook, hand in enumerate(self.sim.hand) if cook != self.cook)
+
+    def useful(self, thing: int) -> bool:
+        """False for what this cook could only pass on, and has passed on already."""
+        sim = self.sim
+        if self.boards_within_reach() and self.can_deliver():
+            return True
+        where = sim.place[thing]
+        return not (sim.kitchen.kind[where] == COUNTER and where != sim.kitchen.homes[thing])
+
+
+def farsighted_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
+    """The macro-action after which greedy cooks would serve soonest: one step of improvement on all being greedy."""
+    first = greedy_cook(sim, cook, menu)
+    others = [macro for macro in menu.macros if macro != first and helps(sim, cook, macro)]
+    best, best_time = first, LONG
+    for macro in (first, *others):
+        trial = sim.copy()
+        trial.begin(cook, macro)
+        time = play_out(trial, menu, best_time)
+        if time is not None and time < best_time:
+            best, best_time = macro, time
+    return best
+
+
+def play_out(sim: Simulation, menu: Menu, limit: int = LONG) -> int | None:
+    """Lets greedy cooks play on. Returns the primitive steps until they serve the order, None if not within `limit`."""
+    time = 0
+    while time < limit:
+        for cook, macro in enumerate(sim.macro):
+            if macro is None:
+                sim.begin(cook, greedy_cook(sim, cook, menu))
+        time += 1 + sim.hasten()
+        sim.tick()
+        if sim.delivered:
+            return time
+    return None

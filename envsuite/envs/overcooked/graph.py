@@ -1,0 +1,115 @@
+"""The complete graph of macro-states of a small kitchen, and the best return any policy can have on it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from envsuite.envs.overcooked.engine import Macro, Simulation
+from envsuite.envs.overcooked.motion import State
+
+
+class Graph(NamedTuple):
+    """State 0 is the start. Arrays are [states, macro-actions]; rows of end states are zero."""
+
+    states: list[State]
+    to: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    reward: npt.NDArray[np.float64]
+    """the dense reward of the macro-action, discounted inside it by `discount`"""
+    done: npt.NDArray[np.bool_]
+    """[states]"""
+
+
+def explore(
+    sim: Simulation, macros: Sequence[Macro], step_cost: float = 0.001, discount: float = 0.99, limit: int = 100_000
+) -> Graph:
+    """All states one cook can bring about, by every macro-action. Raises OverflowError beyond `limit` states."""
+    sim.reset()
+    states = [sim.save()]
+    index = {states[0]: 0}
+    to: list[list[int]] = []
+    steps: list[list[int]] = []
+    rewards: list[list[float]] = []
+    done: list[bool] = []
+    for state in states:  # grows as we go
+        sim.load(state)
+        done.append(sim.delivered)
+        row: list[tuple[int, int, float]] = []
+        for macro in macros:
+            if done[-1]:
+                row.append((index[state], 0, 0.0))
+                continue
+            sim.load(state)
+            sim.begin(0, macro)
+            count, total, factor = 0, 0.0, 1.0
+            while sim.macro[0] is not None:
+                total += factor * (sim.tick() - step_cost)
+                factor *= discount
+                count += 1
+            after = sim.save()
+            if after not in index:
+                if len(states) >= limit:
+                    raise OverflowError(f"Kitchen {sim.kitchen.name!r} has more than {limit} states.")
+                index[after] = len(states)
+                states.append(after)
+            row.append((index[after], count, total))
+        to.append([cell[0] for cell in row])
+        steps.append([cell[1] for cell in row])
+        rewards.append([cell[2] for cell in row])
+    return Graph(states, np.array(to), np.array(steps), np.array(rewards), np.array(done))
+
+
+def best_return(
+    graph: Graph,
+    gamma: float,
+    horizon: int = 200,
+    per_macro: bool = False,
+    reward: npt.NDArray[np.float64] | None = None,
+    leftover: npt.NDArray[np.float64] | None = None,
+) -> tuple[float, list[int]]:
+    """The highest return from the start, and macro-actions that have it, by dynamic programming over states and time.
+
+    `gamma` discounts each primitive step, or each macro-action with `per_macro`. No macro-action starts at `horizon` or
+    later, and none is cut. `reward` replaces the graph's own; `leftover` [states] is a state's worth at the horizon.
+    """
+    reward = graph.reward if reward is None else reward
+    longest = int(graph.steps.max())
+    end = np.zeros(len(graph.states)) if leftover is None else leftover
+    value = np.tile(np.where(graph.done, 0.0, end), (horizon + longest + 1, 1))
+    choice = np.zeros((horizon, len(graph.states)), dtype=np.int64)
+    discount = gamma if per_macro else gamma**graph.steps
+    for time in range(horizon - 1, -1, -1):
+        each = reward + discount * value[time + graph.steps, graph.to]
+        choice[time] = each.argmax(axis=1)
+        value[time] = np.where(graph.done, 0.0, each.max(axis=1))
+    path, state, time = [], 0, 0
+    while not graph.done[state] and time < horizon:
+        macro = int(choice[time, state])
+        path.append(macro)
+        state, time = int(graph.to[state, macro]), time + int(graph.steps[state, macro])
+    return float(value[0, 0]), path
+
+
+def distances(graph: Graph, command_cost: int = 0) -> list[int | None]:
+    """The least cost from every state to serving the order, None where it cannot be served: a primitive step costs 1, a
+    command `command_cost` on top. By Dijkstra, backwards."""
+    back: list[list[tuple[int, int]]] = [[] for _ in graph.states]
+    for state in np.flatnonzero(~graph.done).tolist():
+        for to, steps in zip(graph.to[state].tolist(), graph.steps[state].tolist()):
+            back[to].append((state, steps + command_cost))
+    best: list[int | None] = [0 if done else None for done in graph.done]
+    heap = [(0, end) for end in np.flatnonzero(graph.done).tolist()]
+    while heap:
+        far, state = heapq.heappop(heap)
+        if far == best[state]:
+            for before, cost in back[state]:
+                known = best[before]
+                if known is None or far + cost < known:
+                    best[before] = far + cost
+                    heapq.heappush(heap, (far + cost, before))
+    return best

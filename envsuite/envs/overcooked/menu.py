@@ -1,0 +1,60 @@
+"""Overcooked's rows of the menu: the papers' two tasks, every recipe on every map, and a ladder of drawn kitchens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envsuite.registry import register, register_family
+from envsuite.types import Family, Task
+
+ENTRY_POINT = "envsuite.envs.overcooked.env:OvercookedEnv"
+RECIPES = ("tomato", "lettuce", "onion", "tomato-lettuce", "tomato-onion", "lettuce-onion", "tomato-lettuce-onion")
+KITCHENS: dict[str, tuple[str, dict[str, Any]]] = {  # what is put to the dish's name -> where, and its knobs
+    "": ("in the open kitchen", {}),
+    "9x9": ("in the open kitchen of 9x9", {"size": 9}),
+    "c": ("in the kitchen with a gap", {"layout": "c"}),
+    "2cooks": ("by two cooks in the open kitchen", {"cooks": 2}),
+    "3cooks": ("by three cooks in the open kitchen", {"cooks": 3}),
+    "b-2cooks": ("by two cooks in the divided kitchen", {"layout": "b", "cooks": 2}),
+    "b-3cooks": ("by three cooks in the divided kitchen", {"layout": "b", "cooks": 3}),
+    "c-2cooks": ("by two cooks in the kitchen with a gap", {"layout": "c", "cooks": 2}),
+    "c-3cooks": ("by three cooks in the kitchen with a gap", {"layout": "c", "cooks": 3}),
+}
+DRAWN = {"layout": "random", "recipe": "random"}
+LEVELS: dict[str, dict[str, Any]] = {
+    "easy": {**DRAWN, "recipe_size": 1, "size": 6, "foods": 2, "boards": 1, "walls": 0.0},
+    "medium": {**DRAWN, "recipe_size": 2, "size": 7, "foods": 3, "boards": 2, "walls": 0.1},
+    "hard": {**DRAWN, "recipe_size": 3, "size": 9, "foods": 5, "boards": 2, "bowls": 2, "walls": 0.15},
+}
+SUMMARIES = {
+    "easy": "a kitchen of 6x6 drawn from the seed: one food to chop, one board",
+    "medium": "a kitchen of 7x7 drawn from the seed: two foods of three, some walls",
+    "hard": "a kitchen of 9x9 drawn from the seed: three foods of five, two bowls, more walls",
+}
+
+
+def _register_all() -> None:
+    register_family(
+        Family(
+            "overcooked",
+            "Overcooked-tomato_lettuce_salad-v0",
+            "fetch, chop, fill a bowl and serve, by commands of several steps; 1 to 3 cooks",
+            requires="overcooked",
+            paper="TWOSOME (Tan et al., 2024) and POAD (Wen et al., 2024)",
+        )
+    )
+    for recipe in RECIPES:
+        dish = recipe.replace("-", "_") + "_salad"
+        base = {} if recipe == "tomato" else {"recipe": recipe, "variant": "v3"}  # tomato salad has its own kitchen
+        for suffix, (where, knobs) in KITCHENS.items():
+            task_id = f"Overcooked-{'-'.join(filter(None, (dish, suffix)))}-v0"
+            summary = f"{recipe.replace('-', ', ')} salad {where}"
+            register(Task(task_id, ENTRY_POINT, {**base, **knobs}, requires="overcooked", summary=summary))
+    for level, knobs in LEVELS.items():
+        summary = SUMMARIES[level]
+        register(
+            Task(f"Overcooked-{level}-v0", ENTRY_POINT, knobs, requires="overcooked", level=level, summary=summary)
+        )
+
+
+_register_all()

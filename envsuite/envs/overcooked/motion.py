@@ -1,0 +1,218 @@
+"""A kitchen in motion: where cooks and things are, and what a primitive step does (specs/overcooked.md, section 2).
+
+A thing is a number: the foods of the kitchen in order, then its bowls. Every food and bowl exists once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from envsuite.envs.overcooked.kitchen import BOARD, DELIVERY, FLOOR, STAY, Kitchen
+
+CHOPS = 3  # chops until a food is chopped
+NOTHING = -1
+
+State = tuple[tuple[int, ...], ...]
+
+
+class Rewards(NamedTuple):
+    """What the published dense reward pays, without the cost of a step."""
+
+    chop: float = 0.2  # a food of the recipe has been chopped: every time
+    deliver: float = 1.0
+    wrong: float = 0.1  # taken off for any other delivery
+
+
+PUBLISHED = Rewards()
+
+
+class Motion:
+    """Cooks and things in one kitchen. `save()` gives the state, `load` brings it back."""
+
+    def __init__(self, kitchen: Kitchen, recipe: Iterable[str], rewards: Rewards = PUBLISHED, radius: int = 2) -> None:
+        self.kitchen, self.rewards, self.radius = kitchen, rewards, radius
+        self.n_foods = len(kitchen.foods)
+        bowls = len(kitchen.bowl_homes)
+        self.names = (*kitchen.foods, *(["bowl"] if bowls == 1 else (f"bowl {i + 1}" for i in range(bowls))))
+        self.recipe = frozenset(kitchen.foods.index(food) for food in recipe)
+        self.order = tuple(kitchen.foods[food] for food in sorted(self.recipe))
+        self.trace: list[tuple[int, int, int]] | None = None
+        """where it is a list, each primitive step is noted as (cook, direction, cell after)"""
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the start."""
+        kitchen = self.kitchen
+        self.cell = list(kitchen.starts)  # of each cook
+        self.hand = [NOTHING] * len(self.cell)  # the thing each cook holds
+        self.place = list(kitchen.homes)  # of each thing; what is carried or in a bowl is where its carrier is
+        self.chops = [0] * self.n_foods
+        self.contents: list[list[int]] = [[] for _ in kitchen.bowl_homes]
+        self.bowl_of = [NOTHING] * self.n_foods
+        self.lying = [NOTHING] * len(kitchen.kind)  # the thing on each cell, what is in a bowl left out
+        for thing, home in enumerate(self.place):
+            self.lying[home] = thing
+        self._forget()
+
+    def _forget(self) -> None:
+        self.delivered = False
+        self.chopped_now = self.wrong_now = 0  # what the last tick brought
+        self.touched = 0  # how often anything but a cook's place has changed
+
+    def save(self) -> State:
+        """What `load` brings back; equal values mean equal states."""
+        cooks, contents = (*self.cell, *self.hand), map(tuple, self.contents)
+        return cooks, tuple(self.place), tuple(self.chops), *contents, (int(self.delivered),)
+
+    def load(self, state: State) -> None:
+        """Goes back to a state of `save`."""
+        cooks, place, chops, *contents, (delivered,) = state
+        half = len(cooks) // 2
+        self.cell, self.hand = list(cooks[:half]), list(cooks[half:])
+        self.place, self.chops = list(place), list(chops)
+        self.contents = [list(foods) for foods in contents]
+        self._forget()
+        self.delivered = bool(delivered)
+        self.bowl_of = [NOTHING] * self.n_foods
+        self.lying = lying = [NOTHING] * len(self.kitchen.kind)
+        for thing, where in enumerate(place):  # bowls come last, and so hide what is in them
+            lying[where] = thing
+        for thing in self.hand:
+            if thing >= 0:
+                lying[place[thing]] = NOTHING
+        for bowl, foods in enumerate(contents):
+            for food in foods:
+                self.bowl_of[food] = bowl
+
+    # ---- what a cook can see of things -----------------------------------------------------------------------------
+
+    def is_bowl(self, thing: int) -> bool:
+        return thing >= self.n_foods
+
+    def is_chopped(self, thing: int) -> bool:
+        """Whether a thing is chopped food; False for a bowl, and for no thing."""
+        return 0 <= thing < self.n_foods and self.chops[thing] >= CHOPS
+
+    def raw_on_board(self, cell: int) -> bool:
+        """Whether a board at `cell` carries a food that can be chopped."""
+        thing = self.lying[cell]
+        return 0 <= thing < self.n_foods and self.chops[thing] < CHOPS and self.kitchen.kind[cell] == BOARD
+
+    def board_to_chop_at(self, cook: int) -> int:
+        """The cell of the first board next to the cook that carries raw food, or NOTHING."""
+        for _, board in self.kitchen.beside[self.cell[cook]]:
+            if self.raw_on_board(board):
+                return board
+        return NOTHING
+
+    def served(self, bowl: int) -> bool:
+        """Whether the contents of a bowl (counted from 0) are the recipe, no more and no less."""
+        return self.recipe == set(self.contents[bowl])
+
+    # ---- primitive steps -------------------------------------------------------------------------------------------
+
+    def _primitive(self, cook: int, direction: int) -> float:
+        """Moves, or meets what stands in the way. Returns the reward."""
+        reward = 0.0
+        if direction != STAY:
+            cell = self.cell[cook] + self.kitchen.delta[direction]
+            if self.kitchen.kind[cell] != FLOOR:
+                reward = self._meet(cook, cell)
+            elif len(self.cell) == 1 or cell not in self.cell[:cook] + self.cell[cook + 1 :]:
+                self.cell[cook] = cell
+                if self.hand[cook] >= 0:
+                    self._put(self.hand[cook], cell)
+        if self.trace is not None:
+            self.trace.append((cook, direction, self.cell[cook]))
+        return reward
+
+    def _carry(self, cook: int, cell: int) -> None:
+        hand = self.hand[cook]
+        if hand >= 0:
+            self._put(hand, cell)
+
+    def _put(self, thing: int, cell: int) -> None:
+        self.place[thing] = cell
+        if thing >= self.n_foods:
+            for food in self.contents[thing - self.n_foods]:
+                self.place[food] = cell
+
+    def _meet(self, cook: int, cell: int) -> float:
+        """What happens at a counter, a board or a delivery (the table of specs/overcooked.md, section 2)."""
+        kind, hand, thing = self.kitchen.kind[cell], self.hand[cook], self.lying[cell]
+        if hand < 0:
+            if thing < 0 or kind == DELIVERY:
+                return 0.0
+            if self.raw_on_board(cell):
+                return self._chop(thing)
+            self.touched += 1
+            self.lying[cell] = NOTHING
+            self.hand[cook] = thing
+            self._carry(cook, self.cell[cook])
+        elif kind == DELIVERY:
+            return self._deliver(cook, cell)
+        elif thing < 0:
+            self.touched += 1
+            self.lying[cell] = hand
+            self.hand[cook] = NOTHING
+            self._put(hand, cell)
+        elif hand >= self.n_foods:
+            if self.is_chopped(thing):
+                self.lying[cell] = NOTHING
+                self._fill(hand, thing)
+        elif self.is_chopped(hand) and thing >= self.n_foods:
+            self._fill(thing, hand)
+            self.hand[cook] = NOTHING
+            if kind == BOARD:
+                self.lying[cell] = NOTHING
+                self.hand[cook] = thing
+                self._carry(cook, self.cell[cook])
+        return 0.0
+
+    def _fill(self, bowl: int, food: int) -> None:
+        self.touched += 1
+        self.contents[bowl - self.n_foods].append(food)
+        self.bowl_of[food] = bowl - self.n_foods
+        self.place[food] = self.place[bowl]
+
+    def _chop(self, food: int) -> float:
+        self.touched += 1
+        self.chops[food] += 1
+        if self.chops[food] < CHOPS or food not in self.recipe:
+            return 0.0
+        self.chopped_now += 1
+        return self.rewards.chop
+
+    def _deliver(self, cook: int, cell: int) -> float:
+        thing = self.hand[cook]
+        self.touched += 1
+        self.hand[cook] = NOTHING
+        if thing >= self.n_foods and self.served(thing - self.n_foods):
+            self.lying[cell] = thing
+            self._put(thing, cell)
+            self.delivered = True
+            return self.rewards.deliver
+        self.wrong_now += 1
+        self._send_home(thing)
+        if thing >= self.n_foods:
+            foods, self.contents[thing - self.n_foods] = self.contents[thing - self.n_foods], []
+            for food in foods:
+                self.bowl_of[food] = NOTHING
+                self._send_home(food)
+        return -self.rewards.wrong
+
+    def _send_home(self, thing: int) -> None:
+        """To its first place, raw; where something else lies there by now, to the nearest free counter."""
+        home = self.kitchen.homes[thing]
+        if self.lying[home] >= 0:
+            row, column = self.kitchen.position(home)
+            where = [(cell, *self.kitchen.position(cell)) for cell in self._free_counters()]
+            home = min(where, key=lambda free: abs(free[1] - row) + abs(free[2] - column))[0]
+        self.lying[home] = thing
+        self.place[thing] = home
+        if thing < self.n_foods:
+            self.chops[thing] = 0
+
+    def _free_counters(self) -> list[int]:
+        return sorted(cell for cell in self.kitchen.sides if self.lying[cell] < 0)

@@ -1,0 +1,209 @@
+"""What a cook is told, as facts and then as sentences, and how commands are read.
+
+The facts and their order are those of the published wrapper (specs/overcooked.md, section 5); the sentences are ours.
+Facts that cannot arise in the published kitchens with one cook (things left on counters, other cooks) come between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from envsuite.envs.overcooked.engine import CHOP, DELIVER, GET_BOWL, GET_FOOD, GO_TO_BOARD, Macro, Simulation
+from envsuite.envs.overcooked.kitchen import COUNTER
+from envsuite.envs.overcooked.motion import CHOPS
+
+Fact = tuple[Any, ...]
+
+
+def facts(sim: Simulation, cook: int) -> list[Fact]:
+    """What `cook` can see, from the square window round it: pure data, every item hashable.
+
+    ("cook", number, of) where there are several; ("boards", n); ("at_home", names); ("board", number, *item) for each
+    board in sight that is occupied; ("counter", *item); ("other", number, *item) for each other cook in sight;
+    ("agent", board or 0, *item); ("goal", foods). An item is (food, "chopped" | "unchopped"), (bowl,), (bowl, foods),
+    or ("nothing",).
+    """
+    kitchen, lying, n_foods = sim.kitchen, sim.lying, sim.n_foods
+    here, kind, homes = sim.cell[cook], kitchen.kind, kitchen.homes
+    sees = kitchen.near(here, sim.radius)
+    told: list[Fact] = [("boards", len(kitchen.boards))]
+    if len(sim.cell) > 1:
+        told.insert(0, ("cook", cook + 1, len(sim.cell)))
+    at_home, elsewhere = [], []
+    for thing, where in enumerate(sim.place):
+        if sees[where] and kind[where] == COUNTER and lying[where] == thing:
+            touched = sim.chops[thing] if thing < n_foods else sim.contents[thing - n_foods]
+            if where == homes[thing] and not touched:
+                at_home.append(sim.names[thing])
+            else:
+                elsewhere.append(("counter", *_item(sim, thing)))
+    if at_home:
+        told.append(("at_home", tuple(at_home)))
+    for number, board in enumerate(kitchen.boards):
+        if sees[board] and lying[board] >= 0:
+            told.append(("board", number + 1, *_item(sim, lying[board])))
+    told += elsewhere
+    if len(sim.cell) > 1:
+        for other, cell in enumerate(sim.cell):
+            if other != cook and sees[cell]:
+                told.append(("other", other + 1, *_item(sim, sim.hand[other])))
+    beside = kitchen.beside[here]
+    told.append(("agent", beside[0][0] + 1 if beside else 0, *_item(sim, sim.hand[cook])))
+    told.append(("goal", sim.order))
+    return told
+
+
+def _item(sim: Simulation, thing: int) -> Fact:
+    if thing < 0:
+        return ("nothing",)
+    if thing < sim.n_foods:
+        return sim.names[thing], "chopped" if sim.chops[thing] >= CHOPS else "unchopped"
+    foods = sim.contents[thing - sim.n_foods]
+    if not foods:
+        return (sim.names[thing],)
+    return sim.names[thing], tuple(sim.names[food] for food in sorted(foods))
+
+
+def vector(sim: Simulation, cook: int, task: Sequence[int] = ()) -> list[int]:
+    """The published observation as raw integers: foods, bowls, boards, deliveries, cooks, then the `task` one-hot.
+
+    Row and column each, and the chops of a food; zeros for what is out of sight.
+    """
+    kitchen = sim.kitchen
+    sees = kitchen.near(sim.cell[cook], sim.radius)
+    numbers: list[int] = []
+    for thing, cell in enumerate(sim.place):
+        seen = sees[cell]
+        numbers += kitchen.position(cell) if seen else (0, 0)
+        if thing < sim.n_foods:
+            numbers.append(sim.chops[thing] if seen else 0)
+    for cell in (*kitchen.boards, *kitchen.deliveries, *sim.cell):
+        numbers += kitchen.position(cell) if sees[cell] else (0, 0)
+    return [*numbers, *task]
+
+
+def sentence(fact: Fact, boards: int) -> str:
+    """A fact in words; `boards` is how many boards the kitchen has (a single one is "the board")."""
+    kind, rest = fact[0], fact[1:]
+    if kind == "boards":
+        return (
+            "This kitchen has a single cutting board." if boards == 1 else f"This kitchen has {boards} cutting boards."
+        )
+    if kind == "at_home":
+        names = listing([f"the {name}" for name in rest[0]])
+        return f"{names} can be seen where {'it is' if len(rest[0]) == 1 else 'they are'} kept.".capitalize()
+    if kind == "board":
+        return f"{_board(rest[0], boards).capitalize()} has {_thing(rest[1:])} on it."
+    if kind == "counter":
+        return f"{_thing(rest).capitalize()} has been left on a counter."
+    if kind == "cook":
+        return f"You are cook {rest[0]} of {rest[1]}."
+    if kind == "other":
+        return f"Cook {rest[0]} is nearby with {_thing(rest[1:])}."
+    if kind == "agent":
+        where = f"At {_board(rest[0], boards)} you" if rest[0] else "You"
+        return f"{where} have empty hands." if rest[1] == "nothing" else f"{where} are carrying {_thing(rest[1:])}."
+    foods = listing([f"chopped {name}" for name in rest[0]])
+    return f"The order is one bowl with {foods} and nothing more, so your next move is to"
+
+
+def _board(number: int, boards: int) -> str:
+    return "the board" if boards == 1 else f"board {number}"
+
+
+def _thing(item: Fact) -> str:
+    name = item[0]
+    if name == "nothing":
+        return "empty hands"
+    if name.startswith("bowl"):
+        article = "a bowl" if name == "bowl" else name
+        if len(item) == 1:
+            return "an empty bowl" if name == "bowl" else f"{name}, empty"
+        return f"{article} of {listing([f'chopped {food}' for food in item[1]])}"
+    return f"{'a chopped' if item[1] == 'chopped' else 'a raw'} {name}"
+
+
+def listing(words: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+@lru_cache(maxsize=4096)
+def phrase(label: str) -> str:
+    """A label of `offers` as a command."""
+    kind, _, rest = label.partition(":")
+    first, _, last = rest.partition(":")
+    board = f"board {last}" if last else "the board"
+    match kind:
+        case "pickup":
+            return f"fetch the {rest}"
+        case "into_bowl":
+            return f"add the {rest} to the bowl"
+        case "take_bowl":
+            empty = "empty " if first == "empty" else ""
+            number = last if first == "empty" else first
+            return f"fetch the {empty}bowl" if not number else f"fetch {empty}bowl {number}"
+        case "fill":
+            return (
+                f"drop the {first} into the {last} and take it"
+                if last == "bowl"
+                else f"drop the {first} into {last} and take it"
+            )
+        case "place":
+            return f"set the {first} on {board}"
+        case "goto_board":
+            return "head for the board" if not rest else f"head for board {rest}"
+        case "gather":
+            return f"scoop the {first} off {board}"
+        case "add":
+            return f"join the {first} to the bowl on {board}"
+        case "serve":
+            return "hand in the dish" if rest == "dish" else "hand in nothing"
+        case "refuse":
+            return f"hand in the {rest}, which was not ordered"
+        case "chop":
+            return f"cut {rest} up" if rest == "nothing" else f"cut the {rest} up"
+        case "place_on_counter":
+            return f"leave the {rest} on a counter"
+        case _:
+            return "head for a counter"
+
+
+def spellings(macro: Macro, foods: Sequence[str], bowls: int, boards: int) -> Iterable[str]:
+    """Every way to command a macro-action: what it is called in any state, and its plain name."""
+    names = ["bowl"] if bowls == 1 else [f"bowl {i + 1}" for i in range(bowls)]
+    i = macro.which
+    which = f":{i + 1}" if boards > 1 else ""
+    yield macro.name
+    if macro.verb == GET_FOOD:
+        labels = [f"pickup:{foods[i]}", f"pickup:chopped {foods[i]}", f"into_bowl:{foods[i]}"]
+    elif macro.verb == GET_BOWL:
+        number = f":{i + 1}" if bowls > 1 else ""
+        labels = [f"take_bowl{number}", f"take_bowl:empty{number}", f"pickup:{names[i]}"]
+        labels += [f"fill:{food}:{names[i]}" for food in foods]
+    elif macro.verb == GO_TO_BOARD:
+        labels = [f"goto_board{which}", *(f"place:{thing}{which}" for thing in (*foods, *names))]
+        labels += [f"{kind}:{food}{which}" for food in foods for kind in ("gather", "add")]
+    elif macro.verb == DELIVER:
+        labels = ["serve:dish", "serve:nothing", *(f"refuse:{thing}" for thing in (*foods, *names))]
+    elif macro.verb == CHOP:
+        labels = ["chop:nothing", *(f"chop:{food}" for food in foods)]
+    else:
+        labels = ["goto_counter", *(f"place_on_counter:{thing}" for thing in (*foods, *names))]
+    yield from map(phrase, labels)
+
+
+@lru_cache(maxsize=256)
+def commands(macros: tuple[Macro, ...], foods: tuple[str, ...], bowls: int, boards: int) -> dict[str, Macro]:
+    """Every command that is understood in a kitchen, and the macro-action it stands for."""
+    table = {spelled: macro for macro in macros for spelled in spellings(macro, foods, bowls, boards)}
+    table["wait"] = next(macro for macro in macros if macro.verb == CHOP)
+    return table
+
+
+def normalise(command: str) -> str:
+    """Case, stray blanks, quotes and a full stop at the end do not matter."""
+    return re.sub(r"\s+", " ", command).strip(" .!\"'`").lower()

@@ -1,0 +1,92 @@
+"""What may be sent to a Z-machine interpreter, and what is worth listing.
+
+The engine takes anything, and some of it does harm: a leading backslash never returns, `save` and `script` write files,
+`restart` and two commands in a line make the tracked state wrong. `clean` lets none of that through.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MAX_LENGTH = 198  # bytes; the interpreter cuts what is longer
+
+META = frozenset(
+    [
+        "save",
+        "restore",
+        "restart",
+        "quit",
+        "q",
+        "script",
+        "unscript",
+        "noscript",
+        "transcript",
+        "record",
+        "recording",
+        "unrecord",
+        "replay",
+        "undo",
+        "oops",
+        "verify",
+    ]
+)
+"""first words of commands to the interpreter rather than the player's"""
+PRINTING = frozenset(["brief", "superbrief", "verbose", "normal", "long", "short", "notify", "version"])
+"""commands, alone in a line, that change what later turns print, or print the banner"""
+PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " ", "\\": ""})
+FIRST_WORD, THEN = re.compile("[a-z]+"), re.compile(r"\bthen\b")
+
+EMPTY = "Say what you want to do."
+TOO_LONG = f"That is too long: a command has at most {MAX_LENGTH} characters."
+FOREIGN = "This game understands plain English letters only."
+SEVERAL = "One command at a time, without full stops, commas or 'then'."
+OUTSIDE = "That is a command to the interpreter; here it does nothing."
+
+LOOKING = ("look", "inventory")
+EXAMINE, RECIPE = "examine ", "examine cookbook"
+
+
+def clean(command: str) -> tuple[str, str]:
+    """(what to send, '') or ('', why nothing is sent): lower case, one line, single spaces, printable ASCII."""
+    if not (command.isascii() and command.isprintable()):
+        command = (command.strip().splitlines() or [""])[0]
+        command = "".join(" " if char.isspace() else char for char in command if char.isspace() or _printable(char))
+    command = command.translate(PLAIN)
+    command = " ".join(command.lower().split()).rstrip(". ")
+    if not command:
+        return "", EMPTY
+    if len(command) > MAX_LENGTH:
+        return "", TOO_LONG
+    if not command.isascii():
+        return "", FOREIGN
+    if "." in command or "," in command or THEN.search(command):
+        return "", SEVERAL
+    first = FIRST_WORD.match(command)
+    if (first and first.group() in META) or command in PRINTING or command.startswith(("tw-", "#", "$", "*")):
+        return "", OUTSIDE
+    return command, ""
+
+
+def _printable(char: str) -> bool:
+    return not unicodedata.category(char).startswith("C")
+
+
+def worthwhile(commands: list[str]) -> list[str]:
+    """Admissible commands less those that only look, but for the cookbook, which alone tells the recipe."""
+    return [
+        command
+        for command in commands
+        if command not in LOOKING and (not command.startswith(EXAMINE) or command == RECIPE)
+    ]
+
+
+UNDERSTOOD_ANYWAY = frozenset(["help", "goal", "score", "wait", "z"])
+"""commands of generated games that no list of admissible ones names"""
+
+NOT_UNDERSTOOD = re.compile(
+    r"beg your pardon|not a verb|didn't understand|don't understand|can't see any such|only understood you as far"
+    r"|have to be more specific|don't know the word|What do you want|Which do you mean|not something you can|You can't",
+    re.IGNORECASE,
+)
+"""how Inform and Infocom games turn a command down, for games that come without their .json"""

@@ -1,0 +1,224 @@
+"""TextWorld: find, carry, open, cook, by typing to a parser game.
+
+Rooms hold objects, containers, supporters, doors and keys; the objective asks for one or several quests (have this, put
+that there, eat the meal). Each command takes one turn, understood or not.
+
+What pays. `sparse`: 1 when the game is won. `dense`: what the game's own score goes up by (TextWorld's `score` is a
+running total; this is its difference). A quest pays once, so nothing can be farmed: an episode's dense rewards sum to its
+final score, at most `max_score` (1 in most custom games, 7-10 in `simple` with dense rewards, 3-17 in cooking).
+`shaped`: sparse plus potential differences from the exact shortest plan; where a game is too large for that one it says so.
+Taking the wrong object (treasure hunter), or spoiling or eating an ingredient (cooking, simple), ends the game as lost:
+`failed`, never a success.
+
+Challenges: `custom` (Inform house of any size), `simple` (one fixed house, Practitioner's Guide's dense rewards),
+`cooking` (First TextWorld Problems), `treasure_hunter` and `coin_collector` (mazes), or `game=` a Z-machine file, or a
+folder of them, of your own. Harder: more rooms, longer quests, more distractors, higher levels.
+
+The seed is TextWorld's own: seed 17 of `TextWorld-w2-o3-q4-v0` is `tw-make custom --world-size 2 --nb-objects 3
+--quest-length 4 --seed 17`. Games come from the cache, or are generated on reset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from envsuite.core import TextEnv
+from envsuite.envs.textworld.commands import NOT_UNDERSTOOD, UNDERSTOOD_ANYWAY, clean, worthwhile
+from envsuite.envs.textworld.games import SETTINGS, GameSpec, check_settings, game_spec, textworld_version
+from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Interpreter, Opening
+from envsuite.envs.textworld.observation import compact, opening_text
+from envsuite.envs.textworld.store import PATIENCE, find_game
+from envsuite.errors import BadKnob, DataError, UsageError
+from envsuite.types import Knob, Outcome
+
+PLAN_STATES = 150_000
+"""states searched for an exact plan before it is given up, a few seconds"""
+PLAN_SECONDS = 120.0
+
+GENERAL = """You are playing a text adventure: you read what you see and carry, and type one command per turn.
+Commands are short and plain, for example:
+look, inventory, examine <thing>, go <north|south|east|west>, open <thing>, close <thing>, take <thing>, \
+take <thing> from <place>, drop <thing>, put <thing> on <place>, insert <thing> into <place>, \
+unlock <thing> with <key>, lock <thing> with <key>, eat <food>."""
+HINTS = {
+    "custom": "Do what the objective asks for; things are often behind closed doors or inside containers.",
+    "simple": "Do what the objective asks for. Do not eat the food before it is asked for.",
+    "cooking": "Read the recipe with 'examine cookbook'. Further commands: cook <food> with <oven|stove|BBQ>, \
+chop, slice or dice <food> with <knife>, prepare meal, eat meal. An oven roasts, a stove fries, a BBQ grills. Cooking or \
+cutting in a way that the recipe does not ask for, or eating an ingredient, loses the game.",
+    "treasure_hunter": "Find the object that is asked for and take it. Taking the other one loses the game.",
+    "coin_collector": "Find the coin somewhere in the maze and take it.",
+    "": "Do what the game asks for.",
+}
+
+
+class TextWorld(TextEnv):
+    """See the module's docstring."""
+
+    isolate = True  # generating a game takes seconds; the engine itself is in a process of the environment's own
+    knobs = (
+        Knob("challenge", "custom", "kind of game", choices=tuple(SETTINGS)),
+        Knob("game", "", "a .z8 file (its .json beside it), or a folder of them, instead of a generated game"),
+        Knob("world_size", 2, "custom: rooms", low=1, high=100),
+        Knob("nb_objects", 3, "custom: objects, at least", low=0, high=200),
+        Knob("quest_length", 4, "custom: commands the quest is made of", low=1, high=50),
+        Knob("rewards", "dense", "simple: how many subgoals pay", choices=("dense", "balanced", "sparse")),
+        Knob("goal", "detailed", "simple: how much the objective says", choices=("detailed", "brief", "none")),
+        Knob("recipe", 1, "cooking: ingredients", low=1, high=5),
+        Knob("take", 0, "cooking: ingredients to be found, at most `recipe`", low=0, high=5),
+        Knob("go", 1, "cooking: rooms", choices=(1, 6, 9, 12)),
+        Knob("open", False, "cooking: doors and containers are closed"),
+        Knob("cook", False, "cooking: ingredients must be cooked"),
+        Knob("cut", False, "cooking: ingredients must be cut"),
+        Knob("drop", False, "cooking: one can carry only so much"),
+        Knob("recipe_seed", 0, "cooking: shuffles the recipe apart from the world; needs take", low=0, high=2**32 - 1),
+        Knob("foods", "all", "cooking: which ingredients, by the competition's split", choices=("all", "train", "valid", "test")),
+        Knob("level", 5, "treasure_hunter: 1..30, coin_collector: 1..300", low=1, high=300),
+        Knob("observations", "compact", "compact: room, reply, inventory; raw: as the engine prints", choices=("compact", "raw")),
+        Knob("admissible", "filtered", "filtered: less what only looks; whole: the engine's list", choices=("filtered", "whole")),
+    )  # fmt: skip
+    levels = {
+        "easy": {"world_size": 2, "nb_objects": 3, "quest_length": 4, "max_steps": 12},
+        "medium": {"world_size": 4, "nb_objects": 6, "quest_length": 8, "max_steps": 24},
+        "hard": {"world_size": 8, "nb_objects": 12, "quest_length": 12, "max_steps": 50},
+    }
+    experts = ("", "policy")
+    """'': a shortest plan, or the engine's policy where the game is too large for one; 'policy': the engine's policy"""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        textworld_version()  # says now that the package is missing
+        settings = vars(self.settings)
+        self.challenge: str = "" if settings["game"] else settings["challenge"]
+        if self.challenge:
+            own = SETTINGS[self.challenge]
+            for name, default in {
+                name: default for group in SETTINGS.values() for name, default in group.items()
+            }.items():
+                if name not in own and settings[name] != default:
+                    raise BadKnob(
+                        f"Knob {name}={settings[name]!r} means nothing to challenge {self.challenge!r}: "
+                        f"it takes {', '.join(own)}."
+                    )
+            check_settings(self.challenge, {name: settings[name] for name in own})
+        self.instructions = f"{GENERAL}\n{HINTS[self.challenge]}"
+        self.interpreter = Interpreter()
+        self.files = _story_files(settings["game"]) if settings["game"] else []
+        self.game: GameSpec | None = None
+        self.path: Path | None = None
+        self.frame = Frame("")
+        self.max_score: int | None = None
+        self._labels: dict[str, str] = {}
+
+    def _reset(self, seed: int) -> str:
+        if self.files:
+            self.path = self.files[seed % len(self.files)]
+            digest = hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
+            self._labels = {"task_type": "file", "instance": self.path.stem, "content": digest}
+        else:
+            own = {name: getattr(self.settings, name) for name in SETTINGS[self.challenge]}
+            self.game = game_spec(self.challenge, own, seed)
+            self._labels = {"task_type": self.challenge, "instance": self.game.name}
+            self.path = find_game(self.game) or Path(self.interpreter.ask("make", self.game, timeout=PATIENCE))
+        opening: Opening = self.interpreter.ask("open", str(self.path), self._is_compact, timeout=60.0)
+        self.frame, self.max_score = opening.frame, opening.max_score
+        self.objective = " ".join(opening.objective.split()) or (
+            "Find out what there is to do, and do it." if self.challenge else "Play the game as far as you can."
+        )
+        return opening_text(opening) if self._is_compact else opening.frame.feedback
+
+    @property
+    def _is_compact(self) -> bool:
+        return bool(self.settings.observations == "compact")
+
+    def _act(self, command: str) -> Outcome:
+        sent, refusal = clean(command)
+        if refusal:
+            return Outcome(refusal, valid=False, progression=self._share())
+        before = self.frame
+        self.frame = frame = self.interpreter.ask("step", sent)
+        return Outcome(
+            text=compact(frame) if self._is_compact else frame.feedback,
+            reward=float((frame.score or 0) - (before.score or 0)),
+            done=frame.won or frame.lost,
+            success=frame.won,
+            valid=_was_valid(sent, before, frame),
+            progression=self._share(),
+        )
+
+    def _share(self) -> float:
+        if not self.max_score or self.frame.score is None:
+            return float(self.frame.won)
+        return min(1.0, max(0.0, self.frame.score / self.max_score))
+
+    def admissible(self) -> list[str]:
+        if self.frame.won or self.frame.lost:
+            return []
+        commands = self.frame.commands or []
+        return worthwhile(commands) if self.settings.admissible == "filtered" else list(commands)
+
+    def expert(self, kind: str = "") -> str | None:
+        if kind not in self.experts:
+            raise UsageError(f"TextWorld has no expert {kind!r}: it has '' (shortest plan) and 'policy'.")
+        if kind == "":
+            remaining, command = self._plan()
+            if remaining != UNKNOWN:
+                return command
+        found: str | None = self.interpreter.ask("policy", timeout=PLAN_SECONDS)
+        return found
+
+    def remaining(self) -> int | None:
+        """Commands on a shortest way to win. Raises UsageError where the game is too large to know, or unknown."""
+        remaining, _ = self._plan()
+        if remaining == UNKNOWN:
+            raise UsageError(
+                f"No exact plan is known for {self._labels['instance']} (its .json is missing, or {PLAN_STATES:,} states "
+                f"were not enough), so no shaped reward here: use sparse or dense."
+            )
+        return remaining
+
+    def _plan(self) -> tuple[int | None, str | None]:
+        found: tuple[int | None, str | None] = self.interpreter.ask("plan", PLAN_STATES, timeout=PLAN_SECONDS)
+        return found
+
+    def labels(self) -> dict[str, str]:
+        return dict(self._labels)
+
+    def metrics(self) -> dict[str, float]:
+        """`score` as BALROG prints it: the share of the maximum, 1 for a won game; and the engine's own number."""
+        return {"score": max(self._share(), float(self.frame.won)), "raw_score": float(self.frame.score or 0)}
+
+    def extra_info(self) -> dict[str, Any]:
+        return {
+            "won": self.frame.won,
+            "lost": self.frame.lost,
+            "score": self.frame.score,
+            "max_score": self.max_score,
+            "moves": self.frame.moves,
+            "extra.gamefile": str(self.path),
+        }
+
+    def close(self) -> None:
+        self.interpreter.close()
+
+
+def _was_valid(command: str, before: Frame, after: Frame) -> bool:
+    if before.commands is None:  # a game without .json
+        return not NOT_UNDERSTOOD.search(after.feedback)
+    listed = command in {known.lower() for known in before.commands}
+    return listed or command in UNDERSTOOD_ANYWAY or (after.moves or 0) > (before.moves or 0)
+
+
+def _story_files(game: str) -> list[Path]:
+    """The story file a path names, or those in a folder, sorted by name. Raises DataError."""
+    path = Path(game).expanduser().absolute()
+    if not path.is_dir():
+        if not path.exists():
+            raise DataError(f"Game {path} does not exist: check the path (tw-make writes .z8 files).")
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (".z3", ".z4", ".z5", ".z6", ".z7", ".z8"))
+    if not files:
+        raise DataError(f"Folder {path} holds no Z-machine files (.z8): check the path.")
+    return files

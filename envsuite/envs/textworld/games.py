@@ -1,0 +1,127 @@
+"""Which game: a challenge, its settings and a seed. Nothing here needs the engine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from envsuite.errors import BadKnob
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "custom": {"world_size": 2, "nb_objects": 3, "quest_length": 4},
+    "simple": {"rewards": "dense", "goal": "detailed"},
+    "cooking": {
+        "recipe": 1,
+        "take": 0,
+        "go": 1,
+        "open": False,
+        "cook": False,
+        "cut": False,
+        "drop": False,
+        "recipe_seed": 0,
+        "foods": "all",
+    },
+    "treasure_hunter": {"level": 5},
+    "coin_collector": {"level": 5},
+}
+"""The settings of each challenge with their defaults; a game is one of these, filled in, and a seed."""
+
+LEVELS = {"treasure_hunter": 30, "coin_collector": 300}
+MAX_ROOMS = 100  # what fits into a .z8 file, by the generator's own check
+MAX_SEED = 2**32  # numpy's RandomState takes no more
+
+
+@dataclass(frozen=True)
+class GameSpec:
+    """One game: equal specs are the same game on every machine with the same version of textworld."""
+
+    challenge: str
+    settings: tuple[tuple[str, Any], ...]  # all settings of the challenge, sorted by name
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """`w2-o3-q4_17`, as the Practitioner's Guide names its files, and likewise for the other challenges."""
+        return f"{setting_name(self.challenge, dict(self.settings))}_{self.seed}"
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The address of this game in the cache: 24 hex digits over generator version, challenge, settings, seed."""
+        spelled = json.dumps([textworld_version(), self.challenge, self.settings, self.seed])
+        return hashlib.sha256(spelled.encode()).hexdigest()[:24]
+
+    @property
+    def tw_make(self) -> list[str]:
+        """The arguments with which textworld's own command line makes this very game."""
+        settings = dict(self.settings)
+        if self.challenge == "custom":
+            words = ["custom"]
+        else:
+            words = [f"tw-{self.challenge}"]
+        if (foods := settings.pop("foods", "all")) != "all":
+            settings["split"] = foods
+        for name, value in settings.items():
+            flag = "--" + name.replace("_", "-")
+            if isinstance(value, bool):
+                words += [flag] * value
+            else:
+                words += [flag, str(value)]
+        return [*words, "--seed", str(self.seed)]
+
+
+def game_spec(challenge: str, settings: Mapping[str, Any], seed: int) -> GameSpec:
+    """The game `seed` names; `settings` may lack any (defaults). Raises BadKnob for what can never be generated."""
+    known = SETTINGS[challenge]
+    for name in settings:
+        if name not in known:
+            raise BadKnob(f"Challenge {challenge!r} has no setting {name!r}: it takes {', '.join(known)}.")
+    filled = {name: settings.get(name, default) for name, default in known.items()}
+    check_settings(challenge, filled)
+    if not 0 <= seed < MAX_SEED:
+        raise BadKnob(f"TextWorld seeds are 0..{MAX_SEED - 1}, not {seed}.")
+    return GameSpec(challenge, tuple(sorted(filled.items())), int(seed))
+
+
+def check_settings(challenge: str, settings: Mapping[str, Any]) -> None:
+    """Raises BadKnob for a combination that the generator refuses whatever the seed."""
+    if challenge == "cooking":
+        if settings["take"] > settings["recipe"]:
+            raise BadKnob(f"Cooking: take={settings['take']} is more than recipe={settings['recipe']}: lower take.")
+        if settings["recipe_seed"] and not settings["take"]:
+            raise BadKnob(f"Cooking: recipe_seed={settings['recipe_seed']} shuffles what is taken: set take >= 1 too.")
+    if challenge in LEVELS and not 1 <= settings["level"] <= LEVELS[challenge]:
+        raise BadKnob(f"Knob 'level' cannot be {settings['level']}: {challenge} has levels 1..{LEVELS[challenge]}.")
+    if challenge == "coin_collector":
+        level = settings["level"]
+        rooms = ((level - 1) // 100 + 1) * ((level - 1) % 100 + 1)
+        if rooms > MAX_ROOMS:
+            raise BadKnob(f"Coin collector: level={level} has {rooms} rooms, and a .z8 holds {MAX_ROOMS}: lower it.")
+
+
+def setting_name(challenge: str, settings: Mapping[str, Any]) -> str:
+    """A short name for a challenge at its settings: `w2-o3-q4`, `cooking-r3-t2-g6-open`, ..."""
+    if challenge == "custom":
+        return f"w{settings['world_size']}-o{settings['nb_objects']}-q{settings['quest_length']}"
+    if challenge == "simple":
+        return f"simple-{settings['rewards']}-{settings['goal']}"
+    if challenge == "cooking":
+        parts = [f"cooking-r{settings['recipe']}-t{settings['take']}-g{settings['go']}"]
+        parts += [skill for skill in ("open", "cook", "cut", "drop") if settings[skill]]
+        parts += [f"s{settings['recipe_seed']}"] * bool(settings["recipe_seed"])
+        parts += [settings["foods"]] * (settings["foods"] != "all")
+        return "-".join(parts)
+    return f"{challenge}-l{settings['level']}"
+
+
+@functools.cache
+def textworld_version() -> str:
+    """The installed generator's version. Raises ModuleNotFoundError (a MissingExtra in the end) without one."""
+    try:
+        return importlib.metadata.version("textworld")
+    except importlib.metadata.PackageNotFoundError:
+        raise ModuleNotFoundError("No module named 'textworld'", name="textworld") from None

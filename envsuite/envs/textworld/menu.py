@@ -1,0 +1,74 @@
+"""TextWorld's tasks: the Practitioner's Guide's grid and rewards, BALROG's settings, and a ladder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from envsuite.registry import register, register_family
+from envsuite.types import Family, Seeds, Task
+
+GUIDE = "Practitioner's Guide to Multi-turn Agentic RL (arXiv 2510.01132)"
+ENTRY = "envsuite.envs.textworld.env:TextWorld"
+RANGES = {"train": (50_001, 55_001), "valid": (40_001, 40_101), "test": (1, 101)}
+SIMPLE = {**RANGES, "train": (10_001, 13_001)}
+LEFT_OUT = json.loads(Path(__file__).with_name("left_out.json").read_text())
+"""by benchmarks/textworld_splits.py: seeds whose games cannot be made, or repeat one of an earlier split or seed"""
+
+
+def _task(
+    name: str,
+    summary: str,
+    knobs: dict[str, Any],
+    like: str = "",
+    ranges: dict[str, tuple[int, int]] = RANGES,
+    ladder: str = "",
+) -> None:
+    left_out = LEFT_OUT.get(like or name, {}).get("left_out", {})
+    splits = {split: Seeds(*span, tuple(left_out.get(split, ()))) for split, span in ranges.items()}
+    register(Task(f"TextWorld-{name}-v0", ENTRY, knobs, splits, requires="textworld", level=ladder, summary=summary))
+
+
+register_family(
+    Family(
+        "textworld",
+        "TextWorld-w2-o3-q4-v0",
+        "generated text adventures: fetch and unlock, cook, search mazes; or any Z-machine game",
+        requires="textworld",
+        paper=f"{GUIDE}; BALROG (arXiv 2411.13543); TextWorld (arXiv 1806.11532)",
+    )
+)
+for _level, (_w, _o, _q, _cap) in {"easy": (2, 3, 4, 12), "medium": (4, 6, 8, 24), "hard": (8, 12, 12, 50)}.items():
+    _task(
+        _level,
+        f"custom: {_w} rooms, {_o} objects, a quest of {_q} commands, {_cap} turns",
+        {"world_size": _w, "nb_objects": _o, "quest_length": _q, "max_steps": _cap},
+        like=f"w{_w}-o{_o}-q{_q}",
+        ladder=_level,
+    )
+for _w, _o, _q, _cap in ((2, 3, 4, 12), (8, 3, 4, 12), (2, 12, 4, 12), (8, 12, 4, 12), (4, 6, 8, 24)):
+    _task(
+        f"w{_w}-o{_o}-q{_q}",
+        f"{GUIDE}: {_w} rooms, {_o} objects, quest of {_q}, {_cap} turns",
+        {"world_size": _w, "nb_objects": _o, "quest_length": _q, "max_steps": _cap},
+    )
+for _rewards in ("dense", "balanced", "sparse"):
+    _task(
+        f"simple-{_rewards}",
+        f"{GUIDE}: the fixed house, detailed goal, {_rewards} rewards (play with --reward-mode dense), 24 turns",
+        {"challenge": "simple", "rewards": _rewards, "max_steps": 24},
+        "simple-dense",  # the three differ in what pays alone
+        SIMPLE,
+    )
+_COOKING = {"recipe": 5, "take": 5, "go": 12, "open": True, "cook": True, "cut": True}
+for _name, _knobs in {
+    "treasure_hunter": {"level": 30},
+    "cooking": _COOKING,
+    "coin_collector": {"level": 120},
+}.items():
+    _task(
+        f"balrog-{_name}",
+        "BALROG's settings, 80 turns; its own ten games: game=FOLDER of the downloaded files",
+        {"challenge": _name, **_knobs, "max_steps": 80},
+    )

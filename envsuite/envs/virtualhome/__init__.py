@@ -1,0 +1,1 @@
+"""VirtualHome: household tasks in words, on a small engine of rooms, things and two hands."""

@@ -1,0 +1,96 @@
+"""VirtualHome's rows of the menu: the papers' tasks, published and mended, and a ladder of households with splits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envsuite.registry import register, register_family
+from envsuite.types import Family, Task
+
+ENTRY_POINT = "envsuite.envs.virtualhome.env:VirtualHomeEnv"
+PAPER_TASKS = {  # name -> what it is, the same words as in homes.toml
+    "food_preparation": "a pancake and a microwave (TWOSOME)",
+    "entertainment": "chips and milk, the tv and the sofa (TWOSOME)",
+    "cheese": "Food Preparation with cheese (POAD)",
+    "hamburger": "Food Preparation with a hamburger (POAD)",
+    "apple_pie": "Food Preparation with an apple pie (POAD)",
+    "pizza": "Food Preparation with a pizza (POAD)",
+    "washing_plate": "dishes and a dishwasher (POAD)",
+    "laundry": "clothes and a washing machine (POAD)",
+}
+HELD_OUT = {
+    "unseen_object": "goals about objects that no training episode has",
+    "unseen_appliance": "goals at appliances that no training episode has",
+    "unseen_goal": "goal classes that no training episode has",
+    "unseen_home": "homes with rooms that no training episode has",
+}
+HOUSEHOLD: dict[str, Any] = {"task": "household"}
+LEVELS: dict[str, dict[str, Any]] = {
+    "easy": {**HOUSEHOLD, "rooms": 3, "objects": 6, "distractors": 1, "hidden": 0.0, "goal_length": 1},
+    "medium": {**HOUSEHOLD, "rooms": 5, "objects": 14, "distractors": 4, "hidden": 0.3, "goal_length": 2, "max_steps": 80},
+    "hard": {
+        **HOUSEHOLD,
+        "rooms": 7,
+        "objects": 28,
+        "distractors": 8,
+        "hidden": 0.5,
+        "goal_length": 3,
+        "sight": "spot",
+        "max_steps": 150,
+    },
+}  # fmt: skip
+SUMMARIES = {
+    "easy": "a household drawn from the seed: one goal, three rooms, everything in the open",
+    "medium": "a household drawn from the seed: two goals in turn, five rooms, some things shut away",
+    "hard": "a household drawn from the seed: three goals in turn, seven rooms, half of it shut away, seen only from close by",
+}
+
+
+def _register_all() -> None:
+    register_family(
+        Family(
+            "virtualhome",
+            "VirtualHome-food_preparation-v0",
+            "household tasks with two hands: the papers' eight as published and mended, and drawn households",
+            requires="virtualhome",
+            paper="TWOSOME (Tan et al., 2024) and POAD (Wen et al., 2024)",
+        )
+    )
+    for name, what in PAPER_TASKS.items():
+        for suffix, mode in (("", "published"), ("-fixed", "fixed")):
+            register(
+                Task(
+                    f"VirtualHome-{name}{suffix}-v0",
+                    ENTRY_POINT,
+                    {"task": name, "mode": mode},
+                    requires="virtualhome",
+                    summary=f"{what}, {'as published' if mode == 'published' else 'mended'}",
+                )
+            )
+    for level, knobs in LEVELS.items():
+        splits = {split: f"VirtualHome-{level}-{split}-v0" for split in HELD_OUT}
+        summary = SUMMARIES[level]
+        register(
+            Task(
+                f"VirtualHome-{level}-v0",
+                ENTRY_POINT,
+                knobs,
+                split_ids=splits,
+                requires="virtualhome",
+                level=level,
+                summary=summary,
+            )
+        )
+        for split, task_id in splits.items():
+            register(
+                Task(
+                    task_id,
+                    ENTRY_POINT,
+                    {**knobs, "split": split},
+                    requires="virtualhome",
+                    summary=f"{level} households, {HELD_OUT[split]}",
+                )
+            )
+
+
+_register_all()

@@ -1,0 +1,158 @@
+"""Pictures of a home: as an image (pillow) and as text."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+from envsuite.envs.virtualhome.engine import Engine, State
+
+CARD, LINE, GAP, HEAD = 150, 15, 8, 22  # width of a card, height of a line, space between, height of a title
+COLUMNS = 4  # cards side by side in a room
+INK, PAPER, WALL = "#22262b", "#f6f2ea", "#8c7b6b"
+FLOORS = ("#fdfaf3", "#f1f6fb", "#f8f0f6", "#f0f7ee", "#fdf3e7", "#eef0fa", "#f9efee", "#eef7f5")
+SURFACE, CONTAINER, OPENED, SEAT, PLAIN, RUNNING = "#ecd9b8", "#c9d3de", "#e8eef4", "#d9cbe4", "#e2e2dc", "#ffd257"
+AGENT = "#2f6db5"
+
+
+def draw(engine: Engine, s: State, title: str = "") -> npt.NDArray[np.uint8]:
+    """The whole home, [height, width, 3] uint8: a frame for each room, a card for each piece of furniture.
+
+    A card lists what lies there, also behind a closed door, then in grey. Yellow corners run; the blue dot is the
+    agent, with what it holds beside it.
+    """
+    home = engine.home
+    font = ImageFont.load_default(size=12)
+    rooms = [(room, _cards(engine, s, room)) for room in home.room_bits]
+    columns = 2 if len(rooms) > 1 else 1
+    width = columns * (COLUMNS * (CARD + GAP) + 2 * GAP) + GAP
+    heights = [HEAD + 2 * GAP + sum(_row_height(row) + GAP for row in _rows(cards)) + LINE for _, cards in rooms]
+    tall = [max(heights[i : i + columns]) for i in range(0, len(rooms), columns)]
+    wrapped = _wrap(title, width // 7)
+    top = GAP + LINE * (len(wrapped) + bool(wrapped))
+    image = Image.new("RGB", (width, top + sum(tall) + GAP * (len(tall) + 1)), PAPER)
+    pen = ImageDraw.Draw(image)
+    for i, line in enumerate(wrapped):
+        pen.text((GAP, GAP + i * LINE), line, fill=INK, font=font)
+    for i, (room, cards) in enumerate(rooms):
+        x = GAP + (i % columns) * (width - GAP) // columns
+        y = top + sum(tall[: i // columns]) + GAP * (i // columns)
+        right = x + (width - GAP) // columns - GAP
+        pen.rectangle((x, y, right, y + tall[i // columns]), fill=FLOORS[i % len(FLOORS)], outline=WALL, width=3)
+        pen.text((x + 10, y + 6), home.nouns[room], fill=INK, font=font)
+        placed = _draw_cards(pen, font, cards, x + GAP + 3, y + HEAD + GAP)
+        if room == s.room:
+            _draw_agent(pen, font, engine, s, placed.get(_spot(engine, s)), (x + 130, y + 13))
+    return np.asarray(image)
+
+
+def _spot(engine: Engine, s: State) -> int:
+    """The piece of furniture the agent is drawn at, 0 for none; rather one that commands name than scenery."""
+    near = s.seat & s.near or s.near & ~engine.home.movable
+    named = near & engine.home.target or near
+    return 1 << named.bit_length() - 1 if named else 0
+
+
+class _Card:
+    """One piece of furniture with what lies there."""
+
+    def __init__(self, bit: int, lines: list[str], fill: str, running: bool, hidden: bool) -> None:
+        self.bit, self.lines, self.fill, self.running, self.hidden = bit, lines, fill, running, hidden
+
+
+def _cards(engine: Engine, s: State, room: int) -> list[_Card]:
+    home = engine.home
+    held = s.right | s.left
+    found = []
+    for bit in home.bits(home.fixed_in[room]):
+        lines = [home.nouns[bit]]
+        for item, inside, on in zip(home.movable_bits, s.inside, s.on):
+            if not item & held and (inside | on) & bit:
+                lines.append("· " + home.nouns[item])
+        if not bit & (home.target | s.near) and len(lines) == 1:
+            continue
+        closed = bool(bit & home.door & ~s.open)
+        fill = (CONTAINER if closed else OPENED) if bit & home.container else SURFACE if bit & home.surface else PLAIN
+        if bit & home.seat and not bit & home.surface:
+            fill = SEAT
+        found.append(_Card(bit, lines, fill, bool(s.power & bit), closed))
+    return found
+
+
+def _rows(cards: list[_Card]) -> list[list[_Card]]:
+    return [cards[i : i + COLUMNS] for i in range(0, len(cards), COLUMNS)]
+
+
+def _row_height(row: list[_Card]) -> int:
+    return 8 + LINE * max(len(card.lines) for card in row)
+
+
+def _draw_cards(
+    pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, cards: list[_Card], x: int, y: int
+) -> dict[int, tuple[int, int]]:
+    """Draws the cards and returns where each has its upper right corner."""
+    placed = {}
+    for row in _rows(cards):
+        for i, card in enumerate(row):
+            left = x + i * (CARD + GAP)
+            box = (left, y, left + CARD, y + 8 + LINE * len(card.lines))
+            pen.rectangle(box, fill=card.fill, outline=INK, width=2 if card.hidden else 1)
+            if card.running:
+                pen.polygon([(left, y), (left + 14, y), (left, y + 14)], fill=RUNNING, outline=INK)
+            for k, line in enumerate(card.lines):
+                grey = k and card.hidden
+                pen.text((left + 16 + 4 * (k > 0), y + 3 + k * LINE), line, fill="#8a8f96" if grey else INK, font=font)
+            placed[card.bit] = left + CARD - 12, y + 12
+        y += _row_height(row) + GAP
+    return placed
+
+
+def _draw_agent(
+    pen: ImageDraw.ImageDraw,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    engine: Engine,
+    s: State,
+    at: tuple[int, int] | None,
+    door: tuple[int, int],
+) -> None:
+    x, y = at or door
+    pen.ellipse((x - 8, y - 8, x + 8, y + 8), fill=AGENT, outline="#ffffff", width=2)
+    if s.sitting:
+        pen.rectangle((x - 8, y + 2, x + 8, y + 8), fill=AGENT)
+    names = [engine.home.nouns[bit] for bit in (s.right, s.left) if bit]
+    words = ("you sit" if s.sitting else "you") + (f", with {' and '.join(names)}" if names else "")
+    pen.text((door[0] + 14, door[1] - 7), words, fill=AGENT, font=font)
+    pen.ellipse((door[0] - 2, door[1] - 4, door[0] + 6, door[1] + 4), fill=AGENT)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + len(word) < width:
+            lines[-1] += " " + word
+        else:
+            lines.append(word)
+    return lines
+
+
+def write(engine: Engine, s: State, title: str = "") -> str:
+    """The whole home as text: one line for each piece of furniture, '@' where the agent is."""
+    home = engine.home
+    lines = [title] if title else []
+    held = [home.nouns[bit] for bit in (s.right, s.left) if bit]
+    for room in home.room_bits:
+        here = room == s.room
+        you = f"  @ holding {', '.join(held) or 'nothing'}{', sitting' if s.sitting else ''}" if here else ""
+        lines.append(f"[{home.nouns[room]}]{you}")
+        for card in _cards(engine, s, room):
+            at = "@" if here and card.bit == _spot(engine, s) else " "
+            states = []
+            if card.bit & home.door:
+                states.append("closed" if card.hidden else "open")
+            if card.bit & home.switch:
+                states.append("on" if card.running else "off")
+            told = f" ({', '.join(states)})" if states else ""
+            things = ", ".join(line.removeprefix("· ") for line in card.lines[1:])
+            lines.append(f"  {at} {card.lines[0]}{told}" + (f": {things}" if things else ""))
+    return "\n".join(lines)

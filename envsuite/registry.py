@@ -1,0 +1,194 @@
+"""The table of tasks, kept in step with Gymnasium's own registry."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import importlib.metadata
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from envsuite.core import TextEnv, check_knobs, declared_knobs
+from envsuite.errors import MissingExtra, UnknownTask, UsageError, did_you_mean
+from envsuite.types import Family, Panel, RewardMode, Task
+
+NAMESPACE = "envsuite"
+PLUGINS = "envsuite.envs"  # the entry-point group other packages use; each entry is called, or imported, once
+
+T = TypeVar("T")
+
+TASKS: dict[str, Task] = {}
+FAMILIES: dict[str, Family] = {}
+_plugins_loaded = False
+
+
+def register(task: Task) -> None:
+    """Adds a task, so that `envsuite.make`, `gym.make("envsuite/...")` and every command see it."""
+    if TASKS.get(task.id) == task:  # a module imported twice, or in a worker that was sent the task before
+        return
+    if task.id in TASKS:
+        raise UsageError(f"Task {task.id!r} is already registered: give the new one another name or version.")
+    # EnvSpec checks the id's spelling. Written straight into the registry because gym.register compares the id
+    # with every other one, which for a menu of hundreds costs more than the rest of the import.
+    spec = EnvSpec(
+        id=f"{NAMESPACE}/{task.id}",
+        entry_point=task.entry_point,
+        kwargs=dict(task.kwargs),
+        vector_entry_point=task.vector_entry_point or None,
+        disable_env_checker=True,  # TextEnv keeps the contract; tests and envsuite-check run the checker
+    )
+    TASKS[task.id] = task
+    gym.registry[spec.id] = spec
+
+
+def register_family(family: Family) -> None:
+    """Gives a family its default task and its line in `envsuite-envs`."""
+    FAMILIES[family.name] = family
+
+
+def load(path: str) -> Any:
+    """The object 'package.module:name' stands for."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def env_class(task: Task) -> type[TextEnv]:
+    """The class behind a task. Raises MissingExtra where its package is not installed."""
+    found: type[TextEnv] = _with_extra(task, lambda: load(task.entry_point))
+    return found
+
+
+def panel(task: Task, **knobs: Any) -> Panel | None:
+    """The finite list of games a task plays, None where its seeds make them up."""
+    if not task.panel:
+        return None
+    settings = check_knobs(env_class(task), {**task.kwargs, **knobs})
+    found: Panel = _with_extra(task, lambda: load(task.panel)(**settings))
+    return found
+
+
+def overrides(task: Task, knobs: dict[str, Any]) -> dict[str, Any]:
+    """`knobs` checked and typed, less those that only repeat what the task has anyway."""
+    cls = env_class(task)
+    base = check_knobs(cls, dict(task.kwargs))
+    typed = check_knobs(cls, {**task.kwargs, **knobs})
+    return {name: typed[name] for name in knobs if typed[name] != base[name]}
+
+
+def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
+    """The tasks `pattern` names: a family, an id (any case, version optional), or a shell pattern.
+
+    What a family name was resolved to by its surroundings is said in a line appended to `notices`.
+    """
+    _load_plugins()
+    wanted = pattern.removeprefix(NAMESPACE + "/")
+    lower = wanted.lower()
+    by_lower = {name.lower(): task for name, task in TASKS.items()}
+    if lower in FAMILIES:
+        return [_default(FAMILIES[lower], notices)]
+    if lower in by_lower:
+        return [by_lower[lower]]
+    versions = [name for name in by_lower if name.rpartition("-v")[0] == lower]
+    if versions:
+        return [by_lower[max(versions, key=lambda name: int(name.rpartition("-v")[2]))]]
+    found = [task for name, task in by_lower.items() if fnmatch.fnmatchcase(name, lower)]
+    if not found:
+        hint = did_you_mean(wanted, [*FAMILIES, *TASKS])
+        raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite-envs` lists them all.")
+    return found
+
+
+def _default(family: Family, notices: list[str] | None) -> Task:
+    if ":" not in family.default:
+        return TASKS[family.default]
+    task_id, notice = load(family.default)()
+    if notice and notices is not None:
+        notices.append(notice)
+    return TASKS[task_id]
+
+
+def make(
+    task: str | Task,
+    reward_mode: RewardMode | str = RewardMode.SPARSE,
+    *,
+    shaping_gamma: float = 0.99,
+    render_mode: str | None = None,
+    **knobs: Any,
+) -> gym.Env[str, str]:
+    """One task's environment as `gym.make` builds it; accepts whatever the command line does for `--env`."""
+    task = _one(task)
+    settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
+    return _with_extra(task, lambda: gym.make(f"{NAMESPACE}/{task.id}", **settings))
+
+
+def build(
+    task: str | Task,
+    reward_mode: RewardMode | str = RewardMode.SPARSE,
+    *,
+    shaping_gamma: float = 0.99,
+    render_mode: str | None = None,
+    **knobs: Any,
+) -> TextEnv:
+    """The same environment bare, without Gymnasium's order-enforcing wrapper: for loops that know the order."""
+    task = _one(task)
+    settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
+    return _with_extra(task, lambda: env_class(task)(**settings))
+
+
+def _one(task: str | Task) -> Task:
+    if isinstance(task, Task):
+        return task
+    found = tasks(task)
+    if len(found) > 1:
+        raise UsageError(f"{task!r} names {len(found)} tasks; make() builds one.")
+    return found[0]
+
+
+def _settings(
+    task: Task, mode: RewardMode | str, gamma: float, render: str | None, knobs: dict[str, Any]
+) -> dict[str, Any]:
+    settings = {**task.kwargs, **knobs}
+    check_knobs(env_class(task), settings)
+    return {**settings, "reward_mode": mode, "shaping_gamma": gamma, "render_mode": render}
+
+
+def default_split(task: Task) -> str:
+    """The split evaluation takes unless told: the last one."""
+    return list(task.splits)[-1]
+
+
+def knob_names(task: Task) -> dict[str, Any]:
+    """Every knob of a task with its present value."""
+    cls = env_class(task)
+    return {name: task.kwargs.get(name, knob.default) for name, knob in declared_knobs(cls).items()}
+
+
+def _with_extra(task: Task, ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except ModuleNotFoundError as error:
+        if not task.requires:
+            raise
+        raise MissingExtra(
+            f"{task.id} needs the package {error.name!r}, which is not installed: "
+            f"pip install 'envsuite[{task.requires}]'"
+        ) from error
+
+
+def _load_plugins() -> None:
+    """Environments of other packages, found by entry point when tasks are first asked for."""
+    global _plugins_loaded
+    if _plugins_loaded:
+        return
+    _plugins_loaded = True
+    for entry in importlib.metadata.entry_points(group=PLUGINS):
+        try:
+            loaded = entry.load()
+            if callable(loaded):
+                loaded()
+        except Exception as error:  # one bad plugin must not take the suite down
+            warnings.warn(f"Plugin {entry.name!r} ({entry.value}) was skipped: {error}", stacklevel=2)

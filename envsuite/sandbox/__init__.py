@@ -1,0 +1,13 @@
+"""Where code that nobody vouches for runs: one protocol, four drivers.
+
+    with sandbox.open(Spec(workspace="/testbed")) as session:
+        session.copy_in(Path("repo"))
+        result = session.run("python -m pytest -q", limits=Limits(seconds=60))
+
+`choose` picks the first driver that works here; `drivers.DRIVERS` says what each stops and what it does not.
+"""
+
+from envsuite.sandbox.drivers import DRIVERS, choose, open
+from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
+
+__all__ = ["DRIVERS", "Fate", "Limits", "Result", "Session", "Spec", "choose", "open"]

@@ -1,0 +1,112 @@
+"""Finding, weighing and ending the processes a run has started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+
+def descendants() -> list[int]:
+    """Every process below this one. Orphans are included: the zygote adopts them."""
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        try:
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/children") as file:
+                    children = [int(word) for word in file.read().split()]
+                found += children
+                waiting += children
+        except OSError:
+            continue
+    return found
+
+
+def private_bytes(pid: int) -> int:
+    """Memory in use that is not a file's: statm's resident less its shared pages; 0 for a process that has gone."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            resident, shared = file.read().split()[1:3]
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def waited(pid: int) -> float:
+    """Seconds for which `pid` was ready to run and no processor was free; 0 where the kernel does not say."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def threads_of_this_user() -> int:
+    """Threads the kernel counts against this user's limit on processes."""
+    total = 0
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid():
+                total += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue
+    return total
+
+
+def folder_bytes(folder: str) -> int:
+    """Disk taken by everything below `folder`; what cannot be read counts nothing."""
+    total = 0
+    waiting = [folder]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
+def end_family(child: int, uid: int | None, namespaced: bool) -> None:
+    """Kills `child` and whatever it has started, the daemons too, and waits for all but `child` itself.
+
+    In a PID namespace of its own the kernel does it: the child is the namespace's first process. Otherwise, where
+    the run has a user id to itself, everything of that user goes at once; failing that, all descendants are stopped
+    first, so that none can fork away, and then killed.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    if namespaced:
+        return
+    if uid is not None:
+        sweep_user(uid)
+    for _ in range(200):
+        family = [pid for pid in descendants() if pid != child]
+        if not family:
+            return
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in family:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+        for pid in family:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.002)
+
+
+def sweep_user(uid: int) -> None:
+    """Kills every process of user `uid`. The kernel goes through its list in one piece: no fork slips by."""
+    sweeper = os.fork()
+    if sweeper == 0:
+        try:
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, signal.SIGKILL)
+        finally:
+            os._exit(0)
+    os.waitpid(sweeper, 0)

@@ -1,0 +1,239 @@
+"""Linux's own locks, by ctypes: namespaces, mounts, capabilities, Landlock, seccomp, subreaper.
+
+Every function raises OSError naming the call that failed. Numbers are from the kernel's headers (x86_64 and aarch64).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+from collections.abc import Iterable
+
+NEW_MOUNT, NEW_IPC, NEW_USER, NEW_PID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
+READ_SEARCH = 2  # CAP_DAC_READ_SEARCH
+
+_NOSUID_NODEV, _NOEXEC = 2 | 4, 8
+_PRIVATE = 0x40000 | 0x4000  # MS_PRIVATE | MS_REC
+_SET_NO_NEW_PRIVS, _SET_SUBREAPER, _SET_DUMPABLE, _SET_KEEPCAPS, _SET_SECCOMP = 38, 36, 4, 8, 22
+_SET_DEATH_SIGNAL, _DROP_BOUNDING, _AMBIENT = 1, 24, 47
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(name: str, result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return result
+
+
+def _prctl(name: str, *arguments: int) -> None:
+    padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:5]]
+    _checked(name, _libc.prctl(*padded))
+
+
+# ---- namespaces ---------------------------------------------------------------------------------------------------
+
+
+def unshare(flags: int) -> None:
+    """Puts this process (for `NEW_PID`: its next children) into namespaces of its own."""
+    _checked("unshare", _libc.unshare(flags))
+
+
+def return_to_pid_namespace(handle: int) -> None:
+    """After `unshare(NEW_PID)` and a fork: further children belong to the namespace of `handle` again."""
+    _checked("setns", _libc.setns(handle, NEW_PID))
+
+
+def privatise_mounts() -> None:
+    """What is mounted from now on stays in this mount namespace."""
+    _checked("mount", _libc.mount(b"none", b"/", None, ctypes.c_ulong(_PRIVATE), None))
+
+
+def mount_tmpfs(path: str, megabytes: int) -> None:
+    """An empty folder in memory, of bounded size and number of files, over `path`."""
+    options = f"size={megabytes}m,nr_inodes={max(1024, megabytes * 64)},mode=1777".encode()
+    _checked("tmpfs", _libc.mount(b"tmpfs", path.encode(), b"tmpfs", ctypes.c_ulong(_NOSUID_NODEV), options))
+
+
+def mount_proc() -> None:
+    """A /proc that shows this PID namespace alone."""
+    _checked("proc", _libc.mount(b"proc", b"/proc", b"proc", ctypes.c_ulong(_NOSUID_NODEV | _NOEXEC), None))
+
+
+# ---- privileges ---------------------------------------------------------------------------------------------------
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent died become children of this process, so that they can be found and ended."""
+    _prctl("subreaper", _SET_SUBREAPER, 1)
+
+
+def close_to_inspection() -> None:
+    """No process of the same user may look into this one's memory or file handles."""
+    _prctl("dumpable", _SET_DUMPABLE, 0)
+
+
+def die_with_parent() -> None:
+    _prctl("death signal", _SET_DEATH_SIGNAL, 9)
+
+
+def become(uid: int | None, keep_search: bool = False) -> None:
+    """Gives up every privilege: user and group `uid` (None: stays who it is), no capability, none to be gained.
+
+    `keep_search` keeps CAP_DAC_READ_SEARCH, for an interpreter that lies in a folder of root's: right only where
+    Landlock says what may be read.
+    """
+    keep_search = keep_search and uid is not None
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        if keep_search:
+            _prctl("keepcaps", _SET_KEEPCAPS, 1)
+    for capability in range(64):
+        if capability == READ_SEARCH and keep_search:
+            continue
+        if _libc.prctl(_DROP_BOUNDING, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            break  # past the last one, or not ours to drop: then there is nothing to lose either
+    if uid is not None:
+        os.setresuid(uid, uid, uid)
+    mask = 1 << READ_SEARCH if keep_search else 0
+    header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0), 8)
+    sets = ctypes.create_string_buffer(struct.pack("=6I", mask, mask, mask, 0, 0, 0), 24)
+    _checked("capset", _libc.capset(header, sets))
+    if keep_search:
+        _prctl("ambient", _AMBIENT, 2, READ_SEARCH)  # so that a command run by exec finds its interpreter too
+    _prctl("no_new_privs", _SET_NO_NEW_PRIVS, 1)
+
+
+# ---- Landlock -----------------------------------------------------------------------------------------------------
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+
+
+def landlock_version() -> int:
+    """The kernel's Landlock ABI; 0 where there is none (too old, or switched off)."""
+    return max(0, int(_libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
+
+
+def landlock(listed: Iterable[str], read: Iterable[str], write: Iterable[str]) -> None:
+    """From now on only: list folders under `listed`, read and execute under `read`, everything under `write`.
+
+    No TCP (ABI 4), no signal to and no abstract socket of a process outside (ABI 6). Paths that do not exist are
+    left out. Cannot be undone; layers add up.
+    """
+    version = landlock_version()
+    rights = (1 << 13) - 1
+    for since, right in ((2, 1 << 13), (3, _TRUNCATE), (5, _IOCTL)):
+        rights |= right if version >= since else 0
+    fields = [rights] + ([3] if version >= 4 else []) + ([3] if version >= 6 else [])
+    attributes = ctypes.create_string_buffer(struct.pack(f"={len(fields)}Q", *fields), 8 * len(fields))
+    size = ctypes.c_size_t(8 * len(fields))
+    ruleset = _checked("landlock", int(_libc.syscall(444, attributes, size, ctypes.c_uint32(0))))
+    for paths, wanted in ((listed, _READ_DIR), (read, _READ), (write, rights)):
+        for path in paths:
+            try:
+                handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError:
+                continue
+            allowed = wanted & rights
+            if not os.path.isdir(path):
+                allowed &= _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+            if allowed:
+                rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, handle), 12)
+                _checked("landlock rule", int(_libc.syscall(445, ruleset, 1, rule, ctypes.c_uint32(0))))
+            os.close(handle)
+    _prctl("no_new_privs", _SET_NO_NEW_PRIVS, 1)
+    _checked("landlock", int(_libc.syscall(446, ruleset, ctypes.c_uint32(0))))
+    os.close(ruleset)
+
+
+# ---- seccomp ------------------------------------------------------------------------------------------------------
+
+# System calls that look into other processes, outlive them, open new namespaces, reach deep into the kernel,
+# or take memory that no limit counts: x86_64 number, aarch64 number.
+_REFUSED = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "open_by_handle_at": (304, 265),
+    "name_to_handle_at": (303, 264),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "kexec_load": (246, 104),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "quotactl": (179, 60),
+    "acct": (163, 89),
+    "syslog": (103, 116),
+}
+_SOCKET = (41, 198)
+_SIGNALS = ((62, 129), (200, 130), (234, 131), (129, 138), (297, 240), (424, 424))  # kill and its kin
+_CLONE, _CLONE3 = (56, 220), (435, 435)
+_NEW_NAMESPACES = 0x7E020080
+
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+
+def seccomp_known() -> bool:
+    """Whether the filter below has numbers for this processor."""
+    return platform.machine() in _MACHINES
+
+
+def seccomp(sockets: bool, signals: bool) -> None:
+    """Refuses (EPERM) the calls above; every socket where `sockets` is off, every kill where `signals` is off."""
+    column, architecture = _MACHINES[platform.machine()]
+    refused = [numbers[column] for numbers in _REFUSED.values()]
+    refused += [] if sockets else [_SOCKET[column]]
+    refused += [] if signals else [numbers[column] for numbers in _SIGNALS]
+    load, jump_equal, jump_at_least, jump_any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    allow, kill, refuse, missing = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026  # EPERM, ENOSYS
+    program = [
+        (load, 0, 0, 4),  # the architecture
+        (jump_equal, 1, 0, architecture),
+        (give, 0, 0, kill),
+        (load, 0, 0, 0),  # the call's number
+        (jump_at_least, 0, 1, 0x40000000),  # x32 has numbers of its own
+        (give, 0, 0, kill),
+    ]
+    for number in refused:
+        program += [(jump_equal, 0, 1, number), (give, 0, 0, refuse)]
+    # clone3 hides its flags behind a pointer: told to be missing, the C library takes clone, whose flags we see.
+    program += [(jump_equal, 0, 1, _CLONE3[column]), (give, 0, 0, missing)]
+    program += [(jump_equal, 0, 3, _CLONE[column]), (load, 0, 0, 16), (jump_any_bit, 0, 1, _NEW_NAMESPACES)]
+    program += [(give, 0, 0, refuse), (give, 0, 0, allow)]
+    code = b"".join(struct.pack("=HBBI", *step) for step in program)
+    steps = ctypes.create_string_buffer(code, len(code))
+    header = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(steps)))
+    _prctl("no_new_privs", _SET_NO_NEW_PRIVS, 1)
+    _prctl("seccomp", _SET_SECCOMP, 2, ctypes.addressof(header))

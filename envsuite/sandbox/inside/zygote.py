@@ -1,0 +1,307 @@
+"""The first process inside a sandbox: it imports what is slow to import once, then forks for every run.
+
+Started by a driver as `python -I -S -c ... CONFIG`, spoken to over stdin and stdout (`inside.wire`). It is the trusted
+half of the inside: it handles no payload and no result, so that nothing of one run can be found in the memory of the
+next. The payload is read from stdin by the forked child; what the child writes passes through one buffer that is
+wiped before the next fork. It stays single-threaded, the only state in which forking is safe.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import select
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from . import archive, kernel, wire
+from .family import descendants, end_family, folder_bytes, private_bytes, threads_of_this_user, waited
+from .limits import execute, set_limits
+
+TICK = 0.05  # seconds between two looks at clock, memory and disk
+ERROR, VALUE = b"e", b"v"
+
+
+class Zygote:
+    """One per sandbox. `config` is written by `drivers.zygote_config` outside."""
+
+    def __init__(self, config: dict[str, Any], commands: int, replies: int) -> None:
+        self.config = config
+        self.commands, self.replies = commands, replies
+        self.buffer = bytearray(1 << 16)
+        self.parent: int | None = config["parent"]  # a pidfd: readable once envsuite's process has died
+        self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if config["namespaces"] else None
+        self.handle: Callable[[bytes], bytes] | None = None
+        self.runs = 0
+
+    def warm_up(self) -> None:
+        """Imports what the runs will need. Raises what an import raises."""
+        for module in self.config["modules"]:
+            importlib.import_module(module)
+        if self.config["program"]:
+            spec = importlib.util.spec_from_file_location("program", self.config["program"])
+            if spec is None or spec.loader is None:
+                raise ImportError(self.config["program"])
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            self.handle = module.handle
+            getattr(module, "warm_up", lambda: None)()
+        threads = len(os.listdir("/proc/self/task"))
+        if threads > 1:
+            raise RuntimeError(f"{threads} threads after the imports, but only a single-threaded process may fork")
+
+    def serve(self) -> None:
+        """Runs jobs until envsuite closes stdin or dies."""
+        while True:
+            ready = select.select([self.commands] + ([] if self.parent is None else [self.parent]), [], [])[0]
+            job = wire.read_job(self.commands) if self.commands in ready else None
+            if job is None:
+                return
+            self.run(job)
+
+    # ---- one run ------------------------------------------------------------------------------------------------------
+
+    def run(self, job: dict[str, Any]) -> None:
+        self.buffer[:] = bytes(len(self.buffer))
+        self.runs += 1
+        scratch = self.make_scratch()
+        pipes = {name: os.pipe() for name in (b"o", ERROR, VALUE, b"f")}
+        if self.pid_namespace is not None:
+            kernel.unshare(kernel.NEW_PID)
+        baseline = private_bytes(os.getpid())
+        child = os.fork()
+        if child == 0:
+            self.be_child(job, scratch, {name: ends[1] for name, ends in pipes.items()})
+        if self.pid_namespace is not None:
+            kernel.return_to_pid_namespace(self.pid_namespace)
+        for _, end in pipes.values():
+            os.close(end)
+        outputs = {name: pipes[name][0] for name in pipes}
+        fault = self.read_fault(outputs.pop(b"f"))
+        started, queued = time.monotonic(), waited(child)
+        ending: dict[str, Any] = (
+            {"fate": "fault"} if fault else self.watch(child, job["limits"], outputs, scratch, baseline, queued)
+        )
+        seconds = time.monotonic() - started - (waited(child) - queued)
+        end_family(child, self.config["uid"], namespaced=self.pid_namespace is not None)
+        if ending["fate"] == "abandoned":
+            raise SystemExit(0)
+        _, status = os.waitpid(child, 0)
+        for name, handle in outputs.items():
+            os.set_blocking(handle, False)
+            while not fault and self.forward(name, handle):
+                pass
+            os.close(handle)
+        if scratch and self.config["fresh"]:
+            left = [entry.path for entry in os.scandir(self.config["scratch"])]
+            subprocess.run(["/bin/rm", "-rf", "--one-file-system", "--", *left], stderr=subprocess.DEVNULL)
+        if not fault:
+            used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+            ending.update(status=os.waitstatus_to_exitcode(status), seconds=max(0.0, seconds), peak_kb=used)
+        else:
+            ending["reason"] = fault
+        wire.write_frame(self.replies, b"x", json.dumps(ending).encode())
+
+    def make_scratch(self) -> str | None:
+        """An own folder for this run, where there is no mount namespace to give it an own /tmp."""
+        if not self.config["scratch"]:
+            return None
+        path = os.path.join(self.config["scratch"], str(self.runs) if self.config["fresh"] else "tmp")
+        if not os.path.isdir(path):
+            os.mkdir(path, 0o700)
+            if self.config["uid"] is not None:
+                os.chown(path, self.config["uid"], self.config["uid"])
+        return path
+
+    def read_fault(self, handle: int) -> str:
+        """What went wrong before the run began: '' in the normal case. Returns once the run begins."""
+        said = b""
+        while piece := os.read(handle, 4096):
+            said += piece
+        os.close(handle)
+        return said.decode(errors="replace")
+
+    def watch(
+        self,
+        child: int,
+        limits: dict[str, float],
+        outputs: dict[bytes, int],
+        scratch: str | None,
+        baseline: int,
+        queued: float,
+    ) -> dict[str, Any]:
+        """Passes on output until the child ends or breaks a limit; returns its fate."""
+        began = time.monotonic()
+        deadline, latest = began + limits["seconds"], began + limits["seconds"] * wire.BUSY
+        written = dict.fromkeys(outputs, 0)
+        allowed = {b"o": limits["flood_mb"], ERROR: limits["flood_mb"], VALUE: limits["value_mb"]}
+        handle = os.pidfd_open(child)
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.register(self.commands, 0)  # hang-up alone: envsuite has closed the session
+        if self.parent is not None:
+            poll.register(self.parent, select.POLLIN)
+        for output in outputs.values():
+            poll.register(output, select.POLLIN)
+        names = {output: name for name, output in outputs.items()}
+        next_look = time.monotonic() + TICK
+        next_disk = next_look
+        try:
+            while True:
+                now = time.monotonic()
+                if now >= deadline and (now >= latest or now - (waited(child) - queued) >= deadline):
+                    return {"fate": "timeout"}
+                events = poll.poll(max(1.0, (min(next_look, latest) - now) * 1e3))
+                for ready, _ in events:
+                    if ready in names:
+                        count = self.forward(names[ready], ready)
+                        written[names[ready]] += count
+                        if not count:
+                            poll.unregister(ready)
+                        if written[names[ready]] > allowed[names[ready]] * 1e6:
+                            return {"fate": "output"}
+                    elif ready == handle:
+                        return {"fate": "exited"}
+                    else:
+                        return {"fate": "abandoned"}
+                if time.monotonic() >= next_look:
+                    family = descendants()
+                    used = sum(max(0, private_bytes(pid) - baseline) for pid in family)
+                    if used > limits["memory_mb"] * 1e6:
+                        return {"fate": "memory"}
+                    next_look = time.monotonic() + TICK
+                looked = time.monotonic()
+                if looked >= next_disk:
+                    folders = [folder for folder in (scratch, self.config["workspace"]) if folder]
+                    if sum(map(folder_bytes, folders)) > limits["disk_mb"] * 1e6:
+                        return {"fate": "disk"}
+                    next_disk = looked + max(10 * TICK, 20 * (time.monotonic() - looked))
+        finally:
+            os.close(handle)
+
+    def forward(self, name: bytes, handle: int) -> int:
+        """Passes one buffer of a pipe on to envsuite; 0 when there is none."""
+        try:
+            count = os.readv(handle, [self.buffer])
+        except BlockingIOError:
+            return 0
+        if count:
+            wire.write_frame(self.replies, name, memoryview(self.buffer)[:count])
+        return count
+
+    # ---- in the child -------------------------------------------------------------------------------------------------
+
+    def be_child(self, job: dict[str, Any], scratch: str | None, pipes: dict[bytes, int]) -> None:
+        """Confines this process, then does the job. Does not return."""
+        status = 1
+        try:
+            try:
+                os.setsid()
+                payload = wire.read_exactly(self.commands, job["payload"])
+                home = scratch or "/tmp"
+                act = self.prepare(job, payload, home, pipes)
+                self.confine(job["limits"], scratch)
+            except BaseException:
+                os.write(pipes[b"f"], traceback.format_exc().encode()[-2000:])
+                os._exit(1)
+            os.close(pipes[b"f"])
+            status = act()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def prepare(self, job: dict[str, Any], payload: bytes, home: str, pipes: dict[bytes, int]) -> Callable[[], int]:
+        """What the child will do once it is confined; handles 0 to 3 are laid as it will find them."""
+        fault = pipes[b"f"]
+        command = job.get("command")
+        if command is None:
+            source = os.open("/dev/null", os.O_RDONLY)
+        else:
+            source = os.memfd_create("stdin")
+            wire.write_all(source, payload)
+            os.lseek(source, 0, os.SEEK_SET)
+        laid = [os.dup(end) for end in (source, pipes[b"o"], pipes[ERROR], pipes[VALUE], fault)]
+        for target, handle in enumerate(laid[:4]):
+            os.dup2(handle, target, inheritable=target < 3 or command is None)
+        os.dup2(laid[4], 4, inheritable=False)
+        pipes[b"f"] = 4
+        os.closerange(5, 4096)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        sys.stdout, sys.stderr = (open(i, "w", buffering=1, closefd=False) for i in (1, 2))  # noqa: SIM115
+        environment = {"HOME": home, "TMPDIR": home, **self.config["environment"], **job.get("environment", {})}
+        if command is not None:
+            return lambda: execute(command, job.get("cwd") or self.config["workspace_inside"] or home, environment)
+        os.environ.clear()
+        os.environ.update(environment)
+        kind = job["kind"]
+        root = self.config["workspace_inside"]
+        if kind == "pack":
+            return lambda: archive.pack(root, job["path"], 3)
+        if kind == "unpack":
+            return lambda: archive.unpack(root, job["path"], payload)
+        return lambda: self.call(payload, home)
+
+    def call(self, payload: bytes, home: str) -> int:
+        if self.handle is None:
+            raise RuntimeError("this sandbox was opened without a program")
+        os.chdir(home)
+        sys.argv[:] = [""]
+        value = self.handle(payload)
+        wire.write_all(3, value)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        return 0
+
+    def confine(self, limits: dict[str, float], scratch: str | None) -> None:
+        """Draws the walls around this process. Their order matters: each needs what a later one takes away."""
+        config = self.config
+        if config["namespaces"]:
+            kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC)
+            kernel.privatise_mounts()
+            kernel.mount_proc()
+            if config["fresh"]:
+                kernel.mount_tmpfs("/tmp", int(limits["disk_mb"]))
+                kernel.mount_tmpfs("/dev/shm", int(limits["disk_mb"]))
+        set_limits(limits, warm=self.handle is not None, others=0 if config["own_user"] else threads_of_this_user())
+        kernel.become(config["uid"], config["keep_search"])
+        if config["rules"] is not None:
+            rules = config["rules"]
+            write = [*rules["write"], *([scratch] if scratch else [])]
+            own = [f"/proc/self/{name}" for name in ("maps", "stat", "statm", "status")]
+            kernel.landlock([*rules["listed"], *write], [*rules["read"], *own], write)
+        if config["seccomp"]:
+            kernel.seccomp(sockets=config["sockets"], signals=config["signals"])
+        kernel.die_with_parent()
+
+
+def main(config: dict[str, Any]) -> None:
+    """Takes over stdin and stdout, warms up, says so, serves."""
+    replies, commands = os.dup(1), os.dup(0)
+    if config["socket"]:
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(config["socket"])
+        replies = commands = link.detach()
+    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+    os.dup2(2, 1)  # a chatty import must not be taken for a frame
+    kernel.close_to_inspection() if config["uid"] is None else None
+    kernel.adopt_orphans()
+    zygote = Zygote(config, commands, replies)
+    try:
+        zygote.warm_up()
+    except BaseException:
+        wire.write_frame(replies, b"f", traceback.format_exc().encode()[-2000:])
+        raise SystemExit(1) from None
+    gc.collect()
+    gc.freeze()  # a fork that collects garbage would copy every page
+    wire.write_frame(replies, b"r", json.dumps({"landlock": kernel.landlock_version()}).encode())
+    zygote.serve()

@@ -1,0 +1,79 @@
+"""Landlock and seccomp: for where no user namespace can be had (inside a container, stock Ubuntu 24.04).
+
+Stops: reading and writing outside the allow-list, every network socket, ptrace and other looks into processes, System V
+and POSIX message queues, keyrings, new namespaces; each run has its own folder, removed after it, and all its processes
+are ended. As root each session's runs are a user of their own, so that the limit on processes holds.
+Does not stop: seeing that a path exists (stat), seeing the clock; servers on localhost do not work. Without root, the
+limit on processes is counted against what the user runs already.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from envsuite.sandbox import local, packages
+from envsuite.sandbox.inside import kernel
+from envsuite.sandbox.protocol import Spec
+
+CURE = "Use a Linux kernel of 5.13 or newer with Landlock switched on"
+
+
+def available() -> str:
+    """'' where the parts are there, else what is missing."""
+    if not kernel.landlock_version():
+        return "the kernel has no Landlock"
+    return "" if kernel.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
+
+
+def seen_workspace(spec: Spec, home: Path) -> str:
+    return str(home / "workspace")
+
+
+def launch(spec: Spec, home: Path) -> local.LocalProcess:
+    return launch_here(spec, home, locked=True)
+
+
+def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
+    """A zygote on the machine itself, its runs with (`landlock`) or without (`process`) locks."""
+    uid = local.unused_uid(home)
+    code, site = local.farm(spec, home)
+    scratch, workspace = home / "scratch", home / "workspace"
+    scratch.mkdir(exist_ok=True)
+    scratch.chmod(0o711)
+    if spec.workspace and uid is not None:
+        os.chown(workspace, uid, uid)
+    needed = [packages.interpreter(), str(packages.INSIDE), *map(str, packages.closure(spec.distributions).values())]
+    settings = local.config(
+        spec,
+        parent="{parent}",
+        uid=uid,
+        own_user=uid is not None,
+        keep_search=not local.open_to_all(needed),
+        rules=_rules(spec, home, code, site) if locked else None,
+        seccomp=locked,
+        sockets=not locked,
+        signals=uid is not None or kernel.landlock_version() >= 6,
+        program=f"{code}/program.py" if spec.program else None,
+        scratch=str(scratch),
+        workspace=str(workspace) if spec.workspace else None,
+        workspace_inside=str(workspace) if spec.workspace else "",
+    )
+    return local.LocalProcess(local.boot(code, site, settings), cwd=str(scratch))
+
+
+def _rules(spec: Spec, home: Path, code: str, site: str) -> dict[str, list[str]]:
+    """What may be listed, read and written."""
+    hidden = [*packages.foreign_packages(), *local.hidden_paths(spec)]
+    found = packages.closure(spec.distributions).values()
+    roots = ["/usr", packages.interpreter_root(), *(os.path.realpath(path) for path in found)]
+    if spec.program:
+        roots.append(os.path.realpath(spec.program))
+    roots += [str(packages.INSIDE), *(str(path) for path, _ in spec.read_only)]
+    roots += ["/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu"]
+    roots += ["/dev/urandom", "/dev/random", "/dev/zero"]
+    own = [path for path in hidden if path not in {os.path.realpath(item) for item in found}]
+    read = [path for root in roots if os.path.lexists(root) for path in packages.allowed_around(root, own)]
+    write = ["/dev/null"] + ([str(home / "workspace")] if spec.workspace else [])
+    listed = [root for root in [*roots, code, site] if os.path.isdir(root)]
+    return {"listed": listed, "read": read, "write": write}

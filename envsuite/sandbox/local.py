@@ -1,0 +1,157 @@
+"""Starting a zygote as a process of this machine: what bwrap, landlock and process have in common."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from envsuite.sandbox import packages
+from envsuite.sandbox.protocol import Spec
+
+BOOT = (
+    "import sys, json; sys.path.insert(0, sys.argv[1]); sys.path.append(sys.argv[2]); "
+    "from inside import zygote; zygote.main(json.loads(sys.argv[3]))"
+)
+PYTHON_FLAGS = ("-s", "-S", "-P", "-B")  # no site folders, nothing of the working directory, no .pyc files
+
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # A second thread would make forking unsafe, and two cores are not to be shared by eight.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "LOKY_MAX_CPU_COUNT": "1",
+}
+
+
+def config(spec: Spec, **own: Any) -> dict[str, Any]:
+    """What a zygote is told. A driver changes what it does otherwise than plain `process`."""
+    plain: dict[str, Any] = {
+        "modules": list(spec.modules),
+        "program": None,
+        "fresh": spec.fresh,
+        "environment": environment(spec),
+        "parent": None,
+        "socket": None,  # where to be spoken to, instead of stdin and stdout
+        "namespaces": False,  # every run gets its own /tmp, /proc, PID and IPC namespace
+        "uid": None,  # the user every run becomes
+        "keep_search": False,
+        "own_user": False,  # the runs' user has no other process, so that a plain process limit holds
+        "rules": None,  # Landlock: {"listed", "read", "write"}
+        "seccomp": False,
+        "sockets": True,
+        "signals": True,
+        "scratch": None,  # folder for /tmp's of the runs, where there are no mounts
+        "workspace": None,  # to be weighed
+        "workspace_inside": "",
+    }
+    assert own.keys() <= plain.keys(), own.keys() - plain.keys()
+    return {**plain, **own}
+
+
+def environment(spec: Spec) -> dict[str, str]:
+    """The whole environment of the inside: nothing is inherited."""
+    return {**ENVIRONMENT, **dict(spec.environment)}
+
+
+def unused_uid(home: Path) -> int | None:
+    """A user id nobody has, the same for one session throughout; None where we are not root and cannot change it."""
+    if os.geteuid() != 0:
+        return None
+    number = home.stat().st_ino % 100_000_000
+    with open("/proc/self/uid_map") as file:
+        mapped = max(int(line.split()[0]) + int(line.split()[2]) for line in file)
+    return 1_800_000_000 + number if mapped > 2_000_000_000 else 60_000 + number % 5_000
+
+
+class LocalProcess:
+    """A zygote started by Popen, with its standard error in a file."""
+
+    def __init__(self, command: Sequence[str], cwd: str | None = None, handles: Iterable[int] = ()) -> None:
+        """The descriptors `handles` are passed on; `{parent}` in a word becomes that of a pidfd of this process."""
+        parent = os.pidfd_open(os.getpid())
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by kill
+        try:
+            self._popen = subprocess.Popen(
+                [word.replace("{parent}", str(parent)) for word in command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=ENVIRONMENT,
+                cwd=cwd,
+                bufsize=0,
+                start_new_session=True,
+                pass_fds=[parent, *handles],
+            )
+        finally:
+            os.close(parent)
+        assert self._popen.stdin and self._popen.stdout
+        self.commands, self.replies = self._popen.stdin.fileno(), self._popen.stdout.fileno()
+        os.set_blocking(self.commands, False)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def kill(self) -> None:
+        """Closing its stdin asks it to end its runs and itself; what does not hear is killed."""
+        assert self._popen.stdin and self._popen.stdout
+        self._popen.stdin.close()
+        try:
+            self._popen.wait(2)
+        except subprocess.TimeoutExpired:
+            self.force()
+            self._popen.wait()
+        self._popen.stdout.close()
+        self._errors.close()
+
+    def force(self) -> None:
+        """Ends it at once, asking nobody inside."""
+        self._popen.kill()
+
+    def last_words(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read()[-4000:].decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+def farm(spec: Spec, home: Path) -> tuple[str, str]:
+    """Folders of links for `sys.path`, where nothing can be mounted: our code, and the packages of the Spec."""
+    code, site = home / "code", home / "packages"
+    if not site.is_dir():
+        code.mkdir(exist_ok=True)
+        (code / "inside").symlink_to(packages.INSIDE)
+        if spec.program:
+            (code / "program.py").symlink_to(spec.program)
+        site.mkdir()
+        for name, path in packages.closure(spec.distributions).items():
+            (site / name).symlink_to(path)
+    return str(code), str(site)
+
+
+def hidden_paths(spec: Spec) -> list[str]:
+    """What the Spec leaves out of its packages, as paths of the host."""
+    found = packages.closure(spec.distributions)
+    roots = [(found.get(name.split("/")[0]), name.partition("/")[2]) for name in spec.hidden]
+    return [os.path.realpath(root / rest) for root, rest in roots if root is not None]
+
+
+def open_to_all(paths: Iterable[str]) -> bool:
+    """Whether a user without rights can get to each path: every folder on the way lets others pass."""
+    folders = {parent for path in paths for parent in Path(path).resolve().parents}
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in folders)
+
+
+def boot(code: str, site: str, settings: dict[str, Any]) -> list[str]:
+    """The words that start a zygote."""
+    words = [packages.interpreter(), *PYTHON_FLAGS, "-c", BOOT, code, site]
+    return [*words, json.dumps(settings).replace('"{parent}"', "{parent}")]

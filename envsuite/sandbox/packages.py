@@ -1,0 +1,75 @@
+"""Which files of the host a sandbox gets to see: an allow-list of packages, and what to leave out of /usr."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+INSIDE = Path(__file__).parent / "inside"
+
+
+@cache
+def closure(distributions: tuple[str, ...]) -> dict[str, Path]:
+    """Top-level entries (packages, modules, library folders) of `distributions` and all they require, by name.
+
+    Raises ModuleNotFoundError, named, for one that is not installed.
+    """
+    entries: dict[str, Path] = {}
+    waiting, seen = list(distributions), set()
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name in map(str.lower, distributions):
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name) from None
+            continue  # wanted only on another platform
+        for file in distribution.files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__", "/") and not top.endswith((".pth", ".virtualenv")):
+                entries[top] = Path(str(distribution.locate_file(top)))
+        for requirement in distribution.requires or ():
+            if "extra ==" not in requirement:
+                waiting.append(re.split(r"[\s;<>=!~\[(]", requirement, maxsplit=1)[0])
+    return {top: path for top, path in sorted(entries.items()) if path.exists()}
+
+
+def interpreter() -> str:
+    """The Python that runs inside: the one envsuite runs on, without its virtual environment."""
+    return os.path.realpath(sys.executable)
+
+
+def interpreter_root() -> str:
+    return os.path.realpath(sys.base_prefix)
+
+
+@cache
+def foreign_packages() -> tuple[str, ...]:
+    """Folders of the interpreter and of /usr where other packages, and so other data sets, may lie."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = {os.path.join(interpreter_root(), "lib", version, name) for name in ("site-packages", "dist-packages")}
+    found |= {str(path) for root in ("/usr/lib", "/usr/local/lib") for path in Path(root).glob("python3*/*-packages")}
+    found |= {"/usr/lib/R", "/usr/local/lib/R", "/usr/share/R", "/usr/local/src", "/usr/src"}
+    found |= {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}
+    return tuple(sorted(path for path in map(os.path.realpath, found) if os.path.isdir(path)))
+
+
+def allowed_around(root: str, hidden: Iterable[str]) -> list[str]:
+    """Paths that together are `root` without `hidden`: for a lock that knows how to allow but not how to except."""
+    below = [path for path in hidden if path == root or path.startswith(root.rstrip("/") + "/")]
+    if root in below:
+        return []
+    if not below:
+        return [root]
+    with os.scandir(root) as entries:
+        inner = sorted(entry.path for entry in entries)
+    return [path for child in inner for path in allowed_around(child, below)]

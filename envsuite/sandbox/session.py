@@ -1,0 +1,290 @@
+"""The session of the drivers that keep a zygote: bwrap, landlock, docker, process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.sandbox.inside import wire
+from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
+
+START_SECONDS = 120.0  # imports on a cold disk
+GRACE_SECONDS = 20.0  # past a run's own limit: then the sandbox itself has hung
+
+
+class Process(Protocol):
+    """A running zygote as its driver hands it over."""
+
+    commands: int  # file handle to write jobs to
+    replies: int  # file handle to read frames from
+
+    def kill(self) -> None:
+        """Ends it with everything inside."""
+
+    def force(self) -> None:
+        """Ends it at once, asking nobody inside."""
+
+    def last_words(self) -> str:
+        """What it wrote to standard error, for a message."""
+
+
+class Driver(Protocol):
+    """What a driver's module offers."""
+
+    __name__: str
+
+    def available(self) -> str:
+        """'' where its parts are installed, else what is missing."""
+
+    def launch(self, spec: Spec, home: Path) -> Process:
+        """Starts a zygote. `home` is an empty folder of this session; `home/workspace` is there if the Spec has one."""
+
+    def seen_workspace(self, spec: Spec, home: Path) -> str:
+        """Where the workspace is seen inside."""
+
+
+class ZygoteSession(Session):
+    """One zygote, started on first use and anew after a failure."""
+
+    def __init__(self, name: str, driver: Driver, spec: Spec) -> None:
+        self.driver, self._module, self.spec = name, driver, spec
+        self._home = Path(tempfile.mkdtemp(prefix="envsuite-sandbox-"))
+        self._home.chmod(0o755)
+        if spec.workspace:
+            (self._home / "workspace").mkdir()
+        self.workspace = driver.seen_workspace(spec, self._home) if spec.workspace else ""
+        self._turn = threading.Lock()
+        self._process: Process | None = None
+        self._remains: list[Process] = []  # what the finalizer must end
+        self._finalizer = weakref.finalize(self, _clean, self._remains, self._home, os.getpid())
+
+    # ---- the protocol -------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        stdin: bytes = b"",
+        limits: Limits | None = None,
+        cwd: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> Result:
+        words = ["/bin/bash", "-c", command] if isinstance(command, str) else list(command)
+        job = {"kind": "exec", "command": words, "cwd": cwd, "environment": dict(environment or {})}
+        return self._ask(job, stdin, limits or self.spec.limits)
+
+    def call(self, payload: bytes, limits: Limits | None = None) -> Result:
+        if self.spec.program is None:
+            raise UsageError("This sandbox was opened without a program: give Spec(program=FILE) to use call().")
+        return self._ask({"kind": "call"}, payload, limits or self.spec.limits)
+
+    def copy_in(self, source: Path, path: str = "") -> None:
+        self._need_workspace()
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            for item in sorted(source.iterdir()) if source.is_dir() else [source]:
+                tar.add(item, arcname=item.name)
+        result = self._ask({"kind": "unpack", "path": path}, stream.getvalue(), self._moving())
+        if result.fate is not Fate.EXITED or result.exit_code:
+            raise EngineFailure(f"Copying {source} into the sandbox failed ({result.fate}): {_tail(result.stderr)}")
+
+    def copy_out(self, path: str, target: Path) -> None:
+        self._need_workspace()
+        result = self._ask({"kind": "pack", "path": path}, b"", self._moving())
+        if result.fate is not Fate.EXITED or result.exit_code:
+            raise DataError(f"{path!r} cannot be copied out of the workspace ({result.fate}, is it there?).")
+        try:
+            with tarfile.open(fileobj=io.BytesIO(result.value)) as tar:
+                tar.extractall(target, filter="data")
+        except (tarfile.TarError, OSError) as error:
+            raise DataError(f"{path!r} cannot be copied out of the workspace: {error}.") from error
+
+    def snapshot(self) -> None:
+        self._need_workspace()
+        with self._turn:
+            shutil.rmtree(self._home / "snapshot", ignore_errors=True)
+            _copy_tree(self._home / "workspace", self._home / "snapshot")
+
+    def reset(self) -> None:
+        self._need_workspace()
+        with self._turn:
+            workspace = self._home / "workspace"
+            _remove([str(item) for item in workspace.iterdir()])
+            if (self._home / "snapshot").is_dir():
+                _copy_tree(self._home / "snapshot", workspace)
+            if not self.spec.fresh:
+                self._stop()  # /tmp goes with the sandbox, or is this folder
+                _remove([str(item) for item in (self._home / "scratch").glob("*")])
+
+    def close(self) -> None:
+        self._finalizer()
+
+    # ---- talking to the zygote ----------------------------------------------------------------------------------------
+
+    def _need_workspace(self) -> None:
+        if not self.spec.workspace:
+            raise UsageError("This sandbox was opened without a workspace: give Spec(workspace='/testbed').")
+
+    def _moving(self) -> Limits:
+        return Limits(seconds=120, memory_mb=4096, disk_mb=4096, value_mb=1024)
+
+    def _ask(self, job: Mapping[str, object], payload: bytes, limits: Limits) -> Result:
+        message = wire.encode_job({**job, "limits": limits.plain()}, payload)
+        with self._turn:
+            if not self._finalizer.alive:
+                raise UsageError("This sandbox is closed.")
+            process = self._process or self._start()
+            try:
+                return _converse(process, message, limits)
+            except BaseException as error:
+                words = process.last_words()
+                self._stop()
+                if isinstance(error, (OSError, EOFError, ValueError, KeyError)):
+                    raise EngineFailure(f"The {self.driver} sandbox broke down: {error}. {words}".strip()) from error
+                raise
+
+    def _start(self) -> Process:
+        try:
+            process = self._module.launch(self.spec, self._home)
+        except OSError as error:
+            raise EngineFailure(f"The {self.driver} sandbox cannot be started: {error}.") from error
+        self._process = process
+        self._remains.append(process)
+        try:
+            kind, data = _read_frame(process, time.monotonic() + START_SECONDS)
+        except (OSError, EOFError) as error:
+            words = process.last_words()
+            self._stop()
+            raise EngineFailure(f"The {self.driver} sandbox did not start ({error}). {words}".strip()) from error
+        if kind != b"r":
+            self._stop()
+            raise EngineFailure(f"The {self.driver} sandbox did not start: {_tail(data)}")
+        return process
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._remains.remove(self._process)
+            self._process.kill()
+            self._process = None
+
+
+def _converse(process: Process, message: bytes, limits: Limits) -> Result:
+    deadline = time.monotonic() + limits.seconds * wire.BUSY + GRACE_SECONDS
+    _write(process.commands, message, deadline)
+    kept = {b"o": Excerpt(limits.output_kb * 1000), b"e": Excerpt(limits.output_kb * 1000)}
+    value = bytearray()
+    while True:
+        kind, data = _read_frame(process, deadline)
+        if kind == b"v":
+            value += data
+        elif kind in kept:
+            kept[kind].add(data)
+        else:
+            end = json.loads(data)
+            break
+    if end["fate"] == "fault":
+        raise OSError(end["reason"].strip().splitlines()[-1])
+    out, err = kept[b"o"], kept[b"e"]
+    return Result(
+        fate=Fate(end["fate"]),
+        exit_code=end["status"],
+        stdout=out.text(),
+        stderr=err.text(),
+        value=bytes(value),
+        seconds=end["seconds"],
+        cut=out.cut or err.cut,
+    )
+
+
+class Excerpt:
+    """The first and the last half of a stream that may be long."""
+
+    def __init__(self, size: int) -> None:
+        self.half = max(1, size // 2)
+        self.head, self.tail, self.dropped = bytearray(), bytearray(), 0
+
+    @property
+    def cut(self) -> bool:
+        return self.dropped > 0
+
+    def add(self, data: bytes) -> None:
+        room = self.half - len(self.head)
+        self.head += data[:room]
+        self.tail += data[room:]
+        excess = len(self.tail) - self.half
+        if excess > 0:
+            del self.tail[:excess]
+            self.dropped += excess
+
+    def text(self) -> bytes:
+        middle = f"\n[... {self.dropped} bytes left out ...]\n".encode() if self.dropped else b""
+        return bytes(self.head) + middle + bytes(self.tail)
+
+
+def _read_frame(process: Process, deadline: float) -> tuple[bytes, bytes]:
+    kind, length = wire.decode_head(_read(process.replies, wire.FRAME_HEAD, deadline))
+    return kind, _read(process.replies, length, deadline)
+
+
+def _read(handle: int, count: int, deadline: float) -> bytes:
+    pieces = bytearray()
+    while len(pieces) < count:
+        if not _ready(handle, select.POLLIN, deadline):
+            raise OSError("it has stopped answering")
+        piece = os.read(handle, count - len(pieces))
+        if not piece:
+            raise EOFError("it has ended")
+        pieces += piece
+    return bytes(pieces)
+
+
+def _write(handle: int, data: bytes, deadline: float) -> None:
+    rest = memoryview(data)
+    while rest:
+        if not _ready(handle, select.POLLOUT, deadline):
+            raise OSError("it takes no job")
+        rest = rest[os.write(handle, rest[: 1 << 16]) :]
+
+
+def _ready(handle: int, event: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(handle, event)
+    return bool(poll.poll(max(0.0, (deadline - time.monotonic()) * 1e3)))
+
+
+def _tail(data: bytes) -> str:
+    lines = data.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """As `cp -a` does it: links stay links, pipes and devices are not opened."""
+    target.mkdir(exist_ok=True)
+    done = subprocess.run(["cp", "-a", "--reflink=auto", f"{source}/.", str(target)], capture_output=True)
+    if done.returncode:
+        raise EngineFailure(f"The workspace cannot be copied: {_tail(done.stderr)}")
+
+
+def _remove(paths: list[str]) -> None:
+    if paths:
+        subprocess.run(["rm", "-rf", "--one-file-system", "--", *paths], capture_output=True)
+
+
+def _clean(remains: list[Process], home: Path, owner: int) -> None:
+    if os.getpid() != owner:  # a forked worker of envsuite: the sandbox is its parent's
+        return
+    while remains:
+        remains.pop().kill()
+    _remove([str(home)])

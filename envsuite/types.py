@@ -1,0 +1,211 @@
+"""The nouns of envsuite: whatever crosses a module boundary below the harness is one of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, overload
+
+from envsuite.errors import BadKnob, did_you_mean
+
+
+class RewardMode(StrEnum):
+    """How an episode pays."""
+
+    SPARSE = "sparse"  # 1 on the turn that solves the task, 0 on every other turn
+    DENSE = "dense"  # the environment's own reward, or its paper's, turn by turn
+    SHAPED = "shaped"  # sparse + gamma * phi(s') - phi(s), phi from the exact expert (Ng et al., 1999)
+
+
+class StopReason(StrEnum):
+    """Why an episode ended: a closed set."""
+
+    SOLVED = "solved"
+    FAILED = "failed"
+    MAX_TURNS = "max_turns"  # the rollout's cap on model turns
+    MAX_STEPS = "max_steps"  # the environment's own cap
+    MAX_TOKENS = "max_tokens"
+    TIMEOUT = "timeout"
+    BUDGET = "budget"
+    CONTEXT = "context"
+    BROKEN = "broken"  # a fault of the infrastructure: replayed on resume, never scored, never trained on
+
+
+class Outcome(NamedTuple):
+    """What an environment answers to one command."""
+
+    text: str
+    reward: float = 0.0
+    """the dense reward of this turn; other modes ignore it"""
+    done: bool = False
+    success: bool = False
+    """its own fact, never inferred from `done` or `reward`"""
+    valid: bool = True
+    """the command was understood and applicable"""
+    progression: float | None = None
+    """share of the task done, 0..1; None keeps the last value"""
+    truncated: bool = False
+    stop_reason: StopReason | None = None
+    """None: solved or failed by `success`"""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One named setting of an environment, with its range. The type of `default` is the type of the knob.
+
+    A tuple knob holds strings, each from `choices` where given, and is written 'a,b' on a command line.
+    """
+
+    name: str
+    default: bool | int | float | str | tuple[str, ...]
+    doc: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[Any, ...] | None = None
+
+    @property
+    def range(self) -> str:
+        """The admitted values in words."""
+        if self.choices is not None:
+            kind = "any of " if isinstance(self.default, tuple) else ""
+            return kind + "|".join(map(str, self.choices))
+        if isinstance(self.default, bool):
+            return "true|false"
+        if self.low is not None or self.high is not None:
+            return f"{'-inf' if self.low is None else self.low}..{'inf' if self.high is None else self.high}"
+        return type(self.default).__name__
+
+    def check(self, value: Any) -> Any:
+        """`value` (typed, or text from a command line) as this knob's type. Raises BadKnob."""
+        try:
+            typed = self._typed(value)
+        except (TypeError, ValueError) as error:
+            raise self._bad(value) from error
+        if self.choices is not None:
+            for item in typed if isinstance(typed, tuple) else (typed,):
+                if item not in self.choices:
+                    raise self._bad(value)
+        if (self.low is not None and typed < self.low) or (self.high is not None and typed > self.high):
+            raise self._bad(value)
+        return typed
+
+    def _typed(self, value: Any) -> Any:
+        if isinstance(self.default, bool):
+            if isinstance(value, bool):
+                return value
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(value).lower()]
+        if isinstance(self.default, tuple):
+            items = value.split(",") if isinstance(value, str) else value
+            return tuple(str(item).strip() for item in items if str(item).strip())
+        if isinstance(self.default, int):
+            if isinstance(value, bool) or (isinstance(value, float) and value != int(value)):
+                raise ValueError(value)
+            return int(value)
+        if isinstance(self.default, float):
+            number = float(value)
+            if number != number:
+                raise ValueError(value)
+            return number
+        if not isinstance(value, str):
+            raise ValueError(value)
+        return value
+
+    def _bad(self, value: Any) -> BadKnob:
+        admitted = self.range if len(self.range) < 300 else f"one of {len(self.choices or ())} names"
+        hint = did_you_mean(str(value), map(str, self.choices or ()))
+        return BadKnob(f"Knob {self.name!r} cannot be {value!r}: it takes {admitted} (default {self.default!r}).{hint}")
+
+
+@dataclass(frozen=True)
+class Seeds(Sequence[int]):
+    """The seeds `start` to `stop` - 1 less those in `left_out`: games that cannot be made, or repeat others."""
+
+    start: int
+    stop: int
+    left_out: tuple[int, ...] = ()  # ascending, all from the range
+
+    def __len__(self) -> int:
+        return self.stop - self.start - len(self.left_out)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> int | tuple[int, ...]:
+        if isinstance(index, slice):
+            return tuple(self[number] for number in range(*index.indices(len(self))))
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(f"seed number {index} of {len(self)}")
+        seed = self.start + number
+        for missing in self.left_out:
+            if missing > seed:
+                break
+            seed += 1
+        return seed
+
+    def __iter__(self) -> Iterator[int]:
+        missing = set(self.left_out)
+        return (seed for seed in range(self.start, self.stop) if seed not in missing)
+
+    def __contains__(self, seed: object) -> bool:
+        return seed in range(self.start, self.stop) and seed not in self.left_out
+
+
+@dataclass(frozen=True)
+class Task:
+    """An environment at one setting: all that is needed to build the very same thing again.
+
+    `id` is `Name-knobs-vN`; the part before the first '-' names the family.
+    """
+
+    id: str
+    entry_point: str  # "package.module:Class", imported on first use
+    kwargs: Mapping[str, Any] = field(default_factory=dict)  # knob settings that differ from the defaults
+    splits: Mapping[str, range | Seeds] = field(
+        default_factory=lambda: {"train": range(0, 1_000_000), "test": range(1_000_000, 1_001_000)}
+    )  # disjoint seed ranges; evaluation takes the last one unless told
+    split_ids: Mapping[str, str] = field(default_factory=dict)  # split name -> the task that holds it
+    panel: str = ""  # "package.module:function" -> Panel: a finite, hashed list of games, seed = index
+    requires: str = ""  # the pip extra that brings the engine, e.g. "textworld"
+    level: str = ""  # "easy" | "medium" | "hard" for the tasks of the ladder
+    summary: str = ""  # one line
+    vector_entry_point: str = ""  # "package.module:Class" of a native gymnasium.vector.VectorEnv
+
+    @property
+    def family(self) -> str:
+        """Lower-case name of the family: 'alfworld'."""
+        return self.id.split("-", 1)[0].lower()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A group of tasks under one name, as `--env alfworld` spells it."""
+
+    name: str
+    default: str  # a task id, or "package.module:function" returning (task id, notice)
+    summary: str
+    requires: str = ""
+    paper: str = ""  # what it is carried over from
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A finite set of games in a fixed order: `-n k` takes the first k, and the hash goes into every record."""
+
+    name: str
+    games: tuple[str, ...]  # names that mean the same on every machine
+    digest: str  # first 16 hex digits of a SHA-256 over the names and what identifies their content
+    expected: int = 0  # how many the official panel has; 0 where there is none
+
+    def __len__(self) -> int:
+        return len(self.games)
+
+
+def knobs_json(knobs: Mapping[str, Any]) -> str:
+    """The canonical spelling of a set of knobs, as used in record keys."""
+    return json.dumps(dict(knobs), sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Examples, each of them run by a test."""

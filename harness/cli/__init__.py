@@ -1,0 +1,53 @@
+"""The commands. Each module holds one `main(argv) -> None`; nothing heavy is imported before it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+
+from envsuite.errors import EnvsuiteError, UsageError
+
+
+def console(stderr: bool = False) -> Console:
+    """Where people read; wide where it is no terminal, so that tables in logs are not folded."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else 160)
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Imports the modules that register somebody's own environments; the current folder is searched too."""
+    if names and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"--module {name}: {error}. Name it as Python imports it, say my_package.my_env."
+            ) from error
+
+
+def run(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None) -> None:
+    """Runs a command: a known error is one line on stderr and exit code 2, a budget used up 3, Ctrl-C 130."""
+    words = sys.argv[1:] if argv is None else argv
+    verbose = "-v" in words or "--verbose" in words
+    try:
+        code = command(argv)
+    except (EnvsuiteError, OSError) as error:
+        if verbose:
+            raise
+        if isinstance(error, BrokenPipeError):
+            sys.exit(0)
+        from harness.evaluate import BudgetReached
+
+        stopped = isinstance(error, BudgetReached)
+        print(f"{'stopped' if stopped else 'error'}: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(3 if stopped else 2)
+    except KeyboardInterrupt:
+        print("\nstopped: what had ended is kept, and --resume goes on from there", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(code or 0)

@@ -1,0 +1,101 @@
+"""envsuite-data: fetch what may be fetched, add files of your own, write expert demonstrations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from envsuite import registry
+from envsuite.cache import cache_dir, write_atomically
+from envsuite.errors import UsageError, did_you_mean
+from envsuite.types import knobs_json
+from harness import cli
+from harness.cli.eval import setting
+from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
+from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
+
+FETCHERS = {"alfworld": "envsuite.envs.alfworld.data:download"}
+ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
+    found.add_argument("-v", "--verbose", action="store_true")
+    verbs = found.add_subparsers(dest="verb", required=True)
+    get = verbs.add_parser("get", help="download official data: " + ", ".join(FETCHERS))
+    get.add_argument("name")
+    add = verbs.add_parser("add", help="take in a dataset file of yours, its schema and checksum checked")
+    add.add_argument("name")
+    add.add_argument("file", type=Path)
+    verbs.add_parser("list", help="what lies in the cache")
+    demos = verbs.add_parser("demos", help="the expert's games as chat JSONL, to fine-tune on")
+    demos.add_argument("-e", "--env", required=True)
+    demos.add_argument("-o", "--output", type=Path, required=True)
+    demos.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    demos.add_argument("--split", default="train")
+    demos.add_argument("-n", "--episodes", type=int, default=100)
+    demos.add_argument("--seed", type=int, default=0)
+    demos.add_argument("--expert", default="expert", help="expert | expert:KIND")
+    demos.add_argument("--history", type=int, default=-1)
+    demos.add_argument("--admissible", choices=ADMISSIBLE, default="none")
+    demos.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
+    demos.add_argument("--num-workers", type=int, default=-1)
+    demos.add_argument("--module", action="append", default=[])
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    console = cli.console()
+    if args.verb == "get":
+        if args.name not in FETCHERS:
+            raise UsageError(
+                f"Nothing to get for {args.name!r}: it can be {', '.join(FETCHERS)}.{did_you_mean(args.name, FETCHERS)}"
+            )
+        console.print(f"{args.name}: {registry.load(FETCHERS[args.name])()}", highlight=False, soft_wrap=True)
+    elif args.verb == "add":
+        kept = registry.load(ADDERS["datascicoding"])(args.name, args.file)
+        console.print(f"{args.name}: kept as {kept}", highlight=False, soft_wrap=True)
+    elif args.verb == "list":
+        for folder in sorted(path for path in cache_dir().iterdir() if path.is_dir()):
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            console.print(
+                f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 2**20:9.1f} MB"
+            )
+    else:
+        _demos(args)
+    return 0
+
+
+def _demos(args: argparse.Namespace) -> None:
+    from harness.demos import demonstrations
+    from harness.policies import make_policy
+    from harness.rollout import rollout
+
+    cli.import_modules(args.module)
+    (task, *others) = registry.tasks(args.env)
+    if others:
+        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: demonstrations are written one task at a time.")
+    task, split = resolve_split(task, args.split)
+    knobs = registry.overrides(task, dict(setting(word) for word in args.set))
+    config = RunConfig(task, args.expert, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
+    prompting = Prompting(args.action_grammar, False, args.history, admissible=args.admissible)
+    policy = make_policy(args.expert)
+    slots = open_slots(config, Execution(num_workers=args.num_workers), len(config.all_episodes()), policy.asks)
+    try:
+        runs = sorted(rollout(policy, config.all_episodes(), slots, prompting), key=lambda run: run.episode.key)
+    finally:
+        slots.close()
+    lines = [json.dumps(found, ensure_ascii=False) for found in demonstrations(runs, prompting)]
+    write_atomically(args.output, "".join(line + "\n" for line in lines))
+    print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {task.id} {knobs_json(knobs)}")
+
+
+if __name__ == "__main__":
+    main()

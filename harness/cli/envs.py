@@ -1,0 +1,149 @@
+"""envsuite-envs: what there is to play, and how hard it is."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.resources
+import inspect
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from envsuite import registry
+from envsuite.cache import write_atomically
+from envsuite.core import declared_knobs
+from envsuite.errors import MissingExtra
+from envsuite.types import Task
+from harness import cli
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="envsuite-envs", description="List families and tasks; show difficulty cards.")
+    found.add_argument("pattern", nargs="?", default="", help="family, task id or glob; families alone without it")
+    found.add_argument("--card", action="store_true", help="knobs, levels and measured difficulty")
+    found.add_argument("--measure", type=int, metavar="N", help="play N games each and write the cards (developers)")
+    found.add_argument("--json", action="store_true")
+    found.add_argument("-v", "--verbose", action="store_true")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    console = cli.console()
+    if not args.pattern and not args.card:
+        _families(console, args.json)
+        return 0
+    pattern = args.pattern or "*"
+    family = pattern.lower()
+    # A family's name lists all its tasks here, where elsewhere it stands for its default one.
+    found = registry.tasks(f"{family}-*" if family in registry.FAMILIES and not args.card else pattern)
+    if args.measure:
+        for task in found:
+            _measure(console, task, args.measure)
+    elif args.json:
+        print(json.dumps([_plain(task) for task in found], indent=2))
+    elif args.card:
+        for task in found:
+            _card(console, task)
+    else:
+        table = Table(box=SIMPLE_HEAD)
+        for head in ("task", "level", "splits", "what it is"):
+            table.add_column(head, overflow="fold")
+        for task in found:
+            splits = "panel" if task.panel else " ".join(f"{name}:{len(span):,}" for name, span in task.splits.items())
+            table.add_row(task.id, task.level, splits, task.summary)
+        console.print(table)
+    return 0
+
+
+def _families(console: Console, as_json: bool) -> None:
+    registry.tasks("*")  # plugins too
+    count = Counter(task.family for task in registry.TASKS.values())
+    if as_json:
+        print(json.dumps({name: vars(family) for name, family in registry.FAMILIES.items()}, indent=2, default=str))
+        return
+    table = Table(
+        box=SIMPLE_HEAD, caption="envsuite-envs NAME lists a family's tasks; --card shows knobs and difficulty"
+    )
+    for head in ("family", "tasks", "what it is", "extra", "after"):
+        table.add_column(head, overflow="fold")
+    for name in sorted({*registry.FAMILIES, *count}):
+        family = registry.FAMILIES.get(name)
+        row = (family.summary, family.requires, family.paper) if family else ("", "", "")
+        table.add_row(name, str(count[name]), *row)
+    console.print(table)
+
+
+def _measure(console: Console, task: Task, episodes: int) -> None:
+    """Writes the task's card into the cards.json beside its environment: for a source checkout."""
+    from harness.measure import measure
+
+    path = Path(inspect.getfile(registry.env_class(task))).with_name("cards.json")
+    cards = json.loads(path.read_text()) if path.exists() else {}
+    cards[task.id] = measure(task, episodes)
+    write_atomically(path, json.dumps(dict(sorted(cards.items())), indent=1) + "\n")
+    console.print(f"{task.id}: {cards[task.id]}", highlight=False, markup=False, soft_wrap=True)
+
+
+def card(task: Task) -> dict[str, Any]:
+    """The measured difficulty of a task, as shipped; {} where it was not measured."""
+    package = task.entry_point.partition(":")[0].rpartition(".")[0]
+    try:
+        source = importlib.resources.files(package) / "cards.json"
+        found: dict[str, Any] = json.loads(source.read_text()).get(task.id, {})
+        return found
+    except (FileNotFoundError, ModuleNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def _plain(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "family": task.family,
+        "level": task.level,
+        "kwargs": dict(task.kwargs),
+        "splits": {name: [span.start, span.stop] for name, span in task.splits.items()},
+        "requires": task.requires,
+        "summary": task.summary,
+        "card": card(task),
+    }
+
+
+def _card(console: Console, task: Task) -> None:
+    console.print(f"[bold]{task.id}[/]  {task.summary}", highlight=False)
+    try:
+        cls = registry.env_class(task)
+    except MissingExtra as error:
+        console.print(str(error), style="yellow")
+        return
+    console.print((cls.__doc__ or "").strip().splitlines()[0], highlight=False, markup=False)
+    table = Table(box=SIMPLE_HEAD, title="knobs", title_justify="left")
+    for head in ("knob", "value", "range", "what it does"):
+        table.add_column(head, overflow="fold")
+    for name, knob in declared_knobs(cls).items():
+        table.add_row(name, str(task.kwargs.get(name, knob.default)), knob.range, knob.doc)
+    console.print(table)
+    for level, settings in cls.levels.items():
+        console.print(f"  {level}: {settings}", highlight=False, markup=False)
+    measured = card(task)
+    if measured:
+        table = Table(box=SIMPLE_HEAD, title="difficulty, measured", title_justify="left", show_header=False)
+        for key, value in measured.items():
+            table.add_row(key, json.dumps(value) if isinstance(value, dict) else str(value))
+        console.print(table)
+    else:
+        console.print("  no card: this task was not measured", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

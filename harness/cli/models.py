@@ -1,0 +1,43 @@
+"""envsuite-models: which models have short names, which are here, and fetching one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from harness import cli, models
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="envsuite-models", description="Models by their short names.")
+    commands = found.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")
+    get = commands.add_parser("get", help="make sure that a model's weights are on this machine")
+    get.add_argument("model", help=f"{', '.join(models.BUNDLED)} (bundled), an alias, or org/name")
+    for one in (listing, get):
+        one.add_argument("-v", "--verbose", action="store_true", help="tracebacks")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> None:
+    args = parser().parse_args(argv)
+    if args.command == "get":
+        print(models.folder(args.model, say=lambda line: print(line, file=sys.stderr, flush=True)))
+        return
+    table = Table("name", "stands for", "here", box=None)
+    for name in (*models.BUNDLED, *models.ALIASES):
+        source = models.resolve(name)
+        path = models.here(source)
+        table.add_row(name, str(source), f"{models.cached_size(path) / 1e6:,.0f} MB" if path else "-")
+    cli.console().print(table)
+
+
+if __name__ == "__main__":
+    main()

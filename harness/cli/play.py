@@ -1,0 +1,101 @@
+"""envsuite-play: play an environment yourself; the human row of a table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from harness import cli
+from harness.cli.eval import setting
+from harness.evaluate import Execution, RunConfig, evaluate, resolve_split
+from harness.play import HELP, play
+from harness.summary import result_table
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
+    found.add_argument("env", help="family or task id")
+    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    found.add_argument("--split", default="")
+    found.add_argument("-n", "--episodes", type=int, default=1)
+    found.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
+    found.add_argument("--reward", default="sparse")
+    found.add_argument("--max-turns", type=int, default=None)
+    found.add_argument("--player", default="human", help="who plays: the name in the table")
+    found.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
+    found.add_argument("--resume", action="store_true")
+    found.add_argument("--module", action="append", default=[])
+    found.add_argument("-v", "--verbose", action="store_true")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    cli.import_modules(args.module)
+    notices: list[str] = []
+    (task, *others) = registry.tasks(args.env, notices)
+    if others:
+        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: one is played at a time.")
+    task, split = resolve_split(task, args.split)
+    knobs = registry.overrides(task, dict(setting(word) for word in args.set))
+    config = RunConfig(
+        task,
+        args.player,
+        knobs,
+        split,
+        args.episodes,
+        seed=args.seed,
+        reward_mode=args.reward,
+        max_turns=args.max_turns,
+    )
+    console = cli.console()
+    say: Callable[[str], None] = lambda text: console.print(text, markup=False, highlight=False)
+    for notice in notices:
+        say(notice)
+    say(f"{task.id} {json.dumps(knobs) if knobs else ''}  {HELP}\n")
+    env = registry.build(task, args.reward, **knobs)
+    try:
+        _, summary = evaluate(
+            config,
+            args.output_dir,
+            lambda: None,  # type: ignore[arg-type, return-value]
+            Execution(resume=args.resume),
+            play=lambda todo: play(env, todo, _asker(), say, args.max_turns),
+        )
+    finally:
+        env.close()
+    if summary["episodes"]:
+        console.print(result_table(task.id, [(args.player, summary)]))
+    return 0
+
+
+def _asker() -> Callable[[list[str]], str]:
+    """A prompt with history and completion on a terminal; plain lines from a pipe."""
+    if not sys.stdin.isatty():
+        return lambda admissible: input()
+    try:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.history import FileHistory
+    except ModuleNotFoundError:
+        print("(pip install 'envsuite[play]' brings history and completion)")
+        return lambda admissible: input("> ")
+    from envsuite.cache import cache_dir
+
+    session: PromptSession[str] = PromptSession(history=FileHistory(str(cache_dir("play") / "history")))
+    return lambda admissible: session.prompt(
+        "> ", completer=WordCompleter([*admissible, ":undo", ":actions", ":help", ":quit"], sentence=True)
+    )
+
+
+if __name__ == "__main__":
+    main()

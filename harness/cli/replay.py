@@ -1,0 +1,50 @@
+"""envsuite-replay: play a results file again and say whether it comes out the same."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import cli
+from harness.replay import check
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="envsuite-replay", description="Re-execute the stored commands of results files."
+    )
+    found.add_argument("files", nargs="+", type=Path, help="results.jsonl, or run folders")
+    found.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
+    found.add_argument(
+        "--module", action="append", default=[], help="import this first: it registers environments of yours"
+    )
+    found.add_argument("--num-workers", type=int, default=-1)
+    found.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    cli.import_modules(args.module)
+    failed = 0
+    for path in args.files:
+        file = path / "results.jsonl" if path.is_dir() else path
+        same = differ = 0
+        for record, difference in check(file, args.num_workers):
+            same, differ = same + (not difference), differ + bool(difference)
+            if difference or args.verbose:
+                name = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
+                print(f"{file}: {name}: {difference or 'same'}", file=sys.stderr if difference else sys.stdout)
+        print(f"{file}: {same} episodes replayed the same, {differ} differ")
+        failed += differ
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    main()

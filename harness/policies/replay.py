@@ -1,0 +1,53 @@
+"""Says again what a results file says was said."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from envsuite.errors import DataError, UsageError
+from envsuite.types import knobs_json
+from harness import records
+from harness.types import Prompt, Reply
+
+
+def canonical(file: str) -> str:
+    """`replay:` and the first digits of the file's SHA-256: the same on every machine, wherever the file lies."""
+    try:
+        return f"replay:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]}"
+    except OSError as error:
+        raise DataError(f"Cannot read {file}: {error.strerror}.") from error
+
+
+class ReplayPolicy:
+    """Plays the stored replies of `file`, episode by episode and turn by turn; `idle` where the file ends earlier."""
+
+    asks, deterministic = "", True
+
+    def __init__(self, file: str) -> None:
+        self.name = canonical(file)
+        self._steps = {
+            (record["task"], knobs_json(record["knobs"]), record["seed"], record["attempt"]): record["steps"]
+            for record in records.read_results(Path(file))
+        }
+
+    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
+        return [self._reply(prompt) for prompt in prompts]
+
+    def _reply(self, prompt: Prompt) -> Reply:
+        assert prompt.episode is not None
+        steps = self._steps.get(prompt.episode.key)
+        if steps is None:
+            task, _, seed, attempt = prompt.episode.key
+            raise UsageError(
+                f"{self.name} holds no episode of {task} with seed {seed}, attempt {attempt} and these knobs: "
+                "replay the very tasks and seeds that were recorded."
+            )
+        if prompt.turn >= len(steps):
+            return Reply("", commands=())
+        step = steps[prompt.turn]
+        return Reply(records.reply_text(step), commands=tuple(step["commands"]))
+
+    def close(self) -> None:
+        pass

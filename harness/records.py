@@ -1,0 +1,170 @@
+"""What a run leaves on disk.
+
+    {output_dir}/{task}--{model}/{run_id}/
+        config.json     what was asked for, resolved, and where it ran; written first
+        journal.jsonl   finished episodes, appended and flushed as they end
+        results.jsonl   the same, sorted by key, broken attempts superseded; written atomically when the run ends
+        timing.jsonl    how long each episode took
+        summary.json    the numbers
+
+results.jsonl holds nothing of host, time, worker count or run id: for a deterministic policy it is the same to the byte
+however the run went.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import write_atomically
+from envsuite.errors import DataError
+from envsuite.types import StopReason, knobs_json
+from harness.types import Trajectory
+
+SCHEMA = "envsuite-record-1"
+
+Key = tuple[str, str, int, int]
+Record = dict[str, Any]
+
+
+def record(run: Trajectory, model: str, reward_mode: str) -> Record:
+    """One episode as one JSON object."""
+    turns = run.turns
+    return {
+        "schema_version": SCHEMA,
+        "task": run.episode.task.id,
+        "knobs": json.loads(run.episode.knobs),
+        "seed": run.episode.seed,
+        "attempt": run.episode.attempt,
+        "model": model,
+        "reward_mode": reward_mode,
+        "success": run.success,
+        "reward": run.total_reward,
+        "progression": run.progression,
+        "stop_reason": str(run.stop_reason),
+        "terminated": run.terminated,
+        "truncated": run.truncated,
+        "num_turns": len(turns),
+        "faults": {kind: sum(turn.fault == kind for turn in turns) for kind in ("format", "invalid", "length")},
+        "labels": run.labels,
+        "metrics": run.metrics,
+        "input_tokens": sum(turn.reply.input_tokens for turn in turns),
+        "output_tokens": sum(turn.reply.output_tokens for turn in turns),
+        "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
+        "cost": sum(turn.reply.cost for turn in turns),
+        "error": run.error,
+        "objective": run.objective,
+        "first_observation": turns[0].observation if turns else run.final_observation,
+        "steps": [
+            _step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation)
+            for index, turn in enumerate(turns)
+        ],
+    }
+
+
+def _step(turn: Any, observation: str) -> dict[str, Any]:
+    step = {"commands": list(turn.commands), "observation": observation, "reward": turn.reward, "fault": turn.fault}
+    if list(turn.commands) != [turn.reply.text]:  # random and expert say the bare command: stored once
+        step["reply"] = turn.reply.text
+    return step
+
+
+def reply_text(step: dict[str, Any]) -> str:
+    """What was said at a stored step."""
+    text: str = step.get("reply", step["commands"][0] if step["commands"] else "")
+    return text
+
+
+def key_of(record: Record) -> Key:
+    """(task, canonical knobs, seed, attempt)."""
+    return record["task"], knobs_json(record["knobs"]), record["seed"], record["attempt"]
+
+
+def is_broken(record: Record) -> bool:
+    """A fault of the infrastructure: neither scored nor kept once the episode has been replayed."""
+    return record["stop_reason"] == StopReason.BROKEN
+
+
+def dump(record: Record) -> bytes:
+    """One line, its newline included. A lone surrogate, which UTF-8 cannot hold, is written as JSON's own escape."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def read_results(path: Path) -> list[Record]:
+    """All records of a finished file. Raises DataError naming the file and line."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+    return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _parse(path: Path, number: int, line: bytes) -> Record:
+    try:
+        found = json.loads(line)
+        key_of(found)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"{path}:{number} is not a record ({type(error).__name__}): remove that line to replay its episode, "
+            "or the folder to start again."
+        ) from error
+    if found.get("schema_version") != SCHEMA:
+        raise DataError(
+            f"{path}:{number} has schema_version {found.get('schema_version')!r}, this envsuite reads {SCHEMA!r}: "
+            "read it with the version that wrote it, or run again."
+        )
+    parsed: Record = found
+    return parsed
+
+
+class Journal:
+    """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: dict[Key, Record] = {}
+        if path.exists():
+            self._load()
+        self._file = path.open("ab")
+
+    def _load(self) -> None:
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        for number, line in enumerate(data[:whole].split(b"\n"), 1):
+            if line.strip():
+                self._keep(_parse(self.path, number, line))
+        if whole < len(data):
+            os.truncate(self.path, whole)
+
+    def _keep(self, found: Record) -> None:
+        key = key_of(found)
+        if key not in self.records or is_broken(self.records[key]):
+            self.records[key] = found
+
+    def append(self, found: Record) -> None:
+        """Raises OSError where the disk is full; the half-written line is cut off by the next run."""
+        self._file.write(dump(found))
+        self._file.flush()
+        self._keep(found)
+
+    def done(self) -> set[Key]:
+        """The episodes that need not be played again."""
+        return {key for key, found in self.records.items() if not is_broken(found)}
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_results(path: Path, found: Iterable[Record]) -> list[Record]:
+    """Sorted by key and written whole."""
+    ordered = sorted(found, key=key_of)
+    write_atomically(path, b"".join(map(dump, ordered)))
+    return ordered
+
+
+def iterate_runs(folder: Path) -> Iterator[Path]:
+    """The run folders below `folder`."""
+    yield from sorted(path.parent for path in folder.glob("**/config.json"))

@@ -1,0 +1,88 @@
+"""Is this file genuine, and is the environment still the one it was made with? Play it again and see.
+
+Every stored command is carried out; observations, rewards and endings must come out the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from envsuite import registry
+from envsuite.errors import UnknownTask
+from envsuite.types import StopReason
+from harness import records
+from harness.evaluate import Execution, RunConfig, open_slots
+from harness.policies.replay import ReplayPolicy
+from harness.records import Record, is_broken
+from harness.rollout import rollout
+from harness.types import Episode
+
+HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
+"""Endings the environment knows nothing of: the game is checked up to there"""
+
+
+class Verdict(NamedTuple):
+    """One episode: the first difference found, or ''."""
+
+    record: Record
+    difference: str
+
+
+def check(file: Path, num_workers: int = -1, max_concurrent: int = 16) -> Iterator[Verdict]:
+    """Replays every record of a results file; yields a verdict for each, in the order they end."""
+    stored = {records.key_of(one): one for one in records.read_results(file)}
+    by_run: dict[tuple[str, str, str], list[Record]] = {}
+    for one in stored.values():
+        if not is_broken(one):
+            by_run.setdefault((one["task"], records.key_of(one)[1], one["reward_mode"]), []).append(one)
+    policy = ReplayPolicy(str(file))
+    registry.tasks("*")  # plugins too
+    for (task_id, knobs, mode), group in sorted(by_run.items()):
+        if task_id not in registry.TASKS:
+            raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
+        task = registry.TASKS[task_id]
+        config = RunConfig(task, "replay", knobs=group[0]["knobs"], reward_mode=mode)
+        episodes = [Episode(task, knobs, one["seed"], one["attempt"]) for one in group]
+        slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), "")
+        try:
+            for limit in sorted({_limit(one) for one in group}):
+                chosen = [played for played, one in zip(episodes, group, strict=True) if _limit(one) == limit]
+                for run in rollout(policy, chosen, slots, max_turns=limit or None):
+                    one = stored[run.episode.key]
+                    yield Verdict(one, first_difference(one, records.record(run, one["model"], mode)))
+        finally:
+            slots.close()
+
+
+def _limit(one: Record) -> int:
+    """Turns after which the harness stopped the game; 0 where the environment did."""
+    return one["num_turns"] if one["stop_reason"] in HARNESS_ENDS else 0
+
+
+def first_difference(stored: Record, again: Record) -> str:
+    """What differs first, in words; '' where the episode came out the same."""
+    if is_broken(again):
+        return f"it broke on replay: {again['error']}"
+    for field in ("objective", "first_observation", "labels"):
+        if stored[field] != again[field]:
+            return f"{field}: stored {_short(stored[field])}, replayed {_short(again[field])}"
+    for turn, (one, other) in enumerate(zip(stored["steps"], again["steps"]), 1):
+        for field in ("commands", "observation", "reward"):
+            if one[field] != other[field]:
+                return f"turn {turn}, {field}: stored {_short(one[field])}, replayed {_short(other[field])}"
+    if len(stored["steps"]) != len(again["steps"]):
+        return f"steps: stored {len(stored['steps'])}, replayed {len(again['steps'])}"
+    fields = ["num_turns", "success", "reward", "progression", "metrics"]
+    if stored["stop_reason"] not in HARNESS_ENDS:
+        fields += ["stop_reason", "terminated", "truncated"]
+    for field in fields:
+        if stored[field] != again[field]:
+            return f"{field}: stored {stored[field]!r}, replayed {again[field]!r}"
+    return ""
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

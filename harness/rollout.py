@@ -1,0 +1,148 @@
+"""The one loop in which a policy plays environments. Evaluation and training both run it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from envsuite.types import StopReason
+from harness.prompting import Parsed, Prompting
+from harness.slots import Shown, Slots
+from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
+
+
+@dataclass
+class _Playing:
+    """A slot's episode in progress."""
+
+    run: Trajectory
+    shown: Shown
+    reply: Reply | None = None
+    parsed: Parsed = Parsed(())
+    began: float = field(default_factory=time.monotonic)
+
+
+def rollout(
+    policy: Policy,
+    episodes: Iterable[Episode],
+    slots: Slots,
+    prompting: Prompting | None = None,
+    max_turns: int | None = None,
+) -> Iterator[Trajectory]:
+    """Plays every episode once and yields each as it ends; a slot that is free starts the next one.
+
+    What happens in an episode depends on its key and the policy alone, not on what is played beside it.
+    Errors of an environment or of the policy's server end that episode as broken and spare its neighbours.
+    """
+    prompting = prompting or Prompting()
+    queue = iter(episodes)
+    playing: dict[int, _Playing] = {}
+    starting: dict[int, tuple[Episode, float]] = {}
+
+    def refill(slot: int) -> None:
+        following = next(queue, None)
+        if following is not None:
+            starting[slot] = (following, time.monotonic())
+            slots.start(slot, following)
+
+    def finish(slot: int) -> Trajectory:
+        state = playing.pop(slot)
+        state.run.seconds = time.monotonic() - state.began
+        refill(slot)
+        return state.run
+
+    for slot in range(slots.count):
+        refill(slot)
+    while starting or playing:
+        ready: list[int] = []
+        # A slot that was just refilled joins this batch where its environment answers at once.
+        while answers := slots.poll(wait=not ready):
+            for slot, shown in answers:
+                if shown.fatal is not None:
+                    raise shown.fatal
+                if slot in starting:
+                    played, began = starting.pop(slot)
+                    state = playing[slot] = _Playing(_begin(played, shown), shown, began=began)
+                else:
+                    state = playing[slot]
+                    _take(state, shown, max_turns)
+                if state.run.stop_reason is None:
+                    ready.append(slot)
+                else:
+                    yield finish(slot)
+        if not ready:
+            continue
+        replies = policy.act([_prompt(playing[slot], prompting, reads=not policy.asks) for slot in ready])
+        for slot, reply in zip(ready, replies, strict=True):
+            state = playing[slot]
+            state.reply = reply
+            if reply.error or reply.finish_reason == "context":
+                broken = bool(reply.error)
+                state.run.stop_reason = StopReason.BROKEN if broken else StopReason.CONTEXT
+                state.run.error, state.run.truncated = reply.error, not broken
+                yield finish(slot)
+                continue
+            state.parsed = prompting.parse(reply.text) if reply.commands is None else Parsed(reply.commands)
+            slots.step(slot, state.parsed.commands, len(state.run.turns))
+
+
+def _begin(played: Episode, shown: Shown) -> Trajectory:
+    run = Trajectory(played, shown.instructions, shown.objective, dict(shown.info.get("labels", {})))
+    run.final_observation = shown.observation
+    if shown.error:
+        run.stop_reason, run.error = StopReason.BROKEN, shown.error
+    return run
+
+
+def _prompt(state: _Playing, prompting: Prompting, reads: bool) -> Prompt:
+    """`reads`: False for policies that only pass on advice, which are spared the conversation."""
+    run, shown = state.run, state.shown
+    turn = len(run.turns)
+    admissible = shown.info["admissible_commands"]
+    return Prompt(
+        messages=prompting.messages(run.instructions, run.objective, run.turns, shown.observation, admissible)
+        if reads
+        else (),
+        admissible=admissible,
+        seed=run.episode.dice(turn),
+        key="\0".join(map(str, run.episode.key)),
+        advice=shown.advice,
+        tools=prompting.tools(admissible) if reads else (),
+        turn=turn,
+        episode=run.episode,
+    )
+
+
+def _take(state: _Playing, shown: Shown, max_turns: int | None) -> None:
+    """Writes down what the environment answered to the reply that is pending."""
+    run, reply, parsed, before = state.run, state.reply, state.parsed, state.shown
+    assert reply is not None
+    if shown.error:
+        run.stop_reason, run.error = StopReason.BROKEN, shown.error
+        return
+    if not parsed.commands:
+        fault = "length" if reply.finish_reason == "length" else "format"
+    else:
+        fault = "" if shown.info["is_action_valid"] else "invalid"
+    run.turns.append(
+        Turn(
+            observation=before.observation,
+            reply=reply,
+            commands=parsed.commands[: shown.done_commands],
+            reward=shown.reward,
+            info=shown.info,
+            thought=parsed.thought,
+            fault=fault,
+            note=parsed.note,
+            admissible=before.info["admissible_commands"],
+        )
+    )
+    state.shown = shown
+    run.final_observation = shown.observation
+    run.terminated, run.truncated = shown.terminated, shown.truncated
+    run.success, run.progression = bool(shown.info["success"]), float(shown.info["progression"])
+    run.stop_reason = shown.info["stop_reason"]
+    run.metrics = dict(shown.info.get("metrics", {}))
+    if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
+        run.truncated, run.stop_reason = True, StopReason.MAX_TURNS

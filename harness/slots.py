@@ -1,0 +1,282 @@
+"""Where environments live: in this process, or in a pool of worker processes.
+
+A slot holds one environment and plays one episode after another. `start` and `step` only ask; `poll` returns what has
+been answered, so that slow environments step while others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections import deque
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from typing import Any, Protocol
+
+import numpy as np
+
+from envsuite import registry
+from envsuite.core import TextEnv
+from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from harness.types import Episode
+
+
+@dataclass
+class Shown:
+    """What an environment shows after a reset or a turn."""
+
+    observation: str
+    info: dict[str, Any]
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    advice: str | None = None
+    done_commands: int = 0  # how many of the turn's commands were carried out
+    instructions: str = ""  # on reset
+    objective: str = ""  # on reset
+    error: str = ""  # the environment broke; nothing else here counts
+    fatal: EnvsuiteError | None = field(default=None)  # no episode of this kind can be played: stop the run
+
+
+class Slots(Protocol):
+    """A number of slots, each playing one episode at a time."""
+
+    count: int
+
+    def start(self, slot: int, episode: Episode) -> None: ...
+
+    def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None: ...
+
+    def poll(self, wait: bool = True) -> list[tuple[int, Shown]]:
+        """All answers at hand; with `wait`, at least one unless nothing was asked."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Host:
+    """One slot's environment, wherever it lives."""
+
+    def __init__(self, reward_mode: str, asks: str, shaping_gamma: float = 0.99) -> None:
+        self.reward_mode, self.asks, self.shaping_gamma = reward_mode, asks, shaping_gamma
+        self.env: TextEnv | None = None
+        self.built = ("", "")
+        self.episode: Episode | None = None
+
+    def start(self, episode: Episode) -> Shown:
+        try:
+            self.episode = episode
+            if self.built != (episode.task.id, episode.knobs):
+                self.close()
+                if episode.task.id not in registry.TASKS:  # registered in the parent only
+                    registry.register(episode.task)
+                self.env = registry.build(
+                    episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
+                )
+                self.built = episode.task.id, episode.knobs
+            assert self.env is not None
+            text, info = self.env.reset(seed=episode.seed, options={"attempt": episode.attempt})
+            return Shown(
+                text,
+                info,
+                advice=self._advice(0),
+                instructions=self.env.instructions,
+                objective=info.get("objective", ""),
+            )
+        except (UsageError, MissingExtra) as error:  # would befall every episode alike
+            return Shown("", {}, fatal=error)
+        except Exception as error:
+            return self._broke(error)
+
+    def step(self, commands: tuple[str, ...], turn: int) -> Shown:
+        env = self.env
+        if env is None:
+            return Shown("", {}, error="the environment was lost")
+        try:
+            texts, total, shown, valid = [], 0.0, None, True
+            for done, command in enumerate(commands or ("",), 1):
+                text, reward, terminated, truncated, info = env.step(command)
+                texts.append(text)
+                total += float(reward)
+                valid &= bool(info["is_action_valid"])
+                shown = Shown("\n".join(texts), info, total, terminated, truncated, done_commands=done)
+                if terminated or truncated:
+                    break
+            assert shown is not None
+            shown.info["is_action_valid"] = valid
+            if not (shown.terminated or shown.truncated):
+                shown.advice = self._advice(turn + 1)
+            return shown
+        except Exception as error:
+            return self._broke(error)
+
+    def _advice(self, turn: int) -> str | None:
+        assert self.env is not None and self.episode is not None
+        if self.asks == "random":
+            return self.env.random_command(np.random.default_rng(self.episode.dice(turn)))
+        if self.asks.startswith("expert"):
+            return self.env.expert(self.asks.partition(":")[2])
+        return None
+
+    def _broke(self, error: Exception) -> Shown:
+        """An engine that failed is not trusted again: the next episode gets a new one."""
+        self.close()
+        where = "" if isinstance(error, EnvsuiteError) else "\n" + "".join(traceback.format_exception(error)[-3:])
+        return Shown("", {}, error=f"{type(error).__name__}: {error}{where}")
+
+    def close(self) -> None:
+        if self.env is not None:
+            with contextlib.suppress(Exception):
+                self.env.close()
+        self.env, self.built = None, ("", "")
+
+
+class LocalSlots:
+    """Environments in this process: for native engines, which answer at once."""
+
+    def __init__(self, count: int, reward_mode: str = "sparse", asks: str = "", shaping_gamma: float = 0.99) -> None:
+        self.count = count
+        self._hosts = [Host(reward_mode, asks, shaping_gamma) for _ in range(count)]
+        self._answers: list[tuple[int, Shown]] = []
+
+    def start(self, slot: int, episode: Episode) -> None:
+        self._answers.append((slot, self._hosts[slot].start(episode)))
+
+    def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
+        self._answers.append((slot, self._hosts[slot].step(commands, turn)))
+
+    def poll(self, wait: bool = True) -> list[tuple[int, Shown]]:
+        answers, self._answers = self._answers, []
+        return answers
+
+    def close(self) -> None:
+        for host in self._hosts:
+            host.close()
+
+
+class PoolSlots:
+    """Environments in worker processes; slot s lives in worker s modulo the number of workers.
+
+    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it was asked about end
+    as broken; the other slots go on.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        workers: int,
+        reward_mode: str = "sparse",
+        asks: str = "",
+        shaping_gamma: float = 0.99,
+        timeout: float = 600.0,
+    ) -> None:
+        self.count = count
+        self.timeout = timeout
+        self._config = (reward_mode, asks, shaping_gamma)
+        self._context = multiprocessing.get_context("spawn")  # forks of a process with threads deadlock
+        self._workers = [_Worker(self._context, self._config) for _ in range(max(1, min(workers, count)))]
+        self._lost: deque[tuple[int, Shown]] = deque()
+
+    def start(self, slot: int, episode: Episode) -> None:
+        self._ask(slot, ("start", slot, episode))
+
+    def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
+        self._ask(slot, ("step", slot, commands, turn))
+
+    def _ask(self, slot: int, request: tuple[Any, ...]) -> None:
+        worker = self._workers[slot % len(self._workers)]
+        worker.asked.append((slot, time.monotonic()))
+        with contextlib.suppress(BrokenPipeError, OSError):  # a dead worker is noticed by poll
+            worker.pipe.send(request)
+
+    def poll(self, wait: bool = True) -> list[tuple[int, Shown]]:
+        answers: list[tuple[int, Shown]] = []
+        while not answers and (self._lost or any(worker.asked for worker in self._workers)):
+            while self._lost:
+                answers.append(self._lost.popleft())
+            busy = {worker.pipe: worker for worker in self._workers if worker.asked}
+            for pipe in connection.wait(list(busy), timeout=1.0 if wait and not answers else 0):
+                worker = busy[pipe]  # type: ignore[index]
+                try:
+                    while worker.pipe.poll():
+                        slot, shown = worker.pipe.recv()
+                        worker.answered(slot)
+                        answers.append((slot, shown))
+                except (EOFError, OSError):
+                    self._replace(worker, "its worker process died")
+            for worker in busy.values():
+                if worker.asked and time.monotonic() - worker.alive_at > self.timeout:
+                    self._replace(worker, f"no answer within {self.timeout:.0f} s")
+            if not wait:
+                answers.extend(self._lost)
+                self._lost.clear()
+                break
+        return answers
+
+    def _replace(self, worker: _Worker, why: str) -> None:
+        self._lost.extend((slot, Shown("", {}, error=f"{EngineFailure.__name__}: {why}")) for slot, _ in worker.asked)
+        worker.stop()
+        self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+
+class _Worker:
+    def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
+        self.pipe, theirs = context.Pipe()
+        self.asked: deque[tuple[int, float]] = deque()  # what it has not answered, in order
+        self._last = time.monotonic()
+        self.process = context.Process(target=_serve, args=(theirs, config, os.getpid()), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    @property
+    def alive_at(self) -> float:
+        """When it last had reason to be thinking about something new."""
+        return max(self._last, self.asked[0][1]) if self.asked else time.monotonic()
+
+    def answered(self, slot: int) -> None:
+        self._last = time.monotonic()
+        for index, (asked, _) in enumerate(self.asked):
+            if asked == slot:
+                del self.asked[index]
+                return
+
+    def stop(self) -> None:
+        with contextlib.suppress(Exception):
+            self.pipe.send(None)
+            self.pipe.close()
+        self.process.join(timeout=2)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join(timeout=5)
+
+
+def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: int) -> None:
+    """A worker's life: answer until the pipe closes. Ctrl-C is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hosts: dict[int, Host] = {}
+    try:
+        while True:
+            if not pipe.poll(5.0):
+                if os.getppid() != parent:  # the parent was killed outright
+                    break
+                continue
+            request = pipe.recv()
+            if request is None:
+                break
+            kind, slot, *rest = request
+            host = hosts.setdefault(slot, Host(*config))
+            pipe.send((slot, host.start(*rest) if kind == "start" else host.step(*rest)))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    finally:
+        for host in hosts.values():
+            host.close()

@@ -1,0 +1,69 @@
+"""The statistics printed beside every number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Interval(NamedTuple):
+    """An estimate with its confidence bounds and the number of independent units behind it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
+    """The score interval of a proportion (Wilson, 1927): honest at 0 and 1, and for small n."""
+    if n == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    share = successes / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == n else min(1.0, centre + half)
+    return Interval(share, low, high, n)
+
+
+def bootstrap(
+    values: Sequence[float],
+    clusters: Sequence[Hashable] | None = None,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap of the mean, resampling whole clusters (attempts at one seed are not independent).
+
+    `values` [n], `clusters` [n] or None for one cluster each. The interval's n counts clusters.
+    """
+    if not len(values):
+        return Interval(math.nan, math.nan, math.nan, 0)
+    labels = list(range(len(values))) if clusters is None else list(clusters)
+    index = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    sums, counts = np.zeros(len(index)), np.zeros(len(index))
+    for label, value in zip(labels, values, strict=True):
+        sums[index[label]] += value
+        counts[index[label]] += 1
+    mean = float(sums.sum() / counts.sum())
+    if len(index) == 1:
+        return Interval(mean, math.nan, math.nan, 1)
+    rng = np.random.default_rng(seed)
+    picks = rng.integers(len(index), size=(resamples, len(index)))
+    means = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return Interval(mean, float(low), float(high), len(index))
+
+
+def success_interval(wins: Sequence[bool], clusters: Sequence[Hashable]) -> Interval:
+    """Wilson where every episode is its own cluster; the clustered bootstrap where attempts repeat a seed."""
+    if len(set(clusters)) == len(wins):
+        return wilson(sum(wins), len(wins))
+    return bootstrap([float(win) for win in wins], clusters)

@@ -1,0 +1,118 @@
+"""From records to numbers, and from numbers to the tables people read."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from envsuite.types import knobs_json
+from harness.records import Record, is_broken
+from harness.stats import Interval, bootstrap, success_interval
+
+Summary = dict[str, Any]
+
+
+def summarise(found: Sequence[Record]) -> Summary:
+    """The numbers of one model on one task. Broken episodes are counted and left out of everything else."""
+    scored = [one for one in found if not is_broken(one)]
+    clusters = [(one["task"], knobs_json(one["knobs"]), one["seed"]) for one in scored]
+    turns = sum(one["num_turns"] for one in scored)
+    by_type: dict[str, list[int]] = defaultdict(list)
+    for index, one in enumerate(scored):
+        by_type[one["labels"].get("task_type", "")].append(index)
+    names = sorted({name for one in scored for name in one["metrics"]})
+
+    def success(indices: Sequence[int]) -> dict[str, Any]:
+        return _plain(success_interval([scored[i]["success"] for i in indices], [clusters[i] for i in indices]))
+
+    return {
+        "episodes": len(scored),
+        "broken": len(found) - len(scored),
+        "success": success(range(len(scored))),
+        "reward": _plain(bootstrap([one["reward"] for one in scored], clusters)),
+        "progression": _plain(bootstrap([one["progression"] for one in scored], clusters)),
+        "metrics": {
+            name: _plain(
+                bootstrap(
+                    [one["metrics"][name] for one in scored if name in one["metrics"]],
+                    [cluster for one, cluster in zip(scored, clusters) if name in one["metrics"]],
+                )
+            )
+            for name in names
+        },
+        "turns": turns / len(scored) if scored else math.nan,
+        "valid_share": 1 - sum(sum(one["faults"].values()) for one in scored) / turns if turns else math.nan,
+        "faults": {
+            kind: sum(one["faults"][kind] for one in scored) / turns if turns else math.nan
+            for kind in ("format", "invalid", "length")
+        },
+        "stop_reasons": dict(sorted(Counter(one["stop_reason"] for one in scored).items())),
+        "input_tokens": sum(one["input_tokens"] for one in scored),
+        "output_tokens": sum(one["output_tokens"] for one in scored),
+        "dropped_turns": sum(one["dropped_turns"] for one in scored),
+        "cost": sum(one["cost"] for one in scored),
+        "by_task_type": {kind: success(indices) for kind, indices in sorted(by_type.items()) if kind},
+    }
+
+
+def _plain(interval: Interval) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and math.isnan(value) else value
+        for key, value in interval._asdict().items()
+    }
+
+
+def percent(interval: dict[str, Any]) -> str:
+    """'12.5 [4.0, 31.0] n=8', in percent."""
+    if interval["value"] is None:
+        return "–"
+    bounds = "" if interval["low"] is None else f" [{100 * interval['low']:.1f}, {100 * interval['high']:.1f}]"
+    return f"{100 * interval['value']:.1f}{bounds} n={interval['n']}"
+
+
+def number(interval: dict[str, Any]) -> str:
+    """'0.125 [0.040, 0.310]'."""
+    if interval["value"] is None:
+        return "–"
+    bounds = "" if interval["low"] is None else f" [{interval['low']:.3f}, {interval['high']:.3f}]"
+    return f"{interval['value']:.3f}{bounds}"
+
+
+def result_table(title: str, rows: Sequence[tuple[str, Summary]]) -> Table:
+    """Models down; success, reward, turns and cost across."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("model")
+    for head in ("success % [95 %]", "reward [95 %]", "turns", "valid %", "tokens out/ep", "broken"):
+        table.add_column(head, justify="right")
+    for name, summary in rows:
+        episodes = summary["episodes"]
+        table.add_row(
+            name,
+            percent(summary["success"]),
+            number(summary["reward"]),
+            f"{summary['turns']:.1f}" if episodes else "–",
+            f"{100 * summary['valid_share']:.1f}" if episodes and summary["valid_share"] is not None else "–",
+            f"{summary['output_tokens'] / episodes:.0f}" if episodes and summary["output_tokens"] else "–",
+            str(summary["broken"]),
+        )
+    return table
+
+
+def type_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
+    """Success per task type; None where tasks have no types."""
+    kinds = sorted({kind for _, summary in rows for kind in summary["by_task_type"]})
+    if not kinds:
+        return None
+    table = Table(title="success % by task type", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("task type")
+    for name, _ in rows:
+        table.add_column(name, justify="right")
+    for kind in kinds:
+        cells = [summary["by_task_type"].get(kind) for _, summary in rows]
+        table.add_row(kind, *(percent(cell) if cell else "–" for cell in cells))
+    return table

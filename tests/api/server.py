@@ -1,0 +1,119 @@
+"""A chat-completions server on loopback that misbehaves as it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Behaviour = Callable[["Handler"], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Does to each completion request what the server's script says next; answers properly once it has run out."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.requests.append((body, dict(self.headers), time.monotonic()))
+            behaviour = self.server.script.pop(0) if self.server.script else answer(self.server.says)
+        self.body = body
+        with contextlib.suppress(OSError):  # the client has given up
+            behaviour(self)
+
+    def do_GET(self) -> None:
+        send(self, 200, json.dumps({"data": [{"id": name} for name in self.server.serves]}))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    """Its `requests` are (body, headers, time) as they came."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.lock = threading.Lock()
+        self.script: list[Behaviour] = []
+        self.requests: list[tuple[dict, dict, float]] = []
+        self.serves = ["small-model"]
+        self.says = "<action>look</action>"
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def send(handler: Handler, status: int, text: str, **headers: str) -> None:
+    data = text.encode()
+    handler.send_response(status)
+    for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def completion(text: str = "", finish: str = "stop", usage: dict | None = None, **message: object) -> str:
+    first = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+    return json.dumps({"choices": [first], "usage": usage or {"prompt_tokens": 11, "completion_tokens": 3}})
+
+
+def answer(text: str = "", **parts: object) -> Behaviour:
+    return lambda handler: send(handler, 200, completion(text, **parts))  # type: ignore[arg-type]
+
+
+def refuse(status: int, message: str = "no", **headers: str) -> Behaviour:
+    return lambda handler: send(handler, status, json.dumps({"error": {"message": message}}), **headers)
+
+
+def garbage(text: str) -> Behaviour:
+    return lambda handler: send(handler, 200, text)
+
+
+def hang(seconds: float = 5.0) -> Behaviour:
+    """Says nothing."""
+    return lambda handler: time.sleep(seconds)
+
+
+def cut(handler: Handler) -> None:
+    """Closes the connection in the middle of the answer."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(completion("<action>lo").encode()[:30])
+    handler.close_connection = True
+
+
+def hang_up(handler: Handler) -> None:
+    """Closes the connection without a word."""
+    handler.close_connection = True
+
+
+def drip(handler: Handler) -> None:
+    """A byte now and then, never silent for long."""
+    data = completion("<action>look</action>").encode()
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(data)))
+    handler.end_headers()
+    for byte in data:
+        handler.wfile.write(bytes([byte]))
+        handler.wfile.flush()
+        time.sleep(0.1)

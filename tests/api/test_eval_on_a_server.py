@@ -1,0 +1,87 @@
+"""The command against a server on loopback: the flags arrive, the key stays where it belongs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import records
+from tests.api.server import running, send
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "sk-very-secret-0123456789"
+
+
+def run(out, server, *words, model="some/name", **environment):
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli.eval",
+        "-m",
+        model,
+        "-e",
+        "hilo",
+        "--module",
+        "examples.hilo",
+        "-n",
+        "3",
+    ]
+    command += [
+        "-o",
+        str(out),
+        "--base-url",
+        server.url,
+        "--served-model-name",
+        "small-model",
+        "--baselines",
+        "none",
+        *words,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment})
+
+
+def test_the_key_goes_into_the_header_and_nowhere_else(tmp_path):
+    with running() as server:
+        server.says = "<action>3</action>"
+        done = run(tmp_path, server, "--api-key-var", "MY_KEY", "--price", "1,2", MY_KEY=KEY)
+        assert done.returncode == 0, done.stderr
+        body, headers, _ = server.requests[0]
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert body["model"] == "small-model"
+    assert KEY not in done.stdout + done.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not any(KEY.encode() in path.read_bytes() for path in files)
+    (results,) = tmp_path.glob("**/results.jsonl")
+    assert {one["model"] for one in records.read_results(results)} == {"some/name"}
+
+
+def test_tools_are_declared_and_calls_are_understood(tmp_path):
+    with running() as server:
+        server.says = '<tool_call>{"name": "act", "arguments": {"command": "3"}}</tool_call>'
+        done = run(tmp_path, server, "--action-grammar", "tool", model="openai:some/name")
+        assert done.returncode == 0, done.stderr
+        assert server.requests[0][0]["tools"][0]["function"]["name"] == "act"
+    found = records.read_results(next(tmp_path.glob("**/results.jsonl")))
+    assert not any(one["faults"]["format"] for one in found)
+
+
+def test_a_missing_key_and_scoring_on_a_server_are_refused_in_one_line(tmp_path):
+    with running() as server:
+        done = run(tmp_path, server, "--api-key-var", "NO_SUCH_KEY")
+        assert done.returncode == 2
+        assert "NO_SUCH_KEY" in done.stderr
+        assert done.stderr.count("\n") == 1
+        done = run(tmp_path, server, "--action-mode", "score")
+        assert done.returncode == 2
+        assert "log-probs" in done.stderr
+
+
+def test_a_server_that_fails_for_good_breaks_nothing_that_had_ended(tmp_path):
+    with running() as server:
+        server.says = "<action>3</action>"
+        server.script = [lambda handler: send(handler, 500, "{}")] * 2
+        assert run(tmp_path / "a", server, "-c", "1", "--max-retries", "3").returncode == 0
+    done = run(tmp_path / "b", server, "--max-retries", "0")  # nobody listens any more
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1

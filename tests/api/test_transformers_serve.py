@@ -1,0 +1,91 @@
+"""The bundled model behind a real server answers as it does in this process."""
+
+import importlib.util
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+import torch
+
+from harness.policies.hf import HFPolicy
+from harness.policies.openai import OpenAIPolicy
+from harness.types import Prompt
+
+MISSING = [name for name in ("fastapi", "uvicorn", "openai") if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(
+    bool(MISSING), reason=f"no transformers serve: pip install 'envsuite[serving]' {MISSING}"
+)
+TOKENS = 16
+TIE = 1e-3
+
+
+@pytest.fixture(scope="module")
+def url(smollm, tmp_path_factory):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("serve") / "log"
+    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(smollm)]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32"]
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 200
+        while True:
+            try:
+                if httpx.get(f"{address}/health", timeout=5).status_code == 200:
+                    break
+            except httpx.HTTPError:
+                pass
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.5)
+        yield f"{address}/v1"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def talks():
+    for task in ("put a clean apple in the fridge", "look at the bowl under the desklamp", "heat some egg"):
+        system = f"You play a household game. Answer with exactly one command. Your task is to: {task}."
+        seen = "You are in the middle of a room. You see a cabinet 1, a fridge 1, and a sinkbasin 1."
+        yield [{"role": "system", "content": system}, {"role": "user", "content": seen}]
+
+
+def test_greedy_replies_are_those_of_the_local_policy_except_at_ties(url, smollm):
+    local = HFPolicy(str(smollm), max_tokens=TOKENS, dtype="float32", device="cpu")
+    remote = OpenAIPolicy("smollm2", base_url=url, served_model_name=str(smollm), max_tokens=TOKENS, max_retries=1)
+    ties = 0
+    for messages in talks():
+        for turn in range(2):
+            here = local.act([Prompt(messages, turn=turn)])[0]
+            there = remote.act([Prompt(messages, turn=turn)])[0]
+            assert there.error == ""
+            assert there.input_tokens == here.input_tokens
+            assert there.finish_reason == here.finish_reason or there.text != here.text
+            if there.text != here.text:
+                assert is_tie(local, here, there.text), (here.text, there.text)
+                ties += 1
+            messages = [
+                *messages,
+                {"role": "assistant", "content": here.text},
+                {"role": "user", "content": "Nothing happens."},
+            ]
+    remote.close()
+    assert ties <= 1, "ties are rare"
+
+
+def is_tie(local, here, text):
+    """Whether the two part at tokens whose logits differ by less than rounding."""
+    other = local.tokenizer(text, add_special_tokens=False)["input_ids"]
+    place = next((i for i, (a, b) in enumerate(zip(here.ids, other, strict=False)) if a != b), len(other))
+    ids = torch.tensor([[*here.prompt_ids, *here.ids[:place]]])
+    with torch.no_grad():
+        logits = local.network(ids).logits[0, -1]
+    rival = other[place] if place < len(other) else next(iter(local.settings.end_ids))
+    return float(logits.max() - logits[rival]) < TIE

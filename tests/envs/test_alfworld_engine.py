@@ -1,0 +1,468 @@
+"""The native ALFWorld engine and its solver: the rules of the specification, states, bad files, exactness."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import random
+import re
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envsuite.envs.alfworld import solver
+from envsuite.envs.alfworld.engine import MAX_KEPT, NOTHING_HAPPENS, Game, NativeEngine, State, Unrecognised
+from envsuite.envs.alfworld.game import MAX_BYTES
+from envsuite.envs.alfworld.generator import generate
+from envsuite.envs.alfworld.logic import package_logic, remake
+from envsuite.envs.alfworld.partial import PartialExpert
+from envsuite.errors import DataError, UsageError
+
+if importlib.util.find_spec("alfworld") is None:
+    pytest.skip("the package alfworld is not installed", allow_module_level=True)
+
+SIMPLE = """(:goal (and (exists (?r - receptacle) (exists (?o - object)
+  (and (inReceptacle ?o ?r) (objectType ?o {o}Type) (receptacleType ?r {r}Type))))))"""
+LIGHT = """(:goal (and (exists (?ot - object ?r - receptacle ?a - agent ?l - location) (and (objectType ?ot {r}Type)
+  (toggleable ?ot) (isToggled ?ot) (receptacleAtLocation ?r ?l) (atLocation ?a ?l) (inReceptacle ?ot ?r)))
+  (exists (?o - object ?a - agent) (and (objectType ?o {o}Type) (holds ?a ?o)))))"""
+FLAGS = {
+    "Apple": "pickupable cleanable heatable coolable sliceable",
+    "Knife": "pickupable cleanable",
+    "Mug": "pickupable cleanable heatable coolable isReceptacleObject",
+    "DeskLamp": "toggleable",
+    "Book": "pickupable",
+    "PaperTowelRoll": "pickupable",
+}
+HOLDS = {"CounterTop": "Apple Knife Mug Book", "Fridge": "Apple Mug", "Desk": "Book Mug", "Shelf": "Book"}
+
+
+def room(receptacles: str, objects: str, goal: str = SIMPLE.format(o="Apple", r="Fridge"), extra: str = "") -> str:
+    """A problem from 'Fridge@1! CounterTop@2' (! opens) and 'Apple:Fridge1,CounterTop1' (nth of the class)."""
+    facts, where, ids = ["(atLocation agent1 loc_bar_0)"], {}, {}
+    for word in receptacles.split():
+        kind, place, opens = re.fullmatch(r"(\w+)@(\d+)(!?)", word).groups()
+        number = sum(name.startswith(kind) for name in ids) + 1
+        rid = ids[f"{kind}{number}"] = f"{kind}_bar_{number}"
+        where[rid] = f"loc_bar_{place}"
+        facts += [f"(receptacleType {rid} {kind}Type)", f"(receptacleAtLocation {rid} {where[rid]})"]
+        facts += [f"(openable {rid})"] if opens else []
+        facts += [f"(canContain {kind}Type {held}Type)" for held in HOLDS.get(kind, "").split()]
+    for number, word in enumerate(objects.split()):
+        kind, places = word.split(":")
+        oid = f"{kind}_bar_{number}"
+        facts += [f"(objectType {oid} {kind}Type)"] + [f"({flag} {oid})" for flag in FLAGS[kind].split()]
+        for place in filter(None, places.split(",")):
+            facts += [f"(inReceptacle {oid} {ids[place]})", f"(objectAtLocation {oid} {where[ids[place]]})"]
+    return "(define (problem p) (:domain alfred)\n(:init\n" + "\n".join(facts) + f"\n{extra})\n{goal})"
+
+
+def game_file(problem: str, dialect: str = "2.1.1", task: str = "try it.", **changes: object) -> str:
+    domain, grammar = package_logic(dialect)
+    grammar = grammar.replace("UNKNOWN GOAL.", task)
+    return json.dumps({"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem, "solvable": True} | changes)
+
+
+def engine_of(*args: str, dialect: str = "2.1.1", **kwargs: str) -> NativeEngine:
+    return NativeEngine(Game.from_json(game_file(room(*args, **kwargs), dialect), "here"))
+
+
+@lru_cache(maxsize=64)
+def generated(seed: int) -> Game:
+    game = generate(seed).game
+    assert game is not None
+    return game
+
+
+def official(shared: Path, step: int = 1) -> list[tuple[Game, int]]:
+    lengths = json.loads((shared / "golden/alfworld/optimal_lengths.json").read_text())
+    root = shared / "data/alfworld/json_2.1.1"
+    return [(Game.load(root / name), length) for name, length in list(lengths.items())[::step]]
+
+
+def wander(engine: NativeEngine, rng: random.Random, turns: int) -> list[str]:
+    """Random commands, mostly ones that change something."""
+    said = []
+    for _ in range(turns):
+        busy = [c for c in engine.admissible() if not c.startswith(("look", "inventory", "examine", "go to", "help"))]
+        said.append(rng.choice(busy if busy and rng.random() < 0.6 else engine.admissible()))
+        engine.step(said[-1])
+    return said
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_official_game_is_solved_in_the_golden_number_of_commands(shared):
+    games = official(shared)
+    assert len(games) == 340
+    for game, length in games:
+        engine = NativeEngine(game)
+        plan = solver.commands(game, game.start)
+        assert plan is not None and len(plan) == length, game.name
+        for turn, command in enumerate(plan):
+            assert command in engine.admissible(), (game.name, command)
+            assert engine.step(command).won == (turn == length - 1), game.name
+
+
+def test_a_win_can_be_undone():
+    engine = engine_of("Fridge@1! CounterTop@2", "Apple:CounterTop1")
+    for command in ("go to countertop 1", "take apple 1 from countertop 1", "go to fridge 1", "open fridge 1"):
+        assert not engine.step(command).won
+    assert engine.step("put apple 1 in/on fridge 1").won
+    assert engine.step("close fridge 1").won
+    engine.step("open fridge 1")
+    assert not engine.step("take apple 1 from fridge 1").won
+
+
+def test_walking_away_from_the_lamp_unwins():
+    goal = LIGHT.format(o="Book", r="DeskLamp")
+    engine = engine_of("Desk@1 Shelf@2", "DeskLamp:Desk1 Book:Shelf1", goal=goal)
+    for command in ("go to desk 1", "use desklamp 1", "go to shelf 1", "take book 1 from shelf 1"):
+        assert not engine.step(command).won
+    assert engine.step("go to desk 1").won
+    assert not engine.step("go to shelf 1").won
+    assert engine.step("go to desk 1").won
+
+
+def test_what_fits_nowhere_is_a_dead_end_once_taken():
+    engine = engine_of("Fridge@1! CounterTop@2", "Apple:CounterTop1 PaperTowelRoll:CounterTop1")
+    engine.step("go to countertop 1")
+    assert not engine.dead_end
+    before = engine.get_state()
+    engine.step("take papertowelroll 1 from countertop 1")
+    assert engine.dead_end
+    assert solver.remaining(engine.game, engine.get_state()) is None
+    assert not [command for command in engine.admissible() if command.startswith("put")]
+    engine.set_state(before)
+    assert not engine.dead_end
+
+
+def test_full_hands_are_no_dead_end_where_the_task_is_to_hold_it():
+    goal = LIGHT.format(o="PaperTowelRoll", r="DeskLamp")
+    engine = engine_of("Desk@1 CounterTop@2", "DeskLamp:Desk1 PaperTowelRoll:CounterTop1", goal=goal)
+    for command in ("go to countertop 1", "take papertowelroll 1 from countertop 1"):
+        engine.step(command)
+    assert not engine.dead_end
+    assert solver.commands(engine.game, engine.get_state()) == ["go to desk 1", "use desklamp 1"]
+
+
+def test_an_object_in_two_receptacles_stays_in_the_other_and_counts_there():
+    engine = engine_of("CounterTop@1 Fridge@2", "Mug:CounterTop1,Fridge1", goal=SIMPLE.format(o="Mug", r="Desk"))
+    engine.step("go to countertop 1")
+    engine.step("take mug 1 from countertop 1")
+    assert engine.step("go to fridge 1").feedback.endswith("On the fridge 1, you see a mug 1.")
+    assert engine.step("inventory").feedback == "You are carrying: a mug 1."
+    assert engine.step("put mug 1 in/on fridge 1").feedback == "You put the mug 1 in/on the fridge 1."
+    assert engine.step("examine fridge 1").feedback == "On the fridge 1, you see a mug 1."
+
+
+def test_neighbours_share_a_place_and_what_moved_between_them_lies_next_to_both():
+    engine = engine_of("CounterTop@1 Fridge@1! Shelf@2", "Apple:CounterTop1")
+    assert engine.step("go to countertop 1").feedback == "You arrive at loc 2. On the countertop 1, you see a apple 1."
+    assert "go to fridge 1" not in engine.admissible()
+    assert engine.step("go to fridge 1").feedback == NOTHING_HAPPENS
+    assert engine.step("look").feedback == "You are facing the countertop 1, and fridge 1. Next to it, you see nothing."
+    for command in ("take apple 1 from countertop 1", "open fridge 1", "put apple 1 in/on fridge 1"):
+        engine.step(command)
+    assert engine.step("look").feedback.endswith("Next to it, you see a apple 1.")
+
+
+def test_slicing_reaches_into_a_closed_fridge():
+    engine = engine_of("CounterTop@1 Fridge@1!", "Knife:CounterTop1 Apple:Fridge1")
+    engine.step("go to countertop 1")
+    engine.step("take knife 1 from countertop 1")
+    assert engine.step("slice apple 1 with knife 1").feedback == "You sliced the apple 1 with the knife 1."
+    for command in ("put knife 1 in/on countertop 1", "open fridge 1", "take apple 1 from fridge 1"):
+        engine.step(command)
+    assert engine.step("examine apple 1").feedback == "This is a sliced apple 1."
+    engine.step("cool apple 1 with fridge 1")
+    assert engine.step("examine apple 1").feedback == "This is a cool sliced apple 1."
+
+
+def test_a_thing_inside_itself_is_only_described():
+    mug = "(inReceptacleObject Mug_bar_0 Mug_bar_0)"  # as in six of the 340 official games
+    engine = engine_of("CounterTop@1 Fridge@2", "Mug:CounterTop1", extra=mug)
+    engine.step("go to countertop 1")
+    engine.step("take mug 1 from countertop 1")
+    assert engine.step("examine mug 1").feedback == "This is a normal mug 1. In it, you see a mug 1."
+
+
+def test_dialects_are_recognised_one_difference_at_a_time():
+    text = game_file(room("CounterTop@1 Fridge@2", "Apple:CounterTop1"), "0.4")
+    new = NativeEngine(Game.from_json(text, "here"))
+    assert new.step("go to countertop 1").feedback.startswith("You arrive at countertop 1. ")
+    assert new.step("help").feedback.startswith("Available commands:\n") and "help" in new.admissible()
+    new.step("take apple 1 from countertop 1")
+    assert new.step("move apple 1 to countertop 1").feedback == "You move the apple 1 to the countertop 1."
+    data = json.loads(text)
+    data["grammar"] = data["grammar"].replace("You arrive at {r.name}.", "You arrive at {lend.name}.")
+    mixed = NativeEngine(Game.from_json(json.dumps(data), "here"))
+    assert mixed.step("go to countertop 1").feedback.startswith("You arrive at loc 2. ")
+    mixed.step("take apple 1 from countertop 1")
+    assert "move apple 1 to countertop 1" in mixed.admissible()
+    sinks = room("Sink@1 CounterTop@2", "Apple:CounterTop1")
+    for dialect, cleans in (("2.1.1", True), ("0.4", False)):
+        engine = NativeEngine(Game.from_json(game_file(sinks, dialect), "here"))
+        for command in ("go to countertop 1", "take apple 1 from countertop 1", "go to sink 1"):
+            engine.step(command)
+        assert ("clean apple 1 with sink 1" in engine.admissible()) == cleans
+
+
+def test_remaking_there_and_back_is_the_file_again(shared):
+    path = next((shared / "data/alfworld/json_2.1.1/valid_seen").glob("*/*/game.tw-pddl"))
+    text = path.read_text()
+    back = json.loads(remake(remake(text, "0.4"), "2.1.1"))
+    for key, value in json.loads(text).items():
+        if isinstance(value, str):  # but for a blank line
+            assert back[key].split() == value.split(), key
+        else:
+            assert back[key] == value
+
+
+# ---- states ----------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 30), turns=st.integers(0, 40), more=st.integers(0, 15), data=st.integers())
+def test_going_back_to_a_state_is_replaying_to_it(seed, turns, more, data):
+    game, rng = generated(seed), random.Random(data)
+    engine, other = NativeEngine(game), NativeEngine(game)
+    said = wander(engine, rng, turns)
+    saved, commands, won = engine.get_state(), engine.admissible(), engine.won
+    later = wander(NativeEngine(game), rng, more)
+    after = [engine.step(command) for command in later]
+    engine.set_state(saved)
+    for command in said:
+        other.step(command)
+    assert engine.get_state() == other.get_state() == saved and hash(other.get_state()) == hash(saved)
+    assert (engine.admissible(), engine.won) == (other.admissible(), other.won) == (commands, won)
+    assert [engine.step(command) for command in later] == [other.step(command) for command in later] == after
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 30), words=st.lists(st.text(max_size=30), max_size=5), data=st.integers())
+def test_no_string_breaks_the_engine_and_nonsense_changes_nothing(seed, words, data):
+    engine, rng = NativeEngine(generated(seed)), random.Random(data)
+    wander(engine, rng, 10)
+    for word in [*words, *(f"{c}{w}" for c, w in zip(engine.admissible(), words)), "take  ", "go to", "put in/on"]:
+        if word.strip() in engine.admissible():
+            continue
+        before, commands, won = engine.get_state(), engine.admissible(), engine.won
+        assert engine.step(word) == (NOTHING_HAPPENS, commands, won)
+        assert engine.get_state() == before
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 30), data=st.integers())
+def test_the_kept_list_is_what_a_fresh_look_would_list(seed, data):
+    game, rng = generated(seed), random.Random(data)
+    engine = NativeEngine(game)
+    for _ in range(30):
+        wander(engine, rng, 1)
+        fresh = NativeEngine(dataclasses.replace(game))  # shares nothing that is kept
+        fresh.set_state(engine.get_state())
+        assert engine.admissible() == fresh.admissible() == sorted(set(engine.admissible()))
+
+
+def test_what_is_kept_per_game_is_bounded():
+    engine = NativeEngine(generated(3))
+    wander(engine, random.Random(0), 5_000)
+    table = engine.game.__dict__["_table"]
+    assert 0 < len(table.views) <= MAX_KEPT
+    assert len(table.lists) <= MAX_KEPT
+
+
+def test_a_state_of_another_game_is_refused():
+    engine = NativeEngine(generated(1))
+    for wrong in (generated(2).start, None, tuple(generated(1).start)):
+        with pytest.raises(UsageError, match="no state of the game"):
+            engine.set_state(wrong)
+
+
+# ---- the solver ------------------------------------------------------------------------------------------------------
+
+
+def is_exact(game: Game, state: State) -> bool:
+    """One command is the difference to the best of all states that follow: true everywhere only of the exact length."""
+    engine = NativeEngine(game)
+    engine.set_state(state)
+    length = solver.remaining(game, state)
+    if engine.won or length == 0:
+        return engine.won and length == 0
+    following = []
+    for command in engine.admissible():
+        engine.set_state(state)
+        engine.step(command)
+        following.append(solver.remaining(game, engine.get_state()))
+    reachable = [n for n in following if n is not None]
+    return length == (1 + min(reachable) if reachable else None)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 60), turns=st.integers(0, 30), data=st.integers())
+def test_the_solver_is_exact_from_any_state(seed, turns, data):
+    game = generated(seed)
+    engine = NativeEngine(game)
+    wander(engine, random.Random(data), turns)
+    assert is_exact(game, engine.get_state())
+
+
+def test_the_solver_is_exact_where_official_games_are_odd(shared):
+    rng = random.Random(0)
+    for game, _ in official(shared, step=20):
+        engine = NativeEngine(game)
+        for _ in range(4):
+            wander(engine, rng, 6)
+            assert is_exact(game, engine.get_state()), game.name
+
+
+def test_what_cannot_be_done_has_no_plan():
+    engine = engine_of("CounterTop@1 Fridge@2!", "Book:CounterTop1", goal=SIMPLE.format(o="Book", r="Fridge"))
+    assert solver.solve(engine.game, engine.get_state()) is None  # no fridge holds a book
+    assert solver.commands(engine.game, engine.get_state()) is None
+    assert solver.next_command(engine.game, engine.get_state()) is None
+
+
+# ---- the expert that must search ---------------------------------------------------------------------------------------
+
+
+def test_the_partial_expert_wins_official_games_in_time_and_never_sooner_than_possible(shared):
+    for game, length in official(shared, step=5):
+        engine, expert, said = NativeEngine(game), PartialExpert(game), []
+        while not engine.won:
+            expert.follow(said)
+            said.append(expert.next_command())
+            assert said[-1] in engine.admissible(), game.name
+            engine.step(said[-1])
+        assert length <= len(said) <= 50, game.name
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 40), data=st.integers())
+def test_the_partial_expert_knows_nothing_it_has_not_seen(seed, data):
+    game, rng = generated(seed), random.Random(data)
+    contents = list(game.start.contents)
+    rng.shuffle(contents)
+    other = dataclasses.replace(game, start=game.start._replace(contents=tuple(contents)))
+    engines, experts = [NativeEngine(g) for g in (game, other)], [PartialExpert(g) for g in (game, other)]
+    answers, said = [engine.reset() for engine in engines], []
+    while answers[0] == answers[1] and not answers[0].won and len(said) < 60:
+        for expert in experts:
+            expert.follow(said)
+        first, second = (expert.next_command() for expert in experts)
+        assert first == second, said
+        if first is None:
+            break
+        said.append(first)
+        answers = [engine.step(first) for engine in engines]
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 40), turns=st.integers(0, 25), data=st.integers())
+def test_the_partial_expert_takes_over_from_anyone(seed, turns, data):
+    game = generated(seed)
+    engine, expert = NativeEngine(game), PartialExpert(game)
+    said = wander(engine, random.Random(data), turns)
+    from_here = PartialExpert(game, engine.get_state())
+    said.append("dance")
+    expert.follow(said)
+    assert (command := expert.next_command()) is None or command in engine.admissible()
+    assert (command := from_here.next_command()) is None or command in engine.admissible()
+
+
+# ---- bad files ---------------------------------------------------------------------------------------------------------
+
+SOUND = room("CounterTop@1 Fridge@2", "Apple:CounterTop1")
+BROKEN_PROBLEMS = {
+    "no \\(:init": "(define (problem p))",
+    "line 5: no fact": SOUND.replace("(receptacleAtLocation CounterTop_bar_1", "receptacleAtLocation CounterTop_bar_1"),
+    "takes two arguments, not 'countertop_bar_1'": SOUND.replace("CounterTop_bar_1 CounterTopType", "CounterTop_bar_1"),
+    "no game starts with a fact 'holds'": SOUND.replace("(:init", "(:init (holds agent1 Apple_bar_0)"),
+    "two facts 'receptacleatlocation'": SOUND.replace("(:init", "(:init (receptacleAtLocation Fridge_bar_1 loc_bar_9)"),
+    "'inreceptacle' cannot hold of 'pear'": SOUND.replace("(:init", "(:init (inReceptacle pear Fridge_bar_1)"),
+    "two things at once": SOUND.replace("(:init", "(:init (objectType Fridge_bar_1 AppleType)"),
+    "one agent": SOUND.replace("(atLocation agent1 loc_bar_0)", ""),
+    "no \\(:goal": SOUND[: SOUND.index("(:goal")],
+    "not 'fridge_bar_1 apple_bar_0'": SOUND.replace("(:init", "(:init (openable Fridge_bar_1 Apple_bar_0)"),
+    "'inreceptacle' cannot hold of 'fridge_bar_1'": SOUND.replace(  # a cycle: the fridge stands in the fridge
+        "(:init", "(:init (inReceptacle Fridge_bar_1 Fridge_bar_1)"
+    ),
+    "no fact|do not close": SOUND.replace("(:init", "(:init " + "(" * 5_000),
+}
+
+
+@pytest.mark.parametrize("message", BROKEN_PROBLEMS)
+def test_a_broken_problem_is_refused_with_its_line(message):
+    with pytest.raises(DataError, match=r"^odd\.tw-pddl: key 'pddl_problem', line \d+: .*") as caught:
+        Game.from_json(game_file(BROKEN_PROBLEMS[message]), "odd.tw-pddl")
+    assert re.search(message, str(caught.value))
+    assert not isinstance(caught.value, Unrecognised)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (game_file(SOUND)[:-200], r"line 1: not JSON"),
+        ("{\n\n}", r"key 'pddl_domain' is missing"),
+        ("[1]", r"line 1: a game is a JSON object, not list"),
+        (game_file(SOUND, grammar=None), r"key 'grammar' is NoneType"),
+        ("[" * 200_000, r"line 1: not a game"),
+        ('{"a":' * 100_000, r"line 1: not a game"),
+        ("1" * 10_000, r"line 1: not a game"),
+        (" " * (MAX_BYTES + 1), r"more than 4,000,000 characters"),
+        ('{\n"pddl_domain": \x00}', r"line 2: not JSON"),
+    ],
+)
+def test_what_is_no_game_file_is_refused_by_name(text, message):
+    with pytest.raises(DataError, match=rf"^odd: {message}"):
+        Game.from_json(text, "odd")
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe{}")
+    for name, message in (("missing", "cannot be read"), ("bytes", "not UTF-8"), (".", "cannot be read")):
+        with pytest.raises(DataError, match=message) as caught:
+            Game.load(tmp_path / name)
+        assert str(tmp_path) in str(caught.value)
+
+
+def test_foreign_logic_and_goals_are_unrecognised():
+    data = json.loads(game_file(SOUND))
+    for key, old, new in (
+        ("pddl_domain", "(not (holdsAny ?a))  ; agent", "; agent"),
+        ("grammar", "You open the", "You tear open the"),
+        ("grammar", "Your task is to: try it.", "Your task is to: try {r.name}."),
+        ("grammar", "Your task is to", "You are to"),
+        ("pddl_problem", "(inReceptacle ?o ?r) (objectType", "(isSliced ?o) (objectType"),
+    ):
+        assert old in data[key], old
+        with pytest.raises(Unrecognised, match=f"odd: key '{key}'"):
+            Game.from_json(json.dumps(data | {key: data[key].replace(old, new)}), "odd")
+
+
+@settings(deadline=None, max_examples=100)
+@given(start=st.integers(0, 5_000), length=st.integers(1, 200), text=st.text(max_size=8))
+def test_a_game_file_with_any_damage_is_played_or_refused_in_words(start, length, text):
+    problem = SOUND[: start % len(SOUND)] + text + SOUND[start % len(SOUND) + length :]
+    refusal = "odd: "
+    try:
+        game = Game.from_json(game_file(problem), "odd")
+    except DataError as error:
+        refusal = str(error)
+    else:
+        wander(NativeEngine(game), random.Random(0), 20)
+        solver.solve(game, game.start)
+    assert refusal.startswith("odd: ")
+
+
+def test_the_engine_needs_neither_textworld_nor_fast_downward():
+    code = "import sys, envsuite.envs.alfworld.env; print([m for m in ('textworld','fast_downward','alfworld') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

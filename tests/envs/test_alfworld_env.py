@@ -1,0 +1,338 @@
+"""The ALFWorld environment: rewards, wordings, experts, states, and official games as panels."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import envsuite
+from envsuite import registry
+from envsuite.envs.alfworld import data, solver
+from envsuite.envs.alfworld.generator import Recipe, generate
+from envsuite.errors import BadKnob, DataError, UsageError
+from envsuite.types import StopReason
+
+if importlib.util.find_spec("alfworld") is None:
+    pytest.skip("the package alfworld is not installed", allow_module_level=True)
+
+GENERATED = [task.id for task in envsuite.tasks("ALFWorld-generated-*")]
+
+
+@pytest.fixture
+def official(shared, monkeypatch):
+    """$ALFWORLD_DATA with the real games at hand."""
+    monkeypatch.setenv(data.VARIABLE, str(shared / "data" / "alfworld"))
+    return shared
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A data folder of the user's own with six games, to be spoilt: the game files."""
+    found = []
+    for seed in range(6):
+        made = generate(seed, Recipe(receptacles=8, objects=8))
+        path = tmp_path / "json_2.1.1/valid_seen" / made.name.removeprefix("generated/") / "game.tw-pddl"
+        path.parent.mkdir(parents=True)
+        path.write_text(made.text)
+        found.append(path)
+    monkeypatch.setenv(data.VARIABLE, str(tmp_path))
+    return sorted(found)
+
+
+def play(env, seed, commands=None):
+    """(rewards, last info) of an episode by the expert, or of the commands."""
+    env.reset(seed=seed)
+    rewards, over = [], False
+    todo = iter(commands) if commands is not None else iter(lambda: env.expert(), None)
+    info = {}
+    for command in todo:
+        _, reward, terminated, truncated, info = env.step(command)
+        rewards.append(reward)
+        over = terminated or truncated
+        if over:
+            break
+    return rewards, info
+
+
+@pytest.mark.parametrize("task", GENERATED)
+def test_the_expert_wins_every_generated_game_in_the_exact_number_of_commands(task):
+    env = registry.build(task)
+    for seed in [*range(12), *range(1_000_000, 1_000_006), *range(2_000_000, 2_000_006)]:
+        env.reset(seed=seed)
+        needed = env.remaining()
+        rewards, info = play(env, seed)
+        assert info["won"] and info["score"] == 1 and info["stop_reason"] is StopReason.SOLVED
+        assert len(rewards) == needed and rewards[-1] == 1.0 and sum(rewards) == 1.0
+
+
+def test_the_expert_wins_all_of_valid_seen_in_the_golden_number_of_commands(official):
+    golden = json.loads((official / "golden/alfworld/optimal_lengths.json").read_text())
+    env = registry.build("ALFWorld-valid_seen-v0")
+    for seed in range(140):
+        rewards, info = play(env, seed)
+        assert info["won"]
+        name = env.labels()["instance"]
+        assert len(rewards) == golden[f"{name}/game.tw-pddl"]
+        assert info["extra.gamefile"].endswith(f"{name}/game.tw-pddl")
+
+
+# ---- rewards ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["pick", "look", "clean", "heat", "cool", "two"])
+def test_dense_pays_one_in_all_for_a_solved_game_and_less_for_any_other(task):
+    env = registry.build(f"ALFWorld-generated-{task}-v0", "dense")
+    for seed in range(8):
+        rewards, info = play(env, seed)
+        assert info["won"] and sum(rewards) == pytest.approx(1.0) and info["progression"] == 1.0
+        rewards, info = play(env, seed, ["look"] * 50)
+        assert sum(rewards) == 0.0 and info["stop_reason"] is StopReason.MAX_STEPS
+        rng = np.random.default_rng(seed)
+        env.reset(seed=seed)
+        total, over = 0.0, False
+        while not over:
+            _, reward, terminated, truncated, info = env.step(env.random_command(rng))
+            total, over = total + reward, terminated or truncated
+            assert reward >= 0 and info["progression"] == pytest.approx(total)
+        assert total == pytest.approx(1.0) if info["won"] else total < 0.9
+
+
+def test_dense_reward_cannot_be_farmed():
+    env = registry.build("ALFWorld-generated-pick-v0", "dense", max_steps=400)
+    env.reset(seed=1)
+    plan = solver.commands(env._native.game, env._native.get_state())
+    take = next(command for command in plan if command.startswith("take"))
+    thing, place = take.removeprefix("take ").split(" from ")
+    for command in plan[: plan.index(take)]:
+        env.step(command)
+    paid = [sum(env.step(command)[1] for command in (take, f"put {thing} in/on {place}")) for _ in range(20)]
+    assert paid[0] > 0 and not any(paid[1:])
+
+
+def test_the_subgoals_of_a_heating_task_pay_what_is_written(shared):
+    env = registry.build("ALFWorld-generated-heat-v0", "dense", hidden=0.0)
+    for seed in range(10):
+        env.reset(seed=seed)
+        paid = {}
+        while not env.success:
+            command = env.expert()
+            paid[command.split()[0]] = round(env.step(command)[1], 9) or paid.get(command.split()[0], 0.0)
+        assert (paid["take"], paid["heat"], paid["put"], paid["go"]) == (0.2, 0.3, 0.4, 0.1)
+
+
+def test_shaped_rewards_leave_the_best_policy_as_it_is():
+    env = registry.build("ALFWorld-generated-v0", "shaped", shaping_gamma=0.9)
+    for seed in range(5):
+        env.reset(seed=seed)
+        start, total, discount, over = env._potential, 0.0, 1.0, False
+        while not over:
+            _, reward, terminated, truncated, info = env.step(env.expert())
+            over = terminated or truncated
+            total += discount * (reward - float(info["success"]))
+            discount *= 0.9
+        assert total == pytest.approx(-start) and start == -1.0
+
+
+# ---- words and commands ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_admissible_costs_a_turn_and_changes_nothing():
+    env = registry.build("ALFWorld-generated-v0")
+    _, before = env.reset(seed=4)
+    for command in ("", "dance", "go to nowhere 1", "GO TO FRIDGE 1", "look.", "\ud800", "x" * 10_000):
+        text, reward, _, _, info = env.step(command)
+        assert text == "Nothing happens." and not info["is_action_valid"] and reward == 0
+        assert info["admissible_commands"] == before["admissible_commands"]
+    assert env.step("  look ")[4]["is_action_valid"]
+    assert env.turn == 8
+
+
+def test_the_dialect_decides_how_things_are_put():
+    for dialect, word, other in (("2.1.1", "put", "move"), ("0.4", "move", "put")):
+        env = registry.build("ALFWorld-generated-pick-v0", dialect=dialect)
+        env.reset(seed=0)
+        assert env.labels()["dialect"] == dialect
+        assert f"\n  {word} (object)" in env.instructions and f"\n  {other} (object)" not in env.instructions
+        while not env.success:
+            command = env.expert()
+            env.step(command)
+        assert command.startswith(word)
+        env.reset(seed=0)
+        assert ("help" in env.admissible()) == (dialect == "0.4")
+
+
+def test_an_official_game_is_remade_in_the_other_dialect(official):
+    file, remade = (registry.build("ALFWorld-valid_seen-v0", dialect=dialect) for dialect in ("file", "0.4"))
+    file.reset(seed=1), remade.reset(seed=1)
+    assert file.labels() | {"dialect": "0.4"} == remade.labels() and file.labels()["dialect"] == "2.1.1"
+    place = file.admissible()[0].removeprefix("go to ")
+    assert "You arrive at loc" in file.step(f"go to {place}")[0]
+    assert f"You arrive at {place}." in remade.step(f"go to {place}")[0]
+
+
+def test_wordings_of_published_agents():
+    shown = {}
+    for style in ("raw", "react", "verl-agent"):
+        env = registry.build("ALFWorld-generated-v0", observation=style, list_commands=style == "verl-agent")
+        opening, info = env.reset(seed=0)
+        command = info["admissible_commands"][0]
+        shown[style] = opening, env.step(command)[0]
+    opening, text = shown["raw"]
+    assert opening.startswith("-= Welcome to TextWorld, ALFRED! =-\n\n") and text.startswith("You arrive at loc")
+    assert shown["react"] == ("\n".join(opening.split("\n\n")[1:]), text.partition(". ")[2])
+    opening, text = shown["verl-agent"]
+    assert (
+        "You are now at step 2 and your current observation is: You arrive at" in text and "Your task is to: " in text
+    )
+    assert "Your admissible actions of the current situation are: ['" in text and "'look'" in text
+    env = registry.build("ALFWorld-generated-v0", list_commands=True)
+    assert env.reset(seed=0)[0].endswith("Admissible commands: " + ", ".join(env.admissible()))
+
+
+# ---- states ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_saved_state_comes_back_whole():
+    env = registry.build("ALFWorld-generated-v0", "dense")
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        env.reset(seed=seed)
+        for _ in range(12):
+            env.step(env.random_command(rng))
+        saved, commands = env.get_state(), env.admissible()
+        hash(saved)
+        first = [env.step(env.expert()) for _ in range(3)]
+        after = env.get_state()
+        env.set_state(saved)
+        assert env.get_state() == saved and env.admissible() == commands
+        assert [env.step(env.expert()) for _ in range(3)] == first and env.get_state() == after
+    env.reset(seed=99)
+    with pytest.raises(UsageError, match="reset to its seed first"):
+        env.set_state(saved)
+
+
+# ---- official data ---------------------------------------------------------------------------------------------------
+
+
+def test_the_panel_is_the_official_one_in_an_order_of_its_own(official):
+    task = envsuite.tasks("ALFWorld-valid_seen")[0]
+    panel = registry.panel(task)
+    assert (len(panel), panel.expected, panel.name) == (140, 140, "alfworld/valid_seen")
+    assert panel.digest == "bf393197e137786e"
+    assert len({name.split("/")[1].split("-")[0] for name in panel.games[:6]}) == 6
+    assert (len(registry.panel(envsuite.tasks("ALFWorld-train")[0])), data.EXPECTED["train"]) == (200, 3553)
+    env = registry.build(task)
+    for seed in (0, 7, 139, 140):
+        env.reset(seed=seed)
+        assert env.labels()["instance"] == panel.games[seed % 140]
+
+
+def test_the_default_is_official_where_there_is_data_and_says_so_where_there_is_none(official, monkeypatch):
+    notices = []
+    assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-valid_seen-v0" and not notices
+    monkeypatch.delenv(data.VARIABLE)
+    assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-generated-v0"
+    assert "ALFWORLD_DATA is not set" in notices[0] and "do not compare" in notices[0]
+
+
+def test_missing_and_broken_data_name_the_file_and_the_cure(folder, monkeypatch):
+    assert len(data.games("valid_seen")) == 6
+    with pytest.raises(DataError, match=r"holds no json_2.1.1/train: .*envsuite-data get alfworld"):
+        registry.build("ALFWorld-train-v0")
+    for spoilt, why in (
+        (b"{", "Expecting"),
+        (b"[1]", "pddl_domain"),
+        (b"\xff\xfe", "utf-8"),
+        (b"[" * 100_000, "recursion"),
+    ):
+        whole = folder[0].read_bytes()
+        folder[0].write_bytes(spoilt)
+        with pytest.raises(DataError, match="Fetch it again") as caught:
+            registry.build("ALFWorld-valid_seen-v0")
+        assert str(folder[0]) in str(caught.value) and why in str(caught.value)
+        folder[0].write_bytes(whole)
+    folder[1].unlink()  # a trial without a game is none, as for ALFWorld itself
+    assert len(data.games("valid_seen")) == 5
+    monkeypatch.delenv(data.VARIABLE)
+    with pytest.raises(DataError, match=r"ALFWORLD_DATA is not set.*ALFWorld-generated-v0"):
+        registry.build("ALFWorld-valid_seen-v0")
+
+
+def test_games_flagged_unsolvable_are_listed_and_playable_but_never_in_the_panel(folder):
+    # One is solvable after all (the flag is no proof), the other has lost what its goal is about.
+    for path, solvable in ((folder[0], True), (folder[1], False)):
+        game = json.loads(path.read_text())
+        game["solvable"] = False
+        if not solvable:
+            start, goal = game["pddl_problem"].split("(:goal")
+            lines = [line for line in start.split("\n") if "(inReceptacle " not in line]
+            game["pddl_problem"] = "\n".join(lines) + "(:goal" + goal
+        path.write_text(json.dumps(game))
+    task = envsuite.tasks("ALFWorld-valid_seen")[0]
+    assert len(registry.panel(task)) == 4 and len(registry.panel(task, flagged=True)) == 2
+    assert registry.panel(task, flagged=True).name == "alfworld/valid_seen/flagged"
+    assert "4 of 140 games present, and 2 flagged unsolvable" in data.summary(folder[0].parents[4])
+    env = registry.build(task, flagged=True)
+    lengths = {}
+    for seed in range(2):
+        env.reset(seed=seed)
+        lengths[env.labels()["instance"]] = env.remaining()
+        assert env.step("look")[4]["is_action_valid"]
+    assert sorted(lengths.values(), key=str)[1] is None and any(lengths.values())
+
+
+def test_the_index_notices_a_changed_file(folder):
+    before = registry.panel(envsuite.tasks("ALFWorld-valid_seen")[0])
+    text = folder[0].read_text()
+    folder[0].write_text(text + " ")
+    after = registry.panel(envsuite.tasks("ALFWorld-valid_seen")[0])
+    assert before.games == after.games and before.digest != after.digest
+    folder[0].write_text(text)
+    assert registry.panel(envsuite.tasks("ALFWorld-valid_seen")[0]) == before
+
+
+def test_settings_that_cannot_be_are_refused():
+    with pytest.raises(BadKnob, match="dialect"):
+        registry.build("ALFWorld-generated-v0", dialect="3.0")
+    with pytest.raises(BadKnob, match="task_types"):
+        registry.build("ALFWorld-generated-v0", task_types="pick_and_eat")
+    env = registry.build("ALFWorld-generated-heat-v0", rooms="bath")
+    with pytest.raises(UsageError, match="do not occur in bath"):
+        env.reset(seed=0)
+
+
+def test_a_download_without_a_network_says_what_to_do(tmp_path, monkeypatch):
+    if not data.download_script().is_file():
+        pytest.skip("alfworld-download is not installed")
+    monkeypatch.setenv(data.VARIABLE, str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for variable in ("HTTPS_PROXY", "https_proxy"):  # nobody listens there
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    with pytest.raises(DataError, match=r"needs github.com.*another machine.*ALFWORLD_DATA"):
+        data.download()
+
+
+def test_without_the_package_the_error_names_the_pip_command_and_official_games_still_play(folder):
+    code = """
+import sys
+sys.modules["alfworld"] = sys.modules["textworld"] = None
+from envsuite import registry
+from envsuite.errors import MissingExtra
+for knobs in ({}, {"engine": "textworld", "games": "valid_seen"}):
+    try:
+        registry.build("ALFWorld-generated-v0", **knobs)
+    except MissingExtra as error:
+        print(error)
+env = registry.build("ALFWorld-valid_seen-v0")
+env.reset(seed=0)
+while not env.success:
+    env.step(env.expert())
+print("won")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *missing, won = done.stdout.splitlines()
+    assert won == "won" and len(missing) == 2 and all("pip install 'envsuite[alfworld]'" in line for line in missing)

@@ -1,0 +1,182 @@
+"""Generated games: solvable, addressed by their seed, shaped by their knobs, like the official ones."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWORLD_DATA
+    pytest.skip("the package alfworld is not installed", allow_module_level=True)
+
+from envsuite.envs.alfworld import solver
+from envsuite.envs.alfworld.curriculum import LADDER, Curriculum
+from envsuite.envs.alfworld.game import Game
+from envsuite.envs.alfworld.generator import UNSEEN_SEEDS, Recipe, generate
+from envsuite.envs.alfworld.menu import LEVELS, SPLITS
+from envsuite.envs.alfworld.scenery import HELD_OUT_PLANS, ROOMS, TASK_TYPES, floor_plan
+from envsuite.errors import UsageError
+
+
+def plan_of(made):
+    return int(made.name.split("/")[1].rsplit("-", 1)[1])
+
+
+def portable(game):
+    return {o for row in game.start.contents for o in row if game.flags[o] & 1}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 3_000_000),
+    task=st.sampled_from(TASK_TYPES),
+    receptacles=st.sampled_from((0, 5, 9, 20)),
+    objects=st.sampled_from((0, 8, 25)),
+    hidden=st.sampled_from((-1.0, 0.0, 0.5, 1.0)),
+    dialect=st.sampled_from(("2.1.1", "0.4")),
+)
+def test_whatever_the_knobs_a_game_is_solvable_and_as_they_say(seed, task, receptacles, objects, hidden, dialect):
+    recipe = Recipe((task,), receptacles=receptacles, objects=objects, hidden=hidden, dialect=dialect)
+    try:
+        made = generate(seed, recipe)
+    except UsageError:  # a heating task among five receptacles, say; what it says is tested below
+        return
+    game = made.game
+    assert game.goal.kind == task and game.solvable
+    assert solver.remaining(game, game.start) >= 3
+    assert ("move" in game.sentences.put_command) == (dialect == "0.4")
+    if receptacles:
+        assert len(game.receptacles) <= receptacles
+    if objects:
+        assert (
+            len(
+                portable(game)
+                - {o for o, kind in enumerate(game.objects) if kind.startswith(("papertowelroll", "teddybear"))}
+            )
+            == objects
+        )
+    if hidden in (0.0, 1.0):
+        for r, row in enumerate(game.start.contents):
+            if any(o in game.targets for o in row):
+                assert bool(game.openable >> r & 1) == bool(hidden)
+
+
+def test_a_seed_is_a_game_on_every_machine():
+    # Digests of this project's own games: a change here is a change of every generated task, and of its version.
+    digests = [
+        hashlib.sha256(generate(seed).text.split('"pddl_problem"')[1].encode()).hexdigest()[:12]
+        for seed in (0, 7, 2_000_000)
+    ]
+    assert digests == DIGESTS
+    assert generate(7) is not generate(7) and generate(7).text == generate(7).text
+
+
+def test_the_rooms_of_valid_unseen_are_kept_for_a_test_split():
+    assert SPLITS["test_unseen"] == UNSEEN_SEEDS
+    assert {plan_of(generate(seed)) for seed in UNSEEN_SEEDS[:40]} == HELD_OUT_PLANS
+    for split in ("train", "test"):
+        assert not {plan_of(generate(seed)) for seed in SPLITS[split][:150]} & HELD_OUT_PLANS
+
+
+def test_the_file_is_the_stock_format_and_says_what_it_does():
+    made = generate(3)
+    game = json.loads(made.text)
+    assert sorted(game) == ["grammar", "pddl_domain", "pddl_problem", "solvable"]
+    again = Game.from_json(made.text, made.name)
+    assert again.start == made.game.start and again.objects == made.game.objects
+
+
+def test_knobs_count_copies_and_distractors():
+    recipe = Recipe(("pick_heat_then_place_in_recep",), objects=10, distractors=4, copies=3, hidden=0.0)
+    heatable = {"apple", "bread", "cup", "egg", "mug", "plate", "potato", "tomato"}
+    for seed in range(10):
+        game = generate(seed, recipe).game
+        kinds = Counter(game.object_types[o].removesuffix("type") for o in portable(game))
+        target = game.goal.object_type.removesuffix("type")
+        assert kinds[target] == 3
+        assert sum(n for kind, n in kinds.items() if kind in heatable and kind != target) == 4
+
+
+def test_impossible_wishes_are_refused_by_name():
+    with pytest.raises(UsageError, match="do not occur in bath"):
+        generate(0, Recipe(("pick_heat_then_place_in_recep",), rooms=("bath",)))
+    with pytest.raises(UsageError, match=r"receptacles=1.*Loosen the knobs"):
+        generate(0, Recipe(("pick_heat_then_place_in_recep",), receptacles=1))
+
+
+def test_the_package_is_read_and_not_imported():
+    code = (
+        "import sys, os; from envsuite.envs.alfworld.generator import generate; generate(1);"
+        "print([m for m in ('alfworld', 'textworld', 'fast_downward') if m in sys.modules], 'ALFWORLD_DATA' in os.environ)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "ALFWORLD_DATA"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "[] False"
+
+
+def test_every_floor_plan_of_the_package_is_read():
+    for room, plans in ROOMS.items():
+        for number in plans:
+            plan = floor_plan(number)
+            assert plan.room == room and (plan.spots or plan.unplaced) and plan.things
+
+
+def test_levels_grow_longer():
+    lengths = []
+    for _, knobs in LEVELS.values():
+        recipe = Recipe(**knobs)
+        games = [generate(seed, recipe).game for seed in range(40)]
+        lengths.append(sum(solver.remaining(game, game.start) for game in games) / len(games))
+    assert lengths == sorted(lengths) and lengths[0] < lengths[2] - 2
+
+
+def play(curriculum, games, wins):
+    """The levels of `games` lessons of a player that wins where `wins(level)` says so."""
+    levels = []
+    for lesson in islice(curriculum, games):
+        levels.append(lesson.level)
+        curriculum.report(lesson, wins(lesson.level))
+    return levels
+
+
+def test_a_curriculum_holds_success_between_its_bounds():
+    dice = Random(0)
+    curriculum = Curriculum(low=0.4, high=0.6, window=20)
+    won = []
+
+    def wins(level):
+        won.append(dice.random() < 1.0 - 0.17 * level)
+        return won[-1]
+
+    levels = play(curriculum, 2000, wins)
+    assert len({*levels[500:]}) <= 4 and 2 <= sum(levels[500:]) / 1500 <= 4
+    assert 0.4 <= sum(won[500:]) / 1500 <= 0.6
+
+
+def test_a_curriculum_ends_at_the_ends_of_its_ladder_and_ignores_lessons_of_another_level():
+    curriculum = Curriculum(window=5)
+    old = next(curriculum)
+    assert play(curriculum, 100, lambda level: True)[-1] == len(LADDER) - 1
+    for _ in range(50):
+        curriculum.report(old, False)
+    assert curriculum.level == len(LADDER) - 1 and curriculum.success == 1.0
+    assert play(curriculum, 100, lambda level: False)[-1] == 0
+    with pytest.raises(UsageError, match="low < high"):
+        Curriculum(low=0.7, high=0.4)
+
+
+def test_every_step_of_the_ladder_can_be_played():
+    for knobs in LADDER:
+        for seed in range(5):
+            assert generate(seed, Recipe(**knobs)).game.solvable
+
+
+DIGESTS = ["3cb7f27961c1", "d4eedbca83d6", "d6f0af152aca"]

@@ -1,0 +1,83 @@
+"""The native vector environment answers what Gymnasium's own would over the same games."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from envsuite.envs.alfworld.env import AlfworldEnv
+from envsuite.envs.alfworld.vector import AlfworldVectorEnv
+
+pytest.importorskip("alfworld", reason="the package alfworld is not installed")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality through dictionaries of arrays, types of the arrays included."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and all(same(x, y) for x, y in zip(a.tolist(), b.tolist()))
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("reward_mode", ["sparse", "dense", "shaped"])
+@pytest.mark.parametrize("autoreset", list(AutoresetMode))
+def test_it_is_a_sync_vector_env(reward_mode: str, autoreset: AutoresetMode) -> None:
+    settings = {"reward_mode": reward_mode, "max_steps": 12, "receptacles": 6, "objects": 8}
+    n = 5
+    ours = AlfworldVectorEnv(n, autoreset_mode=autoreset, **settings)
+    theirs = SyncVectorEnv([partial(AlfworldEnv, **settings)] * n, autoreset_mode=autoreset)
+    rng = np.random.default_rng(0)
+    (texts, infos), (texts_, infos_) = ours.reset(seed=3), theirs.reset(seed=3)
+    assert texts == texts_
+    assert same(infos, infos_)
+    ended = 0
+    for _ in range(40):
+        commands = []
+        for i in range(n):
+            env, dice = ours.envs[i], rng.random()
+            plan = env.expert() if dice < 0.6 else None
+            commands.append(plan or ("dance" if dice > 0.95 else env.random_command(rng)))
+        got, expected = ours.step(commands), theirs.step(commands)
+        assert got[0] == expected[0]
+        assert all(same(a, b) for a, b in zip(got[1:4], expected[1:4]))
+        assert got[4].keys() == expected[4].keys()
+        assert same(got[4], expected[4])
+        over = got[2] | got[3]
+        ended += int(over.sum())
+        if autoreset is AutoresetMode.DISABLED and over.any():
+            with pytest.raises(gym.error.ResetNeeded):
+                ours.step(commands)
+            again = [venv.reset(seed=7, options={"reset_mask": over}) for venv in (ours, theirs)]
+            assert again[0][0] == again[1][0]
+            assert same(again[0][1], again[1][1])
+    assert ended > 10
+
+
+def test_gymnasium_makes_it() -> None:
+    envs = gym.make_vec("envsuite/ALFWorld-generated-easy-v0", num_envs=3, max_steps=7)
+    assert isinstance(envs, AlfworldVectorEnv)
+    assert envs.num_envs == 3
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    texts, infos = envs.reset(seed=[4, 5, 6])
+    assert len(texts) == 3
+    assert texts == tuple(gym.make("envsuite/ALFWorld-generated-easy-v0").reset(seed=seed)[0] for seed in (4, 5, 6))
+    assert infos["objective"].shape == (3,)
+    for _ in range(7):
+        _, _, _, truncated, infos = envs.step(["look"] * 3)
+    assert truncated.all()
+    assert infos["stop_reason"].tolist() == ["max_steps"] * 3
+
+
+def test_wrong_numbers_and_kinds_of_commands_are_refused() -> None:
+    envs = AlfworldVectorEnv(2, receptacles=6, objects=8)
+    envs.reset(seed=0)
+    with pytest.raises(gym.error.InvalidAction, match="2 commands, not 1"):
+        envs.step(["look"])
+    with pytest.raises(gym.error.InvalidAction, match="string, not int"):
+        envs.step(["look", 3])  # type: ignore[list-item]

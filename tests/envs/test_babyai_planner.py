@@ -1,0 +1,182 @@
+"""The model is minigrid, step for step; the plans are the shortest where that is claimed; the expert wins."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("minigrid", reason="the babyai extra is not installed")
+
+from envsuite import RewardMode, registry
+from envsuite.envs.babyai import engine as engines
+from envsuite.envs.babyai.env import COMMANDS, Local
+from envsuite.envs.babyai.levels import KINDS, LEVELS
+from envsuite.envs.babyai.model import ACTIONS, Board
+from envsuite.envs.babyai.planner import Planner
+
+
+def walk(engine, seed, steps):
+    """Plays at random on the engine and on the model, which must agree on the state, its use, and the verdict."""
+    engine.reset(seed=seed)
+    board = Board(engine)
+    state = board.state(engine)
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        # Mostly what has an effect, and hands and doors more often than a blind player would.
+        useful = [action for action in ACTIONS if board.applicable(state, action)]
+        useful += [action for action in useful if action > 1] * 2
+        action = int(rng.choice(useful)) if rng.random() < 0.9 else int(rng.integers(6))
+        _, reward, terminated, truncated, _ = engine.step(action)
+        expected, verdict = board.step(state, action)
+        assert verdict == ("success" if terminated and reward > 0 else "failure" if terminated else "continue")
+        if terminated or truncated:
+            return verdict
+        state = board.state(engine)
+        assert state == expected, (engine.mission, action)
+    return "continue"
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_model_and_minigrid_agree_on_random_walks(name):
+    engine = engines.build_level(name, 7, 0)
+    for seed in (0, 1):
+        walk(engine, seed, 60)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_model_and_minigrid_agree_on_the_local_levels(kind):
+    engine = engines.build_local(kind, "train", 6, 4, 7, 0)
+    verdicts = [walk(engine, seed, 120) for seed in range(12)]
+    if kind not in ("open", "putnext"):  # which chance alone hardly ever does
+        assert "success" in verdicts
+
+
+def breadth_first(board, start):
+    """Length of the shortest solution, by looking at everything."""
+    level, seen, length = [start], {start}, 0
+    while level:
+        length += 1
+        following = []
+        for state in level:
+            for action in ACTIONS:
+                after, verdict = board.step(state, action)
+                if verdict == "success":
+                    return length
+                if verdict == "continue" and after not in seen:
+                    seen.add(after)
+                    following.append(after)
+        level = following
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exact_plans_are_as_short_as_the_shortest_found_by_looking_at_everything(kind):
+    engine = engines.build_local(kind, "train", 5, 1 if kind in ("goto", "pickup") else 0, 7, 0)
+    for seed in range(8):
+        engine.reset(seed=seed)
+        board = Board(engine)
+        start = board.state(engine)
+        # Also from the middle of a game, hands full perhaps.
+        for _ in range(3):
+            planner = Planner(board, exact=True)
+            plan = planner.search(start)
+            assert len(plan) == breadth_first(board, start)
+            assert planner.bound(start) <= len(plan)
+            rng = np.random.default_rng(seed)
+            for _ in range(6):
+                after, verdict = board.step(start, int(rng.choice([1, 2, 2, 3, 4])))
+                if verdict == "continue":
+                    start = after
+
+
+@pytest.mark.parametrize("distractors", [0, 8])
+def test_what_remains_falls_by_one_on_every_step_of_the_plan_and_shaping_telescopes(distractors):
+    env = Local(distractors=distractors, reward_mode=RewardMode.SHAPED, shaping_gamma=0.9)
+    for seed in range(10):
+        env.reset(seed=seed)
+        left, total, weight, over = env.remaining(), 0.0, 1.0, False
+        length = left
+        while not over:
+            _, reward, terminated, truncated, info = env.step(env.expert("planner"))
+            total, weight, over = total + weight * reward, weight * 0.9, terminated or truncated
+            left -= 1
+            assert env.remaining() == left
+        assert info["success"] and left == 0
+        assert total == pytest.approx(0.9 ** (length - 1) + 1.0)
+
+
+def expert_wins(env, seed):
+    _, info = env.reset(seed=seed)
+    while info["stop_reason"] is None:
+        *_, info = env.step(env.expert())
+        assert info["is_action_valid"], env._guide.reason
+    return info["success"]
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_the_expert_wins_on_every_level(name):
+    assert expert_wins(registry.build(f"BabyAI-level-{name}-v0"), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds", "reason"),
+    [
+        ("UnlockToUnlock", (4, 7, 9), "does not come to a decision"),  # minigrid's bot never returns
+        ("KeyInBox", (0, 1, 2), "broke"),
+        ("PutNextS5N2Carrying", (0, 1), "broke"),
+        ("PutNextS6N3Carrying", (0, 1), "broke"),
+        ("PutNextS7N4Carrying", (0, 1), "broke"),
+        ("SynthS5R2", (18,), "takes too long"),
+    ],
+)
+def test_the_planner_takes_over_where_the_bot_fails(name, seeds, reason):
+    env = registry.build(f"BabyAI-level-{name}-v0")
+    for seed in seeds:
+        assert expert_wins(env, seed)
+        assert reason in env._guide.reason
+
+
+@pytest.mark.parametrize(("name", "seed"), [("GoToImpUnlock", 6), ("GoToImpUnlock", 14), ("OpenDoorsOrderN4Debug", 1)])
+def test_games_nobody_can_win_are_drawn_again_and_counted(name, seed):
+    env = registry.build(f"BabyAI-level-{name}-v0")
+    assert expert_wins(env, seed)
+    assert env.metrics()["impossible_layouts"] >= 1
+
+
+def test_a_strict_sequence_of_openings_cannot_be_won_in_minigrid(monkeypatch):
+    monkeypatch.setattr(engines, "unwinnable", lambda engine: "")
+    engine = engines.build_level("OpenDoorsOrderN2Debug", 7, 0)
+    engine.reset(seed=1)
+    board = Board(engine)
+    assert len(board.stages) == 2
+    assert breadth_first(board, board.state(engine)._replace()) is None
+
+
+def test_advice_holds_for_a_learner_who_does_something_else_in_between():
+    env = registry.build("BabyAI-putnext-d8-v0")
+    for seed in range(6):
+        _, info = env.reset(seed=seed)
+        rng = np.random.default_rng(seed)
+        while info["stop_reason"] is None:
+            advised = env.expert()
+            wander = rng.random() < 0.3 and not info["unsolvable"]
+            command = str(rng.choice([*COMMANDS[:5], "nonsense"])) if wander else advised
+            *_, info = env.step(command)
+        assert info["success"], (seed, env._guide.reason)
+
+
+def test_a_mission_done_at_the_start_is_ended_by_a_command_that_can_be_carried_out():
+    env = registry.build("BabyAI-level-GoToDoor-v0")
+    env.reset(seed=0)
+    while env._ahead() is None or env._ahead().type != "door":
+        env.engine.step(2 if env._ahead() is None else 1)
+    env.engine.instrs.reset_verifier(env.engine)
+    env.engine.instrs.desc.obj_poss = [tuple(env.engine.front_pos)]
+    *_, info = env.step(env.expert("planner"))
+    assert info["success"] and info["is_action_valid"]
+
+
+def test_asking_twice_changes_nothing():
+    env = registry.build("BabyAI-medium-v0")
+    env.reset(seed=3)
+    for _ in range(10):
+        assert env.expert() == env.expert()
+        env.step(env.expert())

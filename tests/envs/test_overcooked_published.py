@@ -1,0 +1,276 @@
+"""The two published kitchens against the recorded traces and complete graphs, and against the digests committed here."""
+
+import gzip
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from envsuite import registry
+from envsuite.envs.overcooked import offers, text
+from envsuite.envs.overcooked.engine import Simulation, macro_actions
+from envsuite.envs.overcooked.graph import best_return, distances, explore
+from envsuite.envs.overcooked.kitchen import DIRECTION_NAMES, published_kitchen
+from envsuite.envs.overcooked.planner import COMMAND, Planner
+
+TASKS = {
+    "v4_tomato_salad": ("Overcooked-tomato_salad-v0", "v4", ("tomato",)),
+    "v3_tomato_lettuce_salad": ("Overcooked-tomato_lettuce_salad-v0", "v3", ("tomato", "lettuce")),
+}
+STEMS = pytest.mark.parametrize("stem", TASKS)
+POLICIES = ("uniform", "guided", "inapplicable", "scripted")
+COUNTS = {"v4_tomato_salad": (25, 120), "v3_tomato_lettuce_salad": (1311, 10408)}
+DIGESTS = {"v4_tomato_salad": "7307ecbaa0420350", "v3_tomato_lettuce_salad": "ca084030cfb6416b"}
+TEXTS = {"v4_tomato_salad": 21, "v3_tomato_lettuce_salad": 787}
+
+
+def simulation(stem):
+    _, variant, recipe = TASKS[stem]
+    sim = Simulation(published_kitchen(variant, "a", 7, 1), recipe)
+    return sim, macro_actions(sim.kitchen, counters=False)
+
+
+def built(stem, **settings):
+    return registry.build(TASKS[stem][0], **settings)
+
+
+def listed(fact):
+    """Tuples as lists, as JSON has them."""
+    return [listed(part) if isinstance(part, tuple) else part for part in fact]
+
+
+def view(sim):
+    """The record of a state under the keys of the traces."""
+    at = lambda cell: list(sim.kitchen.position(cell))
+    name = lambda thing: None if thing < 0 else sim.names[thing]
+    macros = macro_actions(sim.kitchen, counters=False)
+    onehot = [0] * 7
+    onehot[0 if len(sim.recipe) == 1 else 3] = 1
+    return {
+        "obs": text.vector(sim, 0, onehot),
+        "agent": at(sim.cell[0]),
+        "hold": name(sim.hand[0]),
+        "items": {
+            food: {
+                "pos": at(sim.place[i]),
+                "chop": sim.chops[i],
+                "chopped": sim.is_chopped(i),
+                "in_bowl": sim.bowl_of[i] >= 0,
+            }
+            for i, food in enumerate(sim.kitchen.foods)
+        },
+        "bowl": {"pos": at(sim.place[sim.n_foods]), "contains": [sim.names[food] for food in sim.contents[0]]},
+        "boards": [name(sim.lying[board]) for board in sim.kitchen.boards],
+        "delivered": "bowl" if sim.delivered else None,
+        "avail": [offers.published_label(sim, 0, macro) for macro in macros],
+        "facts": [listed(fact) for fact in text.facts(sim, 0)],
+    }
+
+
+def records(shared, stem, policy):
+    with gzip.open(shared / "golden/overcooked/traces" / f"{stem}_{policy}.jsonl.gz", "rt") as lines:
+        yield from map(json.loads, lines)
+
+
+def golden_graph(shared, stem):
+    with gzip.open(shared / "golden/overcooked/traces" / f"{stem}_graph.json.gz", "rt") as file:
+        return json.load(file)
+
+
+def play(sim, macro, step_cost=0.001, discount=0.99):
+    """(macro reward, k, primitive path) by single ticks."""
+    sim.trace = []
+    sim.begin(0, macro)
+    total, factor, path = 0.0, 1.0, []
+    while sim.macro[0] is not None:
+        gain = sim.tick() - step_cost
+        total += factor * gain
+        factor *= discount
+        path.append([DIRECTION_NAMES[sim.trace[-1][1]], *sim.kitchen.position(sim.cell[0]), gain])
+    return total, len(path), path
+
+
+def same_path(mine, theirs):
+    return len(mine) == len(theirs) and all(
+        step[:3] == other[:3] and abs(step[3] - other[3]) < 1e-9 for step, other in zip(mine, theirs)
+    )
+
+
+@STEMS
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_recorded_macro_step_agrees_in_state_path_reward_facts_offers_and_returns(shared, stem, policy):
+    sim, macros = simulation(stem)
+    env = built(stem, reward_mode="dense")
+    for ref in records(shared, stem, policy):
+        where = f"episode {ref['ep']} step {ref['t']}"
+        if ref["type"] == "reset":
+            sim.reset()
+            _, info = env.reset(seed=ref["ep"])
+            over = False
+        else:
+            reward, k, path = play(sim, macros[ref["a"]])
+            assert (k, sim.delivered) == (ref["k"], ref["success"]), where
+            assert abs(reward - ref["r"]) < 1e-9, where
+            assert same_path(path, ref["prim"]), where
+            _, reward, terminated, truncated, info = env.step(info["admissible_commands"][ref["a"]])
+            over = terminated or truncated
+            assert abs(reward - ref["r"]) < 1e-9, where
+            assert (over, info["success"]) == (ref["term"], ref["success"]), where
+            assert (info["primitive_steps"], info["env_step"]) == (ref["k"], ref["env_step"]), where
+        seen = view(sim)
+        assert seen == {key: ref[key] for key in seen}, where
+        assert env.vector() == ref["obs"], where
+        assert info["admissible_commands"] == [text.phrase(label) for label in ref["avail"]], where
+        assert env.sim.save() == sim.save(), where  # walking in leaps, as the environment does, ends in the same place
+        if over:
+            assert abs(info["metrics"]["discounted_return"] - ref["episode"]["r"]) < 1e-9, where
+            assert info["metrics"]["primitive_steps"] == ref["episode"]["l"], where
+
+
+@STEMS
+def test_every_edge_of_the_complete_graph_agrees_and_every_shortest_distance(shared, stem):
+    golden = golden_graph(shared, stem)
+    sim, macros = simulation(stem)
+    graph = explore(sim, macros)
+    far = dict(zip(graph.states, distances(graph)))
+    sim.reset()
+    states, todo, edges = {0: sim.save()}, [0], 0
+    while todo:
+        i = todo.pop()
+        sim.load(states[i])
+        seen = view(sim)
+        assert seen == {key: golden["states"][i][key] for key in seen}
+        assert far[states[i]] == golden["dist_to_success_prim"][i]
+        for a, edge in enumerate(golden["transitions"][i]):
+            sim.load(states[i])
+            reward, k, path = play(sim, macros[a])
+            assert (round(reward - edge["r"], 9), k, same_path(path, edge["prim"])) == (0, edge["k"], True)
+            after = sim.save()
+            assert (sim.touched == 0) == (a in golden["no_effect_actions"][i])
+            if edge["to"] not in states:
+                states[edge["to"]] = after
+                todo.append(edge["to"])
+            assert states[edge["to"]] == after
+            edges += 1
+    assert (len(states), edges) == COUNTS[stem]
+
+
+@STEMS
+def test_the_texts_tell_apart_exactly_what_the_facts_tell_apart(stem):
+    env = built(stem)
+    env.reset(seed=0)
+    graph = explore(env.sim, env.menu.macros)
+    texts, told = set(), set()
+    for state in graph.states:
+        env.sim.load(state)
+        texts.add(env._tell())
+        told.add(tuple(text.facts(env.sim, 0)))
+    assert len(texts) == len(told) == TEXTS[stem]
+
+
+@STEMS
+def test_graph_sizes_and_digest_without_the_golden_data(stem):
+    sim, macros = simulation(stem)
+    graph = explore(sim, macros)
+    assert (len(graph.states), int((graph.steps > 0).sum())) == COUNTS[stem]
+    summary = json.dumps([graph.states, graph.to.tolist(), graph.steps.tolist(), np.round(graph.reward, 9).tolist()])
+    assert hashlib.sha256(summary.encode()).hexdigest()[:16] == DIGESTS[stem]
+
+
+@pytest.mark.parametrize(
+    ("stem", "gamma", "per_macro", "best", "length"),
+    [
+        ("v4_tomato_salad", 0.99, False, 0.9205180925641949, 6),
+        ("v3_tomato_lettuce_salad", 0.99, False, 0.9476564569165645, 10),
+        ("v4_tomato_salad", 0.99, True, 1.289141, 51),  # farming
+        ("v3_tomato_lettuce_salad", 0.99, True, 1.411660, 50),  # farming
+        ("v4_tomato_salad", 0.95, True, 0.909207, 6),
+        ("v3_tomato_lettuce_salad", 0.95, True, 0.917646, 10),
+    ],
+)
+def test_the_best_discounted_returns_are_those_of_the_specification(stem, gamma, per_macro, best, length):
+    sim, macros = simulation(stem)
+    value, path = best_return(explore(sim, macros), gamma, per_macro=per_macro)
+    assert value == pytest.approx(best, abs=1e-6)
+    assert len(path) == length
+
+
+@STEMS
+def test_the_expert_earns_the_best_discounted_return_in_the_published_number_of_commands(stem):
+    best, commands, steps, plain = {
+        "v4_tomato_salad": (0.9205180925641949, 6, 28, 1.172),
+        "v3_tomato_lettuce_salad": (0.9476564569165645, 10, 45, 1.355),
+    }[stem]
+    env = built(stem, reward_mode="dense")
+    env.reset(seed=0)
+    assert env.remaining() == commands
+    over = False
+    while not over:
+        *_, terminated, truncated, info = env.step(env.expert())
+        over = terminated or truncated
+    assert info["success"] and env.turn == commands
+    assert info["metrics"]["discounted_return"] == pytest.approx(best, abs=1e-12)
+    assert info["metrics"]["plain_return"] == pytest.approx(plain, abs=1e-12)
+    assert info["metrics"]["primitive_steps"] == steps
+
+
+@STEMS
+def test_from_every_state_the_plan_has_the_fewest_commands_and_of_these_the_fewest_steps(stem):
+    sim, macros = simulation(stem)
+    graph = explore(sim, macros)
+    planner = Planner(sim, macros)
+    for state, cost in zip(graph.states, distances(graph, COMMAND)):
+        plan = planner.plan(state)
+        assert (plan.commands, plan.steps) == divmod(cost, COMMAND)
+        planner.sim.load(state)
+        assert planner._bound() <= cost
+
+
+@STEMS
+def test_the_dense_reward_can_be_farmed_and_these_are_its_two_returns(stem):
+    """Undiscounted, farming beats the straight way (specs/overcooked.md, section 6)."""
+    farmed, straight = {"v4_tomato_salad": (1.901, 1.172), "v3_tomato_lettuce_salad": (2.003, 1.355)}[stem]
+    sim, macros = simulation(stem)
+    graph = explore(sim, macros, discount=1.0)
+    best, path = best_return(graph, 1.0)
+    assert best == pytest.approx(farmed, abs=1e-9)
+    env = built(stem, reward_mode="dense", discount=1.0)
+    env.reset(seed=0)
+    total = 0.0
+    for macro in path:
+        _, reward, terminated, truncated, info = env.step(macros[macro].name)
+        total += reward
+    assert (terminated or truncated) and total == pytest.approx(farmed, abs=1e-9)
+    assert info["metrics"]["wrong_deliveries"] > 5
+    env.reset(seed=0)
+    over, total = False, 0.0
+    while not over:
+        _, reward, terminated, truncated, info = env.step(env.expert())
+        over, total = terminated or truncated, total + reward
+    assert total == pytest.approx(straight, abs=1e-9)
+
+
+@STEMS
+def test_the_shaped_reward_has_no_farming_optimum(stem):
+    """Over every policy and the whole graph, its best return is the sparse one's, less the potential of the start."""
+    sim, macros = simulation(stem)
+    graph = explore(sim, macros)
+    planner = Planner(sim, macros)
+    left = [planner.plan(state).commands for state in graph.states]
+    potential = np.where(graph.done, 0.0, -np.array(left) / left[0])
+    running = ~graph.done[:, None]
+    sparse = (graph.done[graph.to] & running).astype(float)
+    for gamma in (0.99, 0.95):
+        shaped = sparse + running * (gamma**graph.steps * potential[graph.to] - potential[:, None])
+        best_sparse, _ = best_return(graph, gamma, reward=sparse)
+        best_shaped, path = best_return(graph, gamma, reward=shaped)
+        assert best_shaped == pytest.approx(best_sparse - potential[0], abs=1e-12)
+        sim.reset()
+        wrong = 0
+        for macro in path:
+            sim.begin(0, macros[macro])
+            while sim.macro[0] is not None:
+                sim.tick()
+                wrong += sim.wrong_now
+        assert sim.delivered and wrong == 0 and len(path) == left[0]

@@ -1,0 +1,418 @@
+"""TextWorld: what is generated, what is let through, what is paid."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import envsuite
+from envsuite import registry
+from envsuite.envs.textworld import commands, store
+from envsuite.envs.textworld.games import SETTINGS, game_spec
+from envsuite.envs.textworld.interpreter import Frame, Interpreter, Opening
+from envsuite.envs.textworld.observation import compact, opening_text
+from envsuite.envs.textworld.story import check_story
+from envsuite.errors import BadKnob, DataError, EngineFailure, UsageError
+
+pytestmark = pytest.mark.slow  # minutes on the interpreter; a known fault is told in docs/envs/textworld.md
+
+textworld = pytest.importorskip("textworld")
+
+COOKING = {"challenge": "cooking", "recipe": 2, "take": 1, "go": 6, "open": True, "cook": True, "cut": True}
+KINDS = {
+    "custom": {"world_size": 2, "nb_objects": 3, "quest_length": 4},
+    "wide": {"world_size": 8, "nb_objects": 12, "quest_length": 8},
+    "simple": {"challenge": "simple"},
+    "cooking": COOKING,
+    "treasure": {"challenge": "treasure_hunter", "level": 12},
+    "coin": {"challenge": "coin_collector", "level": 105},
+}
+
+
+def build(mode="dense", **knobs):
+    return registry.build("TextWorld-w2-o3-q4-v0", mode, **{"max_steps": 100, **knobs})
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    """One environment of every kind, reset to seed 3, with its first text and info."""
+    os.environ.setdefault("ENVSUITE_CACHE", str(tmp_path_factory.getbasetemp().parent / "envsuite-cache"))
+    with ThreadPoolExecutor(2) as pool:
+        envs = {name: build(**knobs) for name, knobs in KINDS.items()}
+        infos = dict(zip(envs, pool.map(lambda env: env.reset(seed=3), envs.values())))
+    yield {name: (env, *infos[name]) for name, env in envs.items()}
+    for env in envs.values():
+        env.close()
+
+
+# ---- playing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("observations", ["compact", "raw"])
+def test_the_shortest_plan_wins_on_the_interpreter_in_exactly_as_many_commands(kinds, kind, observations):
+    env, *_ = kinds[kind]
+    env.settings.observations = observations
+    text, info = env.reset(seed=3)
+    total, left = 0.0, env.remaining()
+    assert 0 < left <= 40
+    while left:
+        assert info["progression"] < 1
+        text, reward, terminated, truncated, info = env.step(env.expert())
+        total, left = total + reward, left - 1
+        assert info["is_action_valid"] and terminated == (left == 0)
+        if left:
+            assert env.remaining() == left
+    assert info["success"] and info["won"] and total == info["score"] == info["max_score"]
+    assert ("RESTART" in text) == (observations == "raw")
+    env.settings.observations = "compact"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_engines_own_policy_wins_too_even_when_asked_for_late(kinds, kind):
+    env, *_ = kinds[kind]
+    env.reset(seed=3)
+    env.step("look")
+    over = False
+    while not over:
+        *_, over, _, info = env.step(env.expert("policy"))
+    assert info["success"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_are_the_raw_engines_texts_scores_and_commands(kinds, kind):
+    env, *_ = kinds[kind]
+    env.settings.observations, env.settings.admissible = "raw", "whole"
+    text, info = env.reset(seed=3)
+    raw = textworld.start(str(env.path), textworld.EnvInfos(admissible_commands=True, moves=True))
+    state = raw.reset()
+    assert text == state["feedback"] and info["objective"].split() == state["objective"].split()
+    score = 0
+    for turn in range(25):
+        assert info["admissible_commands"] == state["admissible_commands"]
+        command = state["admissible_commands"][(7 * turn + 3) % len(state["admissible_commands"])]
+        text, reward, terminated, _, info = env.step(command)
+        state, now, done = raw.step(command.lower())
+        assert (text, reward, terminated) == (state["feedback"], now - score, done)
+        assert (info["won"], info["lost"], info["moves"]) == (state["won"], state["lost"], state["moves"])
+        score = now
+        if done:
+            break
+    raw.close()
+    env.settings.observations, env.settings.admissible = "compact", "filtered"
+
+
+def test_lost_is_over_and_not_won(kinds):
+    env, *_ = kinds["cooking"]
+    env.reset(seed=3)
+    while not (command := env.expert()).startswith("cook"):
+        env.step(command)
+    env.step(command)
+    *_, terminated, truncated, info = env.step(command)  # twice is burned
+    assert terminated and info["lost"] and not info["success"] and not info["won"]
+    assert info["stop_reason"] == "failed" and info["admissible_commands"] == [] and info["metrics"]["score"] < 1
+
+
+def test_an_episode_pays_no_more_than_its_score_however_it_is_played(kinds):
+    """Nothing can be farmed: taking and putting back what a quest asked for pays once."""
+    env, *_ = kinds["simple"]
+    _, info = env.reset(seed=3)
+    total, over, turn = 0.0, False, 0
+    while not over and turn < 60:
+        listed = info["admissible_commands"]
+        command = env.expert() if turn % 3 == 0 else listed[turn % len(listed)]
+        _, reward, over, _, info = env.step(command if not command.startswith("eat") or turn % 3 == 0 else "look")
+        assert reward >= 0
+        total, turn = total + reward, turn + 1
+    assert total == info["score"] <= info["max_score"]
+
+
+def test_shaped_rewards_come_from_the_exact_plan():
+    env = build("shaped", shaping_gamma=1.0)
+    _, info = env.reset(seed=3)
+    steps = env.remaining()
+    _, detour, *_ = env.step("look")
+    _, forward, *_ = env.step(env.expert())
+    assert detour == 0 and forward == pytest.approx(1 / steps)
+    env.close()
+
+
+def test_compact_observations_name_room_reply_and_inventory(kinds):
+    env, text, info = kinds["custom"]
+    assert text.startswith("You are in the ") and "-=" not in text and "$$" not in text and "\n\n" not in text
+    assert text.split("\n")[-1].startswith("You are carrying")
+    assert info["objective"][:40] not in text
+    env.reset(seed=3)
+    text, *_ = env.step("dance")
+    assert text.split("\n")[1] == "That's not a verb I recognise."
+
+
+def test_admissible_commands_keep_the_cookbook_and_drop_what_only_looks(kinds):
+    _, _, info = kinds["cooking"]
+    listed = info["admissible_commands"]
+    env, *_ = kinds["cooking"]
+    assert "look" not in listed and "inventory" not in listed
+    env.reset(seed=3)
+    while "examine cookbook" not in env.frame.commands:
+        env.step(next(command for command in env.admissible() if command.startswith(("go", "open"))))
+    assert [command for command in env.admissible() if command.startswith("examine")] == ["examine cookbook"]
+
+
+def test_seeds_are_tw_makes_and_names_the_guides(kinds):
+    _, _, info = kinds["custom"]
+    assert info["labels"] == {"task_type": "custom", "instance": "w2-o3-q4_3"}
+    assert game_spec("custom", KINDS["custom"], 3).tw_make == [
+        "custom", "--nb-objects", "3", "--quest-length", "4", "--world-size", "2", "--seed", "3",
+    ]  # fmt: skip
+
+
+# ---- what players type --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["", " ", "\\", "\x00\x1b", "save", "SAVE", "\\save", "save\nlook", "script on", "transcript", "restore", "restart",
+     "quit", "q", "tw-extra-infos score", "TW-trace-actions", "look. save", "look.save", "look, save", "me, save",
+     "look then save", "#record", "$verify", "brief", "undo", "打开冰箱", "ouvrir la boîte", "\ud800\udfff x" * 100, "x" * 199],
+)  # fmt: skip
+def test_what_could_do_harm_is_not_sent(typed):
+    sent, refusal = commands.clean(typed)
+    assert sent == "" and refusal
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [("look", "look"), ("\\look", "look"), ("  Take  KEY.\n", "take key"), ("go\tnorth\nsave", "go north"),
+     ("go\x00 nor\x07th", "go north"), ("take the cook’s knife", "take the cook's knife"), ("savour meal", "savour meal"),
+     ("take short sword", "take short sword"), ("look" + " " * 9_996, "look"), ("...look", ""), ("> look", "> look")],
+)  # fmt: skip
+def test_what_is_sent_is_one_plain_line(typed, sent):
+    assert commands.clean(typed)[0] == sent
+
+
+@given(st.text(max_size=300))
+def test_whatever_is_typed_what_is_sent_cannot_do_harm(typed):
+    sent, refusal = commands.clean(typed)
+    assert bool(sent) != bool(refusal)
+    assert sent.isascii() and (sent.isprintable() or not sent) and len(sent) <= commands.MAX_LENGTH
+    assert not set(sent) & set("\\.,\n") and "then" not in sent.split()
+    assert not sent or sent.split()[0] not in commands.META
+    assert commands.clean(sent)[0] == sent
+
+
+def test_hostile_commands_reach_an_end_and_leave_no_file(kinds):
+    env, *_ = kinds["coin"]
+    env.reset(seed=3)
+    folder = Path(f"/proc/{env.interpreter.pid}/cwd").resolve()
+    pid = env.interpreter.pid
+    verbs = [
+        "save",
+        "restore",
+        "restart",
+        "quit",
+        "script",
+        "transcript",
+        "undo",
+        "verify",
+        "again",
+        "oops",
+        "x",
+        "take",
+        "drop",
+        "all",
+        "it",
+        "go",
+        "put",
+        "look",
+        "then",
+        ".",
+        ",",
+        "\\",
+    ]
+    for number in range(400):
+        words = [verbs[(number * k + k * k) % len(verbs)] for k in range(1, 2 + number % 4)]
+        text, _, over, truncated, info = env.step((" ", "", "\\", "\n")[number % 4].join(words))
+        assert isinstance(text, str)
+        if over or truncated:
+            env.reset(seed=3)
+    assert env.interpreter.pid == pid and list(folder.iterdir()) == []
+    *_, info = env.step(env.expert())
+    assert info["is_action_valid"], "the tracked state is still the game's"
+
+
+# ---- the worker ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_interpreter_that_hangs_is_killed_and_the_next_episode_plays(kinds):
+    env, *_ = kinds["custom"]
+    env.reset(seed=3)
+    began = time.monotonic()
+    with pytest.raises(EngineFailure, match="gave no answer to 'step' within 1 s"):
+        env.interpreter.ask("step", "\\look", timeout=1.0)  # past `clean`: the engine never returns from this
+    assert time.monotonic() - began < 30 and not env.interpreter.running
+    _, info = env.reset(seed=3)
+    assert not info["won"] and env.step(env.expert())[4]["is_action_valid"]
+
+
+def test_a_worker_that_dies_is_reported_and_replaced(kinds):
+    env, *_ = kinds["custom"]
+    env.reset(seed=3)
+    os.kill(env.interpreter.pid, signal.SIGKILL)
+    with pytest.raises(EngineFailure, match="died"):
+        env.step("look")
+    env.reset(seed=3)
+    env.step("look")
+
+
+def test_no_worker_outlives_its_parent():
+    code = (
+        "from envsuite.envs.textworld.interpreter import Interpreter as I; import os, sys, time\n"
+        "i = I(); i._start(); print(i.pid, flush=True); os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{done.stdout.strip()}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{done.stdout.strip()}").exists()
+
+
+# ---- games of one's own -------------------------------------------------------------------------------------------------
+
+
+def test_a_game_of_the_users_is_played_with_and_without_its_json(kinds, tmp_path):
+    path = kinds["custom"][0].path
+    shutil.copy(path, tmp_path / "mine.z8")
+    shutil.copy(path.with_suffix(".json"), tmp_path / "mine.json")
+    shutil.copy(path, tmp_path / "bare.z8")
+    env = build(game=str(tmp_path))
+    _, info = env.reset(seed=1)
+    objective, plan, over = info["objective"], [], False
+    assert env.labels()["instance"] == "mine" and env.remaining() == 4
+    while not over:
+        plan.append(env.expert())
+        *_, over, _, info = env.step(plan[-1])
+    assert info["success"]
+    text, info = env.reset(seed=2)
+    assert env.labels()["instance"] == "bare" and info["admissible_commands"] == [] and env.expert() is None
+    assert objective[:40] in text, "without a .json the objective stands in the text alone"
+    assert not env.step("xyzzy")[4]["is_action_valid"]
+    for command in plan:
+        *_, over, _, info = env.step(command)
+    assert over and info["success"] and info["progression"] == 1.0
+    with pytest.raises(UsageError, match="No exact plan"):
+        env.remaining()
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "said"),
+    [("cut.z8", lambda data: data[:1000], "cut short"), ("bit.z8", lambda data: data[:9000] + b"?" + data[9001:], "damaged"),
+     ("other.z8", lambda data: b"PK\3\4" * 50, "first bytes"), ("empty.z8", lambda data: b"", "first bytes"),
+     ("old.ulx", lambda data: data, "by its name"), ("absent.z8", None, "does not exist")],
+)  # fmt: skip
+def test_broken_and_foreign_files_are_refused_in_one_line(kinds, tmp_path, name, damage, said):
+    if damage is not None:
+        (tmp_path / name).write_bytes(damage(kinds["custom"][0].path.read_bytes()))
+    with pytest.raises(DataError, match=said) as raised:
+        build(game=str(tmp_path / name)).reset(seed=0)
+    assert "\n" not in str(raised.value) and name in str(raised.value)
+
+
+def test_a_json_that_is_not_the_games_is_refused(kinds, tmp_path):
+    shutil.copy(kinds["custom"][0].path, tmp_path / "a.z8")
+    env = build(game=str(tmp_path / "a.z8"))
+    for content in ("{}", "no json", '{"version": 99}'):
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(DataError, match=r"the \.json beside it"):
+            env.reset(seed=0)
+    env.close()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no Z-machine files"):
+        build(game=str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [({"challenge": "coin_collector", "level": 160}, "120 rooms"), ({"challenge": "treasure_hunter", "level": 31}, "1..30"),
+     ({"level": 9}, "means nothing to challenge 'custom'"), ({"challenge": "cooking", "take": 2}, "more than recipe"),
+     ({"challenge": "cooking", "recipe_seed": 4}, "take >= 1"), ({"challenge": "coking"}, "Did you mean 'cooking'"),
+     ({"world_size": 0}, "1..100"), ({"go": 5}, "1|6|9|12")],
+)  # fmt: skip
+def test_settings_that_no_seed_can_meet_are_refused_when_built(knobs, said):
+    with pytest.raises(BadKnob) as raised:
+        build(**knobs)
+    assert said in str(raised.value)
+
+
+def test_a_game_that_never_gets_done_is_given_up_by_name_and_not_replaced(monkeypatch):
+    monkeypatch.setattr("envsuite.envs.textworld.env.PATIENCE", 1.0)
+    env = build(world_size=1, nb_objects=1, quest_length=50)
+    with pytest.raises(EngineFailure, match="gave no answer to 'make' w1-o1-q50_5 within 1 s and was killed"):
+        env.reset(seed=5)
+    env.close()
+
+
+# ---- observations, on texts ------------------------------------------------------------------------------------------------
+
+BAR = "\n\n>" + " " * 100 + "-= Cellar =-2/17"
+
+
+def test_compact_text_is_cut_from_the_engines():
+    raw = "\n-= Cellar =-\nYou are in a cellar.\n\n\nA lamp is here.\n" + BAR
+    assert compact(Frame(raw)) == "You are in the cellar.\nYou are in a cellar.\nA lamp is here."
+    end = "\nYou eat.\n\n      *** The End ***\n\nYou scored 1.\n\nWould you like to RESTART, or QUIT?\n>" + BAR[3:]
+    assert compact(Frame(end, "kitchen", "You are carrying nothing.")) == (
+        "You are in the kitchen.\nYou eat.\n*** The End ***\nYou scored 1.\nYou are carrying nothing."
+    )
+    assert compact(Frame("Nothing at all >")) == "Nothing at all"
+    banner = "\n\n   ____  __\n  |   \\ $$|\n\nDo this.\n\n-= Cellar =-\nDark." + BAR
+    assert opening_text(Opening(Frame(banner), "Do this.", 1)) == "You are in the cellar.\nDark."
+    assert opening_text(Opening(Frame(banner), "", None)) == "You are in the cellar.\nDo this.\nDark."
+
+
+# ---- the menu -----------------------------------------------------------------------------------------------------------
+
+
+def test_named_tasks_have_the_papers_seeds_less_repeated_games():
+    task = envsuite.tasks("textworld-w2-o3-q4")[0]
+    assert list(task.splits["test"]) == list(range(1, 101)) and task.splits["valid"][0] == 40_001
+    assert task.splits["train"][0] == 50_001 and 52_461 not in task.splits["train"]
+    simple = registry.TASKS["TextWorld-simple-balanced-v0"]
+    assert simple.splits["train"][0] == 10_001 and simple.kwargs["rewards"] == "balanced"
+    assert set(SETTINGS) == {"custom", "simple", "cooking", "treasure_hunter", "coin_collector"}
+
+
+def test_checks_pass_on_the_family():
+    from envsuite.checks import check
+
+    for finding in check(registry.TASKS["TextWorld-w2-o3-q4-v0"], seconds=1, seeds=2):
+        assert finding.ok, finding
+
+
+def test_stories_from_the_cache_are_whole(kinds):
+    for env, *_ in kinds.values():
+        check_story(env.path)
+        assert json.loads(env.path.with_suffix(".json").read_text())["version"] == 1
+        assert store.find_game(env.game) == env.path
+        assert sorted(file.name for file in env.path.parent.iterdir()) == ["game.json", "game.z8"]
+
+
+def test_interpreters_are_not_shared_with_forks():
+    one = Interpreter()
+    one._start()
+    assert one.running
+    child = os.fork()
+    if child == 0:
+        os._exit(int(one.running))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    one.close()
+    assert not one.running

@@ -1,0 +1,182 @@
+"""TextWorld: the same games as tw-make's, made side by side, kept whole."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from envsuite.envs.textworld import store
+from envsuite.envs.textworld.games import GameSpec, game_spec
+from envsuite.envs.textworld.interpreter import Interpreter
+from envsuite.envs.textworld.store import ensure_game, find_game, generate_many, story_path
+from envsuite.errors import EngineFailure
+
+pytest.importorskip("textworld")
+from envsuite.envs.textworld.generator import CannotGenerate, canonical, compile_game, content, make_game
+
+pytestmark = pytest.mark.slow  # minutes of generating games
+
+GRID = [(2, 3, 4), (8, 3, 4), (2, 12, 4), (8, 12, 4), (4, 6, 8)]
+SPECS = [
+    *(
+        game_spec("custom", {"world_size": w, "nb_objects": o, "quest_length": q}, seed)
+        for w, o, q in GRID
+        for seed in (1, 40_001, 50_001)
+    ),
+    *(game_spec("treasure_hunter", {"level": level}, 20 + level) for level in (1, 7, 12)),
+    *(game_spec("simple", {"rewards": rewards}, 5) for rewards in ("dense", "balanced", "sparse")),
+    *(game_spec("coin_collector", {"level": level}, 9) for level in (3, 8, 102)),
+    game_spec("cooking", {}, 1),
+    game_spec("cooking", {"recipe": 3, "take": 2, "go": 6, "open": True, "cook": True, "cut": True}, 2),
+    game_spec("cooking", {"recipe": 2, "take": 2, "go": 9, "drop": True, "recipe_seed": 4, "foods": "test"}, 3),
+]
+
+# tw-make as it is, but for many games in one process, each logic file read once, and without compiling what it makes.
+TW_MAKE = """
+import json, runpy, sys, textworld.generator, textworld.logic
+compiled = textworld.generator.compile_inform7_game
+textworld.generator.compile_inform7_game = lambda source, path: "set_walkthrough" in path and compiled(source, path)
+load, known = textworld.logic.GameLogic.load, {}
+textworld.logic.GameLogic.load = lambda paths: known.get(tuple(paths)) or known.setdefault(tuple(paths), load(paths))
+script, folder = sys.argv[1:3]
+for number, arguments in enumerate(json.load(sys.stdin)):
+    sys.argv = [script, *arguments, "--output", f"{folder}/{number}.z8", "--silent"]
+    runpy.run_path(script, run_name="__main__")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _private_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.timeout(900)
+def test_27_games_are_tw_makes_for_the_same_seed(tmp_path):
+    assert len(SPECS) == 27
+    script = str(Path(sys.executable).parent / "tw-make")
+    subprocess.run(
+        [sys.executable, "-c", TW_MAKE, script, str(tmp_path)],
+        input=json.dumps([spec.tw_make for spec in SPECS]),
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+    )
+    # Backwards here: what one game left behind in the process would show in the next.
+    for number, spec in reversed(list(enumerate(SPECS))):
+        theirs = json.loads((tmp_path / f"{number}.json").read_text())
+        ours = make_game(spec).serialize()
+        assert canonical(ours) == canonical(theirs), spec.name
+        assert content(ours) == content(theirs)
+
+
+def test_the_compiled_game_is_the_one_textworld_compiles(tmp_path):
+    from textworld.generator.inform7 import compile_inform7_game, generate_inform7_source
+
+    game = make_game(SPECS[0])
+    compile_game(game, tmp_path / "ours.z8")
+    compile_inform7_game(generate_inform7_source(game), str(tmp_path / "theirs.z8"))
+    ours, theirs = ((tmp_path / name).read_bytes() for name in ("ours.z8", "theirs.z8"))
+    if ours[0x12:0x18] == theirs[0x12:0x18]:  # the date of compilation, and with it the checksum
+        assert ours == theirs
+    assert ours[0x40:] == theirs[0x40:] or ours[0x12:0x18] != theirs[0x12:0x18]
+
+
+def test_content_tells_games_apart_by_what_they_ask_for():
+    one, other = (make_game(spec).serialize() for spec in SPECS[:2])
+    assert content(one) != content(other)
+    prose = json.loads(json.dumps(one))
+    for _, info in prose["infos"]:
+        info["desc"] = "Something else entirely."
+    prose["objective"] = "Do it."
+    assert content(prose) == content(one)
+    renamed = json.loads(json.dumps(one))
+    next(info for _, info in renamed["infos"] if info["type"] == "r")["name"] = "orangery"
+    assert content(renamed) != content(one) and content(renamed, named=False) == content(one, named=False)
+
+
+def test_many_are_generated_side_by_side_in_order_and_only_once():
+    specs = [game_spec("custom", {}, seed) for seed in (11, 12, 13, 11)]
+    impossible = GameSpec("coin_collector", (("level", 160),), 5)
+    made = list(generate_many([specs[0], impossible, *specs[1:]], processes=2))
+    assert [found.spec for found in made] == [specs[0], impossible, *specs[1:]]
+    assert made[1].path is None and "cannot generate coin_collector-l160_5 (ValueError" in made[1].problem
+    assert "another seed" in made[1].problem
+    paths = [found.path for found in made if found.path]
+    assert paths[0] == paths[3] and all(find_game(found.spec) == found.path for found in made if found.path)
+    before = {path: path.stat().st_mtime_ns for path in paths}
+    assert [found.path for found in generate_many(specs)] == paths
+    assert {path: path.stat().st_mtime_ns for path in paths} == before
+    assert leftovers(paths[0]) == []
+
+
+def leftovers(path: Path) -> list[Path]:
+    return list(path.parents[2].rglob("*.partial"))
+
+
+def test_a_killed_generator_leaves_no_game_and_the_next_one_makes_it():
+    spec = game_spec("custom", {}, 21)
+    worker = Interpreter()
+    worker._start()
+    partial = story_path(spec).parent.with_name(spec.key + ".partial")
+    outcome: list[object] = []
+
+    def make() -> None:
+        try:
+            outcome.append(worker.ask("make", spec, timeout=200.0))
+        except EngineFailure as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    while not (partial / "game.json").exists():  # now it compiles
+        time.sleep(0.002)
+    os.killpg(worker.pid, signal.SIGKILL)
+    thread.join()
+    assert isinstance(outcome[0], EngineFailure) and find_game(spec) is None
+    assert ensure_game(spec) == find_game(spec) and leftovers(story_path(spec)) == []
+
+
+def test_a_damaged_game_in_the_cache_is_made_again():
+    spec = game_spec("custom", {}, 22)
+    path = ensure_game(spec)
+    whole = path.read_bytes()
+    for damage in (whole[:70_000], whole[:5_000] + b"\0\0\0\0" + whole[5_004:], b""):
+        path.write_bytes(damage)
+        assert find_game(spec) is None
+    path.with_suffix(".json").unlink()
+    assert ensure_game(spec) == path and path.with_suffix(".json").exists()
+    assert path.read_bytes()[0x40:] == whole[0x40:]
+
+
+def test_the_same_game_asked_for_by_several_at_once_is_made_once(monkeypatch):
+    spec = game_spec("custom", {}, 23)
+    workers = [Interpreter(), Interpreter()]
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda worker=worker: found.append(worker.ask("make", spec, timeout=200.0)))
+        for worker in workers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [str(story_path(spec))] * 2
+    assert not list(store.cache_dir("textworld").rglob("*.partial"))
+    for worker in workers:
+        worker.close()
+
+
+def test_a_key_is_of_settings_and_seed_however_they_are_given():
+    one = game_spec("custom", {"quest_length": 4}, 3)
+    assert (
+        one == game_spec("custom", {"nb_objects": 3, "world_size": 2}, 3) and one.key == game_spec("custom", {}, 3).key
+    )
+    assert len({game_spec("custom", {}, 4).key, one.key, game_spec("custom", {"quest_length": 5}, 3).key}) == 3
+    with pytest.raises(CannotGenerate, match="another seed"):
+        make_game(GameSpec("treasure_hunter", (("level", 99),), 1))

@@ -1,0 +1,187 @@
+"""The policy of a local model: tokens, log-probs, prefixes, context."""
+
+import pytest
+import torch
+
+from envsuite.errors import UsageError
+from harness.policies.hf import HFPolicy
+from harness.types import Prompt
+from tests.lm.tiny import tiny_model, tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer()
+MODEL = tiny_model(len(TOKENIZER))
+TALK = [
+    ["You are in the middle of a room.", "You open the fridge 1.", "Nothing happens.", "You pick up the apple 1."],
+    ["go north", "A wall.", "A much longer observation: " + "you see a cabinet 1, a sink basin 1, " * 9, "Look."],
+    ["x", "y", "z", "The end is near, said the fridge."],
+]
+
+
+def policy(**options):
+    return HFPolicy.of(MODEL, TOKENIZER, **{"max_tokens": 12, **options})
+
+
+def play(who, talks, turns=4, together=True):
+    """The replies of each conversation, the observations of `talks` fed in turn."""
+    said = [[] for _ in talks]
+    for turn in range(turns):
+        prompts = []
+        for number, observations in enumerate(talks):
+            messages = [{"role": "system", "content": "You see a room. Answer with a command."}]
+            for reply, seen in zip(said[number], observations):
+                messages += [{"role": "user", "content": seen}, {"role": "assistant", "content": reply.text}]
+            messages.append({"role": "user", "content": observations[turn]})
+            prompts.append(
+                Prompt(messages, key=f"talk {observations}", seed=1000 * turn + len(observations[0]), turn=turn)
+            )
+        replies = who.act(prompts) if together else [who.act([prompt])[0] for prompt in prompts]
+        for number, reply in enumerate(replies):
+            said[number].append(reply)
+    return said
+
+
+def ids(said):
+    return [[(reply.prompt_ids, reply.ids) for reply in talk] for talk in said]
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.7}, {"temperature": 1.3, "top_p": 0.8}])
+def test_kept_log_probs_are_those_of_a_plain_forward(options):
+    for talk in play(policy(**options), TALK):
+        for reply in talk:
+            whole = torch.tensor([[*reply.prompt_ids, *reply.ids]])
+            with torch.no_grad():
+                logits = MODEL(whole).logits[0, len(reply.prompt_ids) - 1 : -1]
+            expected = (logits / options.get("temperature", 1.0)).log_softmax(-1)
+            found = expected.gather(-1, torch.tensor(reply.ids)[:, None])[:, 0]
+            assert torch.tensor(reply.logprobs) == pytest.approx(found, abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0}, {"temperature": 0.9, "top_p": 0.7}])
+def test_a_row_says_the_same_in_any_company_with_or_without_reuse(options):
+    expected = ids(play(policy(prefix_reuse=False, **options), TALK, together=False))
+    assert ids(play(policy(**options), TALK)) == expected
+    assert ids(play(policy(prefix_reuse=False, **options), TALK)) == expected
+    assert ids(play(policy(**options), TALK, together=False)) == expected
+    assert ids(play(policy(**options), TALK[::-1])) == expected[::-1]
+    assert ids(play(policy(cache_gb=1e-4, **options), TALK)) == expected, (
+        "with a store that holds one conversation or none"
+    )
+
+
+def test_different_seeds_say_different_things_and_equal_seeds_the_same():
+    message = [{"role": "user", "content": "go"}]
+    who = policy(temperature=1.0)
+    first, second, third = who.act([Prompt(message, seed=seed) for seed in (1, 2, 1)])
+    assert first.ids == third.ids != second.ids
+
+
+def test_each_prompt_holds_the_very_tokens_that_were_said_before():
+    for talk in play(policy(temperature=1.0), TALK):
+        assert any(TOKENIZER(reply.text)["input_ids"] != [i for i in reply.ids if i != 2] for reply in talk), (
+            "random text should tokenise otherwise than it was sampled, or this test shows nothing"
+        )
+        for before, after in zip(talk, talk[1:]):
+            whole = [*before.prompt_ids, *before.ids]
+            assert list(after.prompt_ids[: len(whole)]) == whole
+            assert "rewritten" not in after.extra
+
+
+def test_the_next_turn_reads_only_what_is_new():
+    for talk in play(policy(), TALK, together=False):
+        assert talk[0].cached_tokens == 0
+        for before, after in zip(talk, talk[1:]):
+            assert after.cached_tokens == before.input_tokens + before.output_tokens - 1
+
+
+def test_a_full_context_loses_its_oldest_turns_and_says_how_many():
+    who = policy(context=120, max_tokens=10)
+    talk = play(who, [["You see a fridge 1. " * 2] * 8], turns=8)[0]
+    assert [reply.dropped_turns for reply in talk] == sorted(reply.dropped_turns for reply in talk)
+    assert talk[-1].dropped_turns > 0
+    assert all(reply.input_tokens + 10 <= 120 for reply in talk)
+
+
+def test_a_message_longer_than_the_context_is_said_to_be():
+    who = policy(context=64, max_tokens=10)
+    reply, short = who.act(
+        [Prompt([{"role": "user", "content": "look " * 100}]), Prompt([{"role": "user", "content": "x"}])]
+    )
+    assert (reply.finish_reason, reply.text) == ("context", "")
+    assert short.output_tokens > 0
+
+
+def test_a_stop_string_ends_a_reply_and_stays_in_it():
+    free = policy(temperature=1.0, max_tokens=40).act([Prompt([{"role": "user", "content": "go"}], seed=7)])[0]
+    word = free.text[5:7]
+    reply = policy(temperature=1.0, max_tokens=40, stop=[word]).act(
+        [Prompt([{"role": "user", "content": "go"}], seed=7)]
+    )[0]
+    assert word in reply.text
+    assert reply.finish_reason == "stop"
+    assert free.ids[: len(reply.ids)] == reply.ids
+    assert word not in TOKENIZER.decode(reply.ids[:-1])
+
+
+def test_impossible_sampling_settings_are_refused():
+    with pytest.raises(UsageError, match="top_p 0"):
+        policy(top_p=0)
+
+
+def test_a_model_without_chat_template_is_warned_of_and_plays_all_the_same():
+    tokenizer = tiny_tokenizer(None)
+    with pytest.warns(UserWarning, match="no chat template"):
+        who = HFPolicy.of(MODEL, tokenizer, max_tokens=6, temperature=1.0)
+    first, second = play(who, TALK[:1], turns=2)[0]
+    assert tokenizer.decode(second.prompt_ids).startswith("You see a room. Answer with a command.\n\nUser: You are in")
+    assert list(second.prompt_ids[: len(first.prompt_ids)]) == first.prompt_ids
+
+
+def test_new_weights_are_read_after_forgetting():
+    model = tiny_model(len(TOKENIZER), seed=1)
+    who = HFPolicy.of(model, TOKENIZER, max_tokens=6)
+    message = [{"role": "user", "content": "look " * 20}]
+    before = who.act([Prompt(message, key="a")])[0]
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(-1.5)
+    who.forget()
+    after = who.act([Prompt(message, key="a")])[0]
+    assert after.cached_tokens == 0
+    assert (
+        after.logprobs
+        == HFPolicy.of(model, TOKENIZER, max_tokens=6).act([Prompt(message)])[0].logprobs
+        != before.logprobs
+    )
+
+
+def test_the_store_keeps_to_its_budget():
+    who = policy(cache_gb=1e-4)
+    play(who, TALK * 2)
+    assert 0 < who._prefixes.nbytes <= 1e-4 * 2**30
+
+
+class Narrow(torch.nn.Module):
+    """MODEL on a device that holds `most` rows at once."""
+
+    def __init__(self, most):
+        super().__init__()
+        self.inner, self.most, self.refused = MODEL, most, 0
+        self.config, self.generation_config, self.device = MODEL.config, MODEL.generation_config, MODEL.device
+
+    def forward(self, input_ids, **more):
+        if len(input_ids) > self.most:
+            self.refused += 1
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.inner(input_ids=input_ids, **more)
+
+
+def test_a_batch_too_large_for_the_device_is_read_in_halves_and_says_the_same():
+    network = Narrow(1)
+    who = HFPolicy.of(network, TOKENIZER, max_tokens=12, temperature=1.0)
+    assert ids(play(who, TALK)) == ids(play(policy(temperature=1.0), TALK))
+    assert network.refused > 0
+
+
+def test_a_device_too_small_for_one_prompt_is_one_line_with_cures():
+    with pytest.raises(UsageError, match="--dtype bfloat16"):
+        play(HFPolicy.of(Narrow(0), TOKENIZER, name="big"), TALK)

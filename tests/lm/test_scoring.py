@@ -1,0 +1,193 @@
+"""Choosing among admissible commands by likelihood."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from envsuite.errors import UsageError
+from harness.policies.score import ScorePolicy
+from harness.scoring import Candidate, candidates, choice, token_logprobs, token_logprobs_apart
+from harness.types import Prompt
+from tests.lm.tiny import tiny_model, tiny_tokenizer
+
+TOKENIZER = tiny_tokenizer()
+MODEL = tiny_model(len(TOKENIZER))
+COMMANDS = [
+    "look",
+    "go to fridge 1",
+    "go to cabinet 1",
+    "go to sink basin 1",
+    "take apple 1 from fridge 1",
+    "look around",
+    "look",
+]
+
+
+def prompt(*seen, seed=0, key="", turn=0, commands=COMMANDS):
+    messages = [{"role": "system", "content": "You are in the middle of a room."}]
+    for place, text in enumerate(seen):
+        messages.append({"role": "assistant" if place % 2 else "user", "content": text})
+    return Prompt(messages, admissible=commands, seed=seed, key=key, turn=turn)
+
+
+def cases(shared, kind):
+    golden = json.loads((shared / "golden/algorithms/policy_over_admissible_actions.json").read_text())
+    return golden, [case for case in golden["cases"] if case["name"].startswith(kind)]
+
+
+def test_the_distribution_is_that_of_the_golden_data(shared):
+    _, found = cases(shared, "twosome")
+    assert len(found) == 9
+    for case in found:
+        values = zip(case["inputs"]["token_logps"], case["inputs"]["n_words"], case["expected"], strict=True)
+        for logps, words, expected in values:
+            sums = torch.tensor([sum(one) for one in logps], dtype=torch.float64)
+            result = choice(sums, [len(one) for one in logps], words, case["params"]["normalisation"])
+            assert result.scores.tolist() == pytest.approx(expected["scores"], abs=1e-8)
+            assert result.logprobs.tolist() == pytest.approx(expected["log_probs"], abs=1e-8)
+            assert float(result.entropy) == pytest.approx(expected["entropy"], abs=1e-8)
+
+
+class Bigrams(nn.Module):
+    """The golden data's model: what comes next depends on the last token alone."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = nn.Parameter(torch.tensor(table))
+        self.config = MODEL.config
+        self.device = self.table.device
+
+    def forward(self, input_ids, logits_to_keep, **_):
+        return type("Output", (), {"logits": self.table[input_ids][:, -logits_to_keep:]})
+
+
+@pytest.mark.parametrize(
+    "scored", [lambda *args: token_logprobs(*args)[0], token_logprobs_apart], ids=["tree", "apart"]
+)
+def test_token_log_probs_are_those_of_the_golden_data(shared, scored):
+    golden, found = cases(shared, "twosome_sum")
+    piece = {word: number for number, word in enumerate(golden["pieces"])}
+    spell = lambda text: [piece[part] for word in text.split() for part in golden["words"][word]]
+    for case in found:
+        given = case["inputs"]
+        network = Bigrams(golden["bigram_tables"][given["bigram_table"]])
+        for text, actions, expected in zip(given["prompts"], given["actions"], given["token_logps"], strict=True):
+            ids = [1, *spell(text)]
+            each = scored(network, ids, [Candidate(len(ids), tuple(spell(action))) for action in actions])
+            assert [len(one) for one in each] == [len(one) for one in expected]
+            for one, numbers in zip(each, expected, strict=True):
+                assert one.tolist() == pytest.approx(numbers, abs=2e-6)
+
+
+@pytest.mark.parametrize("covered", [0, 5, 40, 10_000])
+def test_the_tree_scores_as_reading_each_command_alone(covered):
+    ids, head, tail = ScorePolicy.of(MODEL, TOKENIZER).template.open_end(prompt("You see a fridge 1. " * 5).messages)
+    found = candidates(TOKENIZER, head, tail, COMMANDS)
+    with torch.no_grad():
+        _, cache = token_logprobs(MODEL, ids, found)
+        layers = [(layer.keys[0, :, : len(ids)], layer.values[0, :, : len(ids)]) for layer in cache.layers]
+        each, _ = token_logprobs(MODEL, ids, found, layers, min(covered, len(ids)))
+        apart = token_logprobs_apart(MODEL, ids, found)
+    for one, other in zip(each, apart, strict=True):
+        assert one.tolist() == pytest.approx(other.tolist(), abs=1e-5)
+
+
+def test_candidates_that_merge_with_the_prompts_end_are_scored_from_there():
+    ids = TOKENIZER("You see a cabinet 1, open fri")["input_ids"]
+    found = candidates(TOKENIZER, 0, "You see a cabinet 1, open fri", ["dge 1", "cabinet 1"])
+    assert found[0].keeps < len(ids), "a merge across the border"
+    for one, command in zip(found, ["dge 1", "cabinet 1"], strict=True):
+        assert TOKENIZER.decode([*ids[: one.keeps], *one.ids]) == "You see a cabinet 1, open fri" + command
+    with torch.no_grad():
+        each, _ = token_logprobs(MODEL, ids, found)
+        apart = token_logprobs_apart(MODEL, ids, found)
+    for one, other in zip(each, apart, strict=True):
+        assert one.tolist() == pytest.approx(other.tolist(), abs=1e-5)
+
+
+def test_gradients_flow_through_every_command():
+    model = tiny_model(len(TOKENIZER), seed=3)
+    ids = TOKENIZER("You see a fridge 1.")["input_ids"]
+    found = candidates(TOKENIZER, 0, "You see a fridge 1.", [" look", " go to fridge 1", " go to cabinet 1"])
+
+    def gradient(scored):
+        model.zero_grad()
+        sums = torch.stack([one.sum() for one in scored])
+        choice(sums, [len(one.ids) for one in found], [1, 4, 4], "word").logprobs[1].backward()
+        return torch.cat([weights.grad.flatten() for weights in model.parameters()])
+
+    tree, apart = gradient(token_logprobs(model, ids, found)[0]), gradient(token_logprobs_apart(model, ids, found))
+    assert tree.abs().max() > 0
+    assert torch.allclose(tree, apart, atol=1e-4 * float(apart.abs().max()))
+
+
+@pytest.mark.parametrize("normalisation", ["sum", "token", "word"])
+def test_the_greedy_choice_is_the_likeliest_and_its_log_prob_that_of_the_set(normalisation):
+    who = ScorePolicy.of(MODEL, TOKENIZER, normalisation=normalisation)
+    reply = who.act([prompt("You see a fridge 1.")])[0]
+    ids, found = who.tokens(prompt("You see a fridge 1.").messages, COMMANDS)
+    with torch.no_grad():
+        sums = torch.stack([one.sum() for one in token_logprobs_apart(MODEL, ids, found)])
+    words = [len(command.split()) for command in COMMANDS]
+    result = choice(sums, [len(one.ids) for one in found], words, normalisation)
+    assert reply.commands[0] == COMMANDS[int(result.logprobs.argmax())] == COMMANDS[reply.extra["index"]]
+    assert reply.extra["logprob"] == pytest.approx(float(result.logprobs.max()), abs=1e-5)
+    assert reply.extra["entropy"] == pytest.approx(float(result.entropy), abs=1e-5)
+    assert reply.text == reply.commands[0]
+
+
+def test_choices_are_drawn_as_often_as_they_are_likely_and_repeat_with_the_seed():
+    who = ScorePolicy.of(MODEL, TOKENIZER, temperature=1.0, normalisation="token")
+    commands = ["look", "go to fridge 1", "take apple 1 from fridge 1"]
+    replies = [who.act([prompt("x", seed=seed, key="a", commands=commands)])[0] for seed in range(300)]
+    again = [who.act([prompt("x", seed=seed, commands=commands)])[0].commands[0] for seed in range(5)]
+    assert again == [reply.commands[0] for reply in replies[:5]]
+    for index in range(3):
+        mine = [reply for reply in replies if reply.extra["index"] == index]
+        likely = mine[0].extra["logprob"] if mine else -9.0
+        likelihood = float(torch.tensor(likely).exp())
+        assert len(mine) / 300 == pytest.approx(likelihood, abs=4 * (0.25 / 300) ** 0.5)
+
+
+def test_a_conversation_reads_only_what_is_new():
+    who = ScorePolicy.of(MODEL, TOKENIZER)
+    first = who.act([prompt("a fridge 1", key="a")])[0]
+    second = who.act([prompt("a fridge 1", first.text, "a cabinet 1", key="a", turn=1)])[0]
+    alone = ScorePolicy.of(MODEL, TOKENIZER, prefix_reuse=False).act(
+        [prompt("a fridge 1", first.text, "a cabinet 1", turn=1)]
+    )[0]
+    assert second.cached_tokens >= first.input_tokens - 1
+    assert alone.cached_tokens == 0
+    assert second.commands[0] == alone.commands[0]
+    assert second.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+
+
+def test_many_commands_are_scored_in_parts(monkeypatch):
+    whole = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
+    monkeypatch.setattr("harness.policies.score.NODES", 12)
+    parts = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
+    assert parts.commands[0] == whole.commands[0]
+    assert parts.extra["logprob"] == pytest.approx(whole.extra["logprob"], abs=1e-5)
+
+
+def test_a_full_context_loses_turns_here_too():
+    who = ScorePolicy.of(MODEL, TOKENIZER, context=90)
+    reply = who.act([prompt(*["You see a fridge 1. " * 2] * 7)])[0]
+    assert reply.dropped_turns > 0
+    assert reply.commands[0] in COMMANDS
+    assert who.act([prompt("look " * 200)])[0].finish_reason == "context"
+
+
+def test_without_admissible_commands_there_is_nothing_to_choose():
+    with pytest.raises(UsageError, match="lists none"):
+        ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x", commands=[])])
+
+
+def test_lead_and_close_frame_the_command_and_are_not_scored():
+    who = ScorePolicy.of(MODEL, TOKENIZER, lead="<action>", close="</action>")
+    reply = who.act([prompt("x")])[0]
+    assert reply.text == f"<action>{reply.commands[0]}</action>"
+    assert TOKENIZER.decode([*reply.prompt_ids, *reply.ids]).endswith(f"assistant\n<action>{reply.commands[0]}")
+    assert TOKENIZER.decode(reply.ids).strip("<>") in (reply.commands[0], f"action>{reply.commands[0]}")

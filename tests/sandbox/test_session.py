@@ -1,0 +1,224 @@
+"""What every driver promises to honest callers: runs, limits, workspaces, and that its own failure is said so."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from envsuite import sandbox
+from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Lease
+from envsuite.sandbox.session import Excerpt
+from tests.sandbox.conftest import LIMITS, PROGRAM, working
+
+ECHO = Path(__file__).with_name("echo.py")
+
+
+@pytest.fixture(scope="module", params=sandbox.DRIVERS)
+def workspace(request):
+    """A sandbox with a workspace that outlives its runs."""
+    spec = sandbox.Spec(workspace="/testbed", fresh=False, limits=LIMITS)
+    with sandbox.open(spec, working(request.param)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clean(workspace):
+    workspace.reset()
+    return workspace
+
+
+def test_a_command_gets_stdin_folder_and_environment_and_gives_status_and_both_streams(clean):
+    result = clean.run("cat; pwd; echo $WORD; echo oops >&2; exit 3", b"in\n", environment={"WORD": "hello"})
+    assert (result.fate, result.exit_code) == ("exited", 3)
+    assert result.stdout.decode().split() == ["in", clean.workspace, "hello"]
+    assert result.stderr == b"oops\n"
+
+
+def test_a_command_may_be_words_and_a_missing_one_is_127(clean):
+    assert clean.run(["echo", "a  b", "$HOME"]).stdout == b"a  b $HOME\n"
+    missing = clean.run(["no-such-command"])
+    assert missing.exit_code == 127
+    assert b"no-such-command" in missing.stderr
+
+
+def test_the_workspace_outlives_a_run_and_processes_do_not(clean):
+    clean.run("echo 1 > a; mkdir -p sub; (sleep 1; echo late > b) & disown")
+    time.sleep(1.2)
+    assert clean.run("cat a; ls").stdout.split() == [b"1", b"a", b"sub"]
+
+
+def test_a_working_directory_below_the_workspace_can_be_given(clean):
+    clean.run("mkdir -p sub")
+    assert clean.run("pwd", cwd=f"{clean.workspace}/sub").stdout.decode().strip() == f"{clean.workspace}/sub"
+
+
+def test_the_temporary_folder_outlives_a_run_and_not_a_reset(clean):
+    clean.run("echo 1 > $TMPDIR/kept")
+    assert clean.run("cat $TMPDIR/kept").stdout == b"1\n"
+    clean.reset()
+    assert clean.run("ls $TMPDIR").stdout == b""
+
+
+def test_what_is_copied_in_comes_out_again(clean, tmp_path):
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "a.txt").write_text("ä")
+    (source / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (source / "run.sh").chmod(0o755)
+    (source / "link").symlink_to("deep/a.txt")
+    clean.copy_in(source)
+    clean.copy_in(source / "deep" / "a.txt", "other")
+    assert clean.run("./run.sh; cat link other/a.txt").stdout.decode() == "ran\nää"
+    clean.run("echo new > deep/b.txt")
+    clean.copy_out("deep", tmp_path / "out")
+    clean.copy_out("run.sh", tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*.*")) == ["a.txt", "b.txt", "run.sh"]
+
+
+def test_a_hostile_link_leads_nowhere_when_copied_out(clean, tmp_path):
+    (tmp_path / "target").write_text("secret")
+    clean.run(f"mkdir bad; ln -s {tmp_path}/target bad/link; ln -s /etc bad/etc; mkfifo bad/pipe")
+    with pytest.raises(DataError, match="cannot be copied out"):
+        clean.copy_out("bad", tmp_path / "out")
+    assert not any(path.is_file() and path.read_text() == "secret" for path in (tmp_path / "out").rglob("*"))
+    with pytest.raises(DataError, match="nothing"):
+        clean.copy_out("nothing", tmp_path / "out")
+
+
+def test_reset_brings_back_the_snapshot_whatever_was_done(clean):
+    clean.run("echo old > a; mkdir d; echo x > d/x; ln -s a l; chmod 700 a")
+    clean.snapshot()
+    clean.run("echo new > a; rm -r d; touch b; rm l; mkfifo p; mkdir -p k/k; chmod 0 k")
+    clean.reset()
+    assert clean.run("cat a d/x; readlink l; ls; stat -c %a a").stdout.split() == [
+        *(b"old", b"x", b"a"),
+        *(b"a", b"d", b"l"),
+        b"700",
+    ]
+    clean.run("rm -rf *")
+    clean.snapshot()
+    clean.reset()
+    assert clean.run("ls").stdout == b""
+
+
+def test_long_output_keeps_head_and_tail_and_says_so(clean):
+    result = clean.run("seq 1 10000")
+    assert result.cut
+    assert result.stdout.startswith(b"1\n2\n")
+    assert result.stdout.endswith(b"9999\n10000\n")
+    assert b"bytes left out" in result.stdout
+    assert not clean.run("seq 1 10").cut
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(clean):
+    result = clean.run("sleep 77.125 & sleep 77.125", limits=sandbox.Limits(seconds=0.5))
+    assert result.fate == "timeout"
+    assert clean.run("pgrep -f 77.125").stdout == b""
+
+
+def test_a_killed_command_says_its_signal(clean):
+    assert clean.run("kill -9 $$").exit_code in (
+        -signal.SIGKILL,
+        0,
+    )  # the first process of a namespace cannot kill itself
+    assert clean.run("bash -c 'kill -9 $$'; echo $?").stdout == b"137\n"
+
+
+def test_the_limit_on_processes_holds_for_root_too(session, play):
+    code = "import os, time\nmade = 0\ntry:\n    while made < 500:\n        if os.fork() == 0: time.sleep(60)\n        made += 1\n"
+    code += "except OSError: pass\nif made > 64: breaches.append(made)\nsaid = made"
+    result, breaches = play(code)
+    assert result.fate == "exited"
+    assert not breaches
+
+
+def test_a_run_whose_zygote_is_killed_is_a_failure_of_the_sandbox_and_the_next_one_works(clean):
+    clean.run("true")
+    killer = threading.Timer(0.3, clean._process.force)
+    killer.start()
+    with pytest.raises(EngineFailure, match=f"The {clean.driver} sandbox broke down"):
+        clean.run("sleep 10")
+    killer.join()
+    assert clean.run("echo again").stdout == b"again\n"
+
+
+def test_a_program_that_cannot_be_loaded_is_a_failure_of_the_sandbox(tmp_path, session):
+    (tmp_path / "bad.py").write_text("import no_such_module\n")
+    tmp_path.chmod(0o755)
+    with sandbox.open(sandbox.Spec(program=tmp_path / "bad.py"), session.driver) as bad:
+        with pytest.raises(EngineFailure, match="no_such_module"):
+            bad.call(b"")
+
+
+def test_a_closed_session_and_a_missing_part_are_said_in_words(session):
+    opened = sandbox.open(sandbox.Spec(), session.driver)
+    with pytest.raises(UsageError, match="without a program"):
+        opened.call(b"")
+    with pytest.raises(UsageError, match="without a workspace"):
+        opened.reset()
+    opened.close()
+    with pytest.raises(UsageError, match="closed"):
+        opened.run("true")
+
+
+def test_a_hundred_parallel_submissions_are_neither_lost_nor_mixed_up(session):
+    lease = Lease(sandbox.Spec(program=ECHO, limits=LIMITS), session.driver)
+    answers: dict[int, bytes] = {}
+
+    def submit(number: int) -> None:
+        answers[number] = lease.pool.call(str(number).encode() * 1000).value
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(100)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    finally:
+        lease.close()
+    assert answers == {number: str(number).encode()[::-1] * 1000 for number in range(100)}
+
+
+def test_a_pool_is_shared_and_closes_with_its_last_lease():
+    spec = sandbox.Spec(program=PROGRAM)
+    driver = drivers.choose("auto", (*drivers.SAFE, "process"))
+    one, other = Lease(spec, driver), Lease(spec, driver)
+    assert one.pool is other.pool
+    one.close()
+    one.close()
+    assert other.pool.call(b'{"code": "", "world": {}}').exit_code == 0
+    other.close()
+    with pytest.raises(UsageError, match="closed"):
+        other.pool.call(b"")
+
+
+def test_no_sandbox_is_one_line_with_the_cure_and_process_is_never_taken_silently():
+    assert "process" not in drivers.SAFE
+    with pytest.raises(UsageError, match="apt-get install bubblewrap") as caught:
+        drivers.choose("auto", order=())
+    assert "--sandbox process" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="auto, bwrap"):
+        drivers.choose("chroot")
+
+
+def test_bwrap_that_is_not_installed_is_named(monkeypatch):
+    from envsuite.sandbox import bwrap
+
+    monkeypatch.setenv("PATH", "")
+    assert bwrap.available() == "bwrap is not installed"
+
+
+@pytest.mark.parametrize("pieces", [[b""], [b"abcdef"], [b"a"] * 9, [b"x" * 50, b"y" * 50], [b"0123456789" * 10]])
+def test_an_excerpt_is_the_head_and_the_tail(pieces):
+    excerpt, whole = Excerpt(20), b"".join(pieces)
+    for piece in pieces:
+        excerpt.add(piece)
+    if len(whole) <= 20:
+        assert excerpt.text() == whole
+    else:
+        assert excerpt.text() == whole[:10] + b"\n[... %d bytes left out ...]\n" % (len(whole) - 20) + whole[-10:]

@@ -1,0 +1,59 @@
+"""Paired comparison: worked numbers, and refusal of unlike runs."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from harness.compare import compare, holm, read_run, refuse_unlike, sign_flip
+from harness.evaluate import RunConfig, evaluate
+from harness.policies import make_policy
+from tests import toys  # noqa: F401
+
+
+def run(out, model, **kwargs):
+    config = RunConfig(
+        task=registry.TASKS["HiLo-v0"], model=model, episodes=30, max_turns=2, knobs={"size": 64}, **kwargs
+    )
+    evaluate(config, out, lambda: make_policy(model))
+    return read_run(config.folder(out))
+
+
+def test_holm_against_the_textbook():
+    # Holm (1979) on four p-values: 4 x .005, 3 x .01, 2 x .03, 1 x .04 made monotone
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+
+
+def test_sign_flip_is_exact_for_few_games():
+    assert sign_flip(np.array([1.0, 1, 1, 1, 1])) == pytest.approx(2 / 32)
+    assert sign_flip(np.array([1.0, -1])) == 1.0
+    assert sign_flip(np.zeros(9)) == 1.0
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=1, max_size=8))
+def test_sign_flip_equals_its_definition(deltas):
+    moved = [d for d in deltas if d]
+    sums = [abs(sum(s * d for s, d in zip(signs, moved))) for signs in itertools.product((-1, 1), repeat=len(moved))]
+    expected = sum(total >= abs(sum(moved)) - 1e-12 for total in sums) / len(sums)
+    assert sign_flip(np.array(deltas)) == pytest.approx(expected)
+
+
+def test_expert_beats_random_and_the_games_needed_follow_from_the_spread(tmp_path):
+    runs = [run(tmp_path, "random"), run(tmp_path, "expert")]
+    (found,) = compare(runs, effect=0.1)
+    assert found.games == 30
+    assert found.mean.low > 0.5
+    assert found.p_holm < 0.001
+    assert found.needed == pytest.approx(30 * (found.detectable / 0.1) ** 2, abs=1.01)
+
+
+def test_unlike_runs_are_refused_by_name_unless_allowed(tmp_path):
+    runs = [run(tmp_path, "random"), run(tmp_path, "expert", reward_mode="dense")]
+    with pytest.raises(UsageError, match="reward_mode is 'sparse'"):
+        refuse_unlike(runs)
+    refuse_unlike(runs, ["reward_mode"])

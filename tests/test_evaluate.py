@@ -1,0 +1,216 @@
+"""A run on disk: journal, results, resume, lock. Killed anywhere, it ends in the same bytes."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import filelock
+import pytest
+
+from envsuite import registry
+from envsuite.errors import DataError, UsageError
+from harness import records
+from harness.evaluate import Budget, Execution, RunConfig, evaluate
+from harness.policies import make_policy
+from tests import toys
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def config(name="HiLo-v0", model="random", **kwargs):
+    return RunConfig(task=registry.TASKS[name], model=model, **{"episodes": 10, **kwargs})
+
+
+def run(cfg, out, **execution):
+    return evaluate(cfg, out, lambda: make_policy(cfg.model), Execution(**execution))
+
+
+def cli(*words, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        **kwargs,
+    )
+
+
+def test_a_run_leaves_five_files_and_results_sorted_by_key(tmp_path):
+    found, summary = run(config(attempts=2), tmp_path)
+    folder = config(attempts=2).folder(tmp_path)
+    assert {path.name for path in folder.iterdir()} - {".lock"} == {
+        "config.json", "journal.jsonl", "results.jsonl", "timing.jsonl", "summary.json",
+    }  # fmt: skip
+    assert found == records.read_results(folder / "results.jsonl") and len(found) == 20
+    assert [records.key_of(one) for one in found] == sorted(map(records.key_of, found))
+    assert summary["success"]["n"] == 10  # clusters, not episodes
+    text = (folder / "results.jsonl").read_text()
+    assert str(tmp_path) not in text and config(attempts=2).run_id not in text
+
+
+def test_run_id_is_what_is_measured_and_not_how():
+    base = config()
+    assert base.run_id == config().run_id
+    assert base.run_id != config(episodes=11).run_id != config(reward_mode="dense").run_id
+    assert base.run_id != config(knobs={"size": 8}).run_id
+
+
+def test_an_existing_run_is_refused_without_resume_and_taken_with_it(tmp_path):
+    first = run(config(), tmp_path)
+    with pytest.raises(UsageError, match="--resume"):
+        run(config(), tmp_path)
+    assert run(config(), tmp_path, resume=True) == first
+
+
+def test_a_second_process_on_a_run_is_refused(tmp_path):
+    folder = config().folder(tmp_path)
+    folder.mkdir(parents=True)
+    with filelock.FileLock(folder / ".lock"), pytest.raises(UsageError, match="another process"):
+        run(config(), tmp_path)
+
+
+def test_broken_episodes_are_played_again_on_resume_and_superseded(tmp_path):
+    cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": "raise"})
+    found, summary = run(cfg, tmp_path)
+    assert summary["broken"] == 2 and summary["episodes"] == 4 and summary["success"]["value"] == 1.0
+    toys.Faulty._act, broken = toys.HiLo._act, toys.Faulty._act  # the engine is mended
+    try:
+        found, summary = run(cfg, tmp_path, resume=True)
+    finally:
+        toys.Faulty._act = broken
+    assert summary["broken"] == 0 and len(found) == 6
+
+
+def test_a_half_written_last_line_is_cut_off_and_a_corrupt_one_is_named(tmp_path):
+    whole, _ = run(config(), tmp_path)
+    folder = config().folder(tmp_path)
+    journal = folder / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:5]) + lines[5][:40])
+    assert run(config(), tmp_path, resume=True)[0] == whole
+    journal.write_bytes(b"".join(lines[:3]) + b"{not json}\n" + b"".join(lines[4:]))
+    with pytest.raises(DataError, match=r"journal\.jsonl:4"):
+        run(config(), tmp_path, resume=True)
+
+
+def test_records_hold_any_string_a_model_may_say():
+    nasty = {"text": "\ud800 é \x00 \u2028 🧊"}
+    assert json.loads(records.dump(nasty)) == nasty
+    assert records.dump(nasty).count(b"\n") == 1
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("model", ["random", "expert", "replay"])
+def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model):
+    size = ("--set", "delay=0.03", "--set", "size=512", "--set", "max_steps=6")
+    words = ["-e", "Slow-v0", "-n", 16, *size, "--baselines", "none"]
+    if model == "replay":
+        assert cli("-m", "random", *words, "-o", tmp_path / "source").returncode == 0
+        (source,) = (tmp_path / "source").glob("**/results.jsonl")
+        model = f"replay:{source}"
+    whole = cli("-m", model, *words, "-o", tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    (expected,) = (tmp_path / "whole").glob("**/results.jsonl")
+    dice = random.Random(f"{model.partition(':')[0]}{workers}")
+    command = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", "-m", model, *map(str, words)]
+    command += ["-o", str(tmp_path / "cut"), "--num-workers", str(workers), "-c", "4", "--resume"]
+    kills = 0
+    for _ in range(3):
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        journal_before = _journal_size(tmp_path / "cut")
+        deadline = time.monotonic() + 150
+        wanted = dice.randint(1, 3)
+        while process.poll() is None and time.monotonic() < deadline:
+            if _journal_size(tmp_path / "cut") >= journal_before + wanted:
+                os.kill(process.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.005)
+        process.wait()
+    last = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert last.returncode == 0, last.stderr
+    (found,) = (tmp_path / "cut").glob("**/results.jsonl")
+    assert found.read_bytes() == expected.read_bytes()
+    assert kills >= 1
+
+
+def _journal_size(folder):
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("**/journal.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-m", "random", "-e", "hilow"], "Did you mean 'HiLo-v0'"),
+        (["-m", "random", "-e", "hilo", "--set", "sise=3"], "Did you mean 'size'"),
+        (["-m", "random", "-e", "hilo", "--set", "size=1"], "2..1024"),
+        (["-m", "random", "-e", "hilo", "--set", "size"], "KNOB=VALUE"),
+        (["-m", "random", "-e", "hilo", "--split", "tset"], "Did you mean 'test'"),
+        (["-m", "random", "-e", "hilo", "-n", "0"], "--episodes"),
+        (["-m", "random", "-e", "hilo", "-n", "2000"], "holds 1000 seeds"),
+        (["-m", "replay:/nowhere.jsonl", "-e", "hilo"], "Cannot read /nowhere.jsonl"),
+        (["-m", "random", "-e", "hilo", "--module", "no_such_module"], "no_such_module"),
+        (["-m", "random", "-e", "hilo", "-n", "2", "-o", "/proc/nowhere"], "/proc/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, words, said):
+    if "-o" not in words:
+        words = [*words, "-o", tmp_path]
+    done = cli(*words)
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
+    whole, _ = run(config(), tmp_path / "whole")
+    # A file that may grow no further fails as a full disk does: in the middle of a write.
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+    words = ("-m", "random", "-e", "hilo", "-n", 10, "-o", tmp_path / "full", "--baselines", "none")
+    done = cli(*words, preexec_fn=limit)
+    assert done.returncode == 2 and "File too large" in done.stderr and done.stderr.count("\n") == 1
+    assert 0 < _journal_size(tmp_path / "full") < 10
+    assert run(config(), tmp_path / "full", resume=True)[0] == whole
+
+
+def test_dry_run_plays_nothing_and_needs_no_weights(tmp_path):
+    done = cli("-m", "qwen2.5-3b", "-e", "hilo", "-n", 3, "-o", tmp_path, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "Qwen/Qwen2.5-3B-Instruct" in done.stdout and not list(tmp_path.iterdir())
+
+
+def test_json_prints_one_document_and_nothing_else_on_stdout(tmp_path):
+    done = cli("-m", "random", "-e", "hilo", "-n", 3, "-o", tmp_path, "--json")
+    (found,) = json.loads(done.stdout)
+    assert set(found["rows"]) == {"random", "expert"}
+
+
+def test_a_budget_stops_cleanly_and_the_rest_is_played_on_resume(tmp_path):
+    whole, _ = run(config(model="expert"), tmp_path / "whole")
+    words = ("-m", "expert", "-e", "hilo", "-n", 10, "-c", 1, "-o", tmp_path / "cut", "--baselines", "none")
+    done = cli(*words, "--max-time", 1e-9)
+    assert done.returncode == 3
+    assert "--resume" in done.stderr and "1 of 10 episodes" in done.stderr
+    assert cli(*words, "--resume").returncode == 0
+    assert records.read_results(next((tmp_path / "cut").glob("**/results.jsonl"))) == whole
+
+
+def test_token_and_cost_budgets_count_what_the_journal_holds():
+    used = [{"input_tokens": 60, "output_tokens": 40, "cost": 0.5}] * 2
+    now = time.monotonic()
+    assert not Budget(tokens=201, cost=1.1).spent(used, now)
+    assert "200" in Budget(tokens=200).spent(used, now)
+    assert "USD" in Budget(cost=1.0).spent(used, now)
+
+
+def test_show_prompt_prints_the_messages_and_plays_nothing(tmp_path):
+    done = cli("-m", "qwen2.5-3b", "-e", "hilo", "--show-prompt", "-o", tmp_path, "--thinking", "off")
+    assert done.returncode == 0, done.stderr
+    assert "Admissible commands" in done.stdout and not list(tmp_path.iterdir())

@@ -1,0 +1,61 @@
+"""Being registered is being tested: one task of every family, whole, and every task's row."""
+
+import gymnasium as gym
+import pytest
+
+import envsuite
+from envsuite import registry
+from envsuite.checks import check
+from envsuite.errors import MissingExtra, UnknownTask
+from examples import hilo
+
+TASKS = envsuite.tasks("*")
+HOARD: list[bytearray] = []
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_every_row_of_the_menu_names_a_class_and_fitting_knobs(task):
+    try:
+        cls = registry.env_class(task)
+    except MissingExtra as missing:
+        pytest.skip(str(missing))
+    registry.check_knobs(cls, dict(task.kwargs))
+    assert f"envsuite/{task.id}" in gym.registry
+    for split in task.split_ids.values():
+        assert split in registry.TASKS
+
+
+def test_a_foreign_environment_is_made_by_gymnasium_and_passes_every_check():
+    env = gym.make("envsuite/HiLo-v0", size=8)
+    env.reset(seed=1)
+    env.close()
+    for finding in check(registry.TASKS["HiLo-v0"], seconds=5, seeds=3):
+        assert finding.ok, finding
+
+
+def test_ids_are_found_in_any_case_without_version_and_by_glob():
+    assert envsuite.tasks("hilo")[0].id == "HiLo-v0"
+    assert envsuite.tasks("HILO-V0")[0].id == "HiLo-v0"
+    assert envsuite.tasks("envsuite/HiLo-v0")[0].id == "HiLo-v0"
+    assert "HiLo-v0" in {task.id for task in envsuite.tasks("hi*")}
+    with pytest.raises(UnknownTask, match="Did you mean 'HiLo-v0'"):
+        envsuite.tasks("HiLo-v1")
+
+
+def test_a_check_finds_what_is_wrong():
+    class Cheating(hilo.HiLo):
+        def _act(self, command):
+            return envsuite.Outcome("won", reward=1.0, done=True, success=True)
+
+        def _reset(self, seed):
+            HOARD.append(bytearray(2**20))
+            return super()._reset(seed)
+
+    import tests.test_every_task as here
+
+    here.Cheating = Cheating
+    task = envsuite.Task(id="Cheating-v0", entry_point="tests.test_every_task:Cheating")
+    failed = {finding.name for finding in check(task, seconds=10, seeds=1) if not finding.ok}
+    HOARD.clear()
+    assert "no leak over resets" in failed
+    assert "idle player loses" in failed and "any string is answered (fuzzing)" in failed

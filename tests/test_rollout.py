@@ -1,0 +1,121 @@
+"""The one loop: what is played depends on the episode and the policy alone."""
+
+import pytest
+
+from envsuite import registry
+from envsuite.types import StopReason
+from harness import records
+from harness.policies import make_policy
+from harness.prompting import Prompting
+from harness.rollout import rollout
+from harness.slots import LocalSlots, PoolSlots
+from harness.types import Reply, episode
+from tests import toys  # noqa: F401  registers the toys
+
+
+def episodes(name, count, attempts=1, **knobs):
+    task = registry.TASKS[name]
+    return [episode(task, seed, attempt, **knobs) for attempt in range(attempts) for seed in range(count)]
+
+
+def play(policy, todo, slots, **kwargs):
+    try:
+        return sorted(
+            (records.record(run, policy.name, "sparse") for run in rollout(policy, todo, slots, **kwargs)),
+            key=records.key_of,
+        )
+    finally:
+        slots.close()
+
+
+def test_what_is_played_does_not_depend_on_slots_or_processes():
+    random = make_policy("random")
+    todo = episodes("HiLo-v0", 12, attempts=2)
+    one = play(random, todo, LocalSlots(1, asks="random"))
+    assert one == play(random, todo, LocalSlots(7, asks="random"))
+    assert one == play(random, todo, PoolSlots(5, 2, asks="random"))
+    assert len({str(run["steps"]) for run in one}) > 12  # attempts differ
+
+
+def test_a_slot_that_is_free_starts_the_next_episode():
+    sizes = []
+
+    class Counting(type(make_policy("random"))):
+        def act(self, prompts):
+            sizes.append(len(prompts))
+            return super().act(prompts)
+
+    play(Counting("random"), episodes("HiLo-v0", 20), LocalSlots(4, asks="random"))
+    assert all(size == 4 for size in sizes[: len(sizes) // 2])
+
+
+@pytest.mark.parametrize("how", ["raise", "reset"])
+def test_an_engine_that_breaks_spares_its_neighbours_and_scores_nothing(how):
+    expert = make_policy("expert")
+    runs = play(expert, episodes("Faulty-v0", 6, how=how), LocalSlots(3, asks="expert"))
+    assert [run["stop_reason"] for run in runs] == ["broken", "solved", "solved"] * 2
+    assert all("engine" in run["error"] for run in runs if run["stop_reason"] == "broken")
+
+
+@pytest.mark.parametrize("how", ["exit", "hang"])
+def test_a_worker_that_dies_or_hangs_is_replaced(how):
+    expert = make_policy("expert")
+    slots = PoolSlots(2, 2, asks="expert", timeout=3.0)
+    runs = play(expert, episodes("Faulty-v0", 6, how=how), slots)
+    assert [run["stop_reason"] for run in runs] == ["broken", "solved", "solved"] * 2
+
+
+class Says:
+    """A policy that says the same thing every time."""
+
+    name, asks, deterministic = "says", "", True
+
+    def __init__(self, *replies):
+        self.replies, self.seen = replies, []
+
+    def act(self, prompts):
+        self.seen += [prompt.messages for prompt in prompts]
+        return [self.replies[min(prompt.turn, len(self.replies) - 1)] for prompt in prompts]
+
+    def close(self):
+        pass
+
+
+def test_a_reply_without_a_command_costs_a_turn_and_is_told_so():
+    policy = Says(Reply("I do not know"), Reply("<action>3</action>"))
+    (run,) = rollout(policy, episodes("HiLo-v0", 1), LocalSlots(1), max_turns=3)
+    assert [turn.fault for turn in run.turns] == ["format", "", ""]
+    assert run.stop_reason is StopReason.MAX_TURNS and run.truncated and not run.terminated
+    assert "no command" in policy.seen[1][-1]["content"]
+
+
+def test_a_policy_that_cannot_answer_breaks_its_episode_and_no_other():
+    class Dying(Says):
+        def act(self, prompts):
+            return [
+                Reply("", error="server gone") if prompt.episode.seed == 1 else Reply("x", commands=("1",))
+                for prompt in prompts
+            ]
+
+    runs = {run.episode.seed: run for run in rollout(Dying(), episodes("HiLo-v0", 3), LocalSlots(3))}
+    assert runs[1].broken and runs[1].error == "server gone"
+    assert not runs[0].broken and not runs[2].broken
+
+
+def test_history_and_admissible_commands_are_shown_as_asked():
+    policy = Says(Reply("<think>hm</think><action>1</action>"))
+    list(
+        rollout(
+            policy, episodes("HiLo-v0", 6)[5:], LocalSlots(1), Prompting(history=1, admissible="latest"), max_turns=4
+        )
+    )
+    last = policy.seen[3]
+    assert [message["role"] for message in last] == ["system", "user", "assistant", "user"]
+    assert "Admissible" in last[-1]["content"] and "Admissible" not in last[1]["content"]
+    assert last[2]["content"] == "<think>hm</think><action>1</action>"
+    list(
+        rollout(
+            policy, episodes("HiLo-v0", 6)[5:], LocalSlots(1), Prompting(history_reasoning=False, admissible="none")
+        )
+    )
+    assert policy.seen[-1][2]["content"] == "<action>1</action>"

@@ -1,0 +1,72 @@
+"""Small true environments for tests of everything that is not an environment."""
+
+import os
+import time
+
+from envsuite import Knob, Outcome, Task, TextEnv, register
+from examples.hilo import HiLo
+
+__all__ = ["Faulty", "HiLo", "Signpost", "Slow"]
+
+
+class Slow(HiLo):
+    """HiLo whose engine takes its time, so that a run can be killed in the middle."""
+
+    knobs = (*HiLo.knobs, Knob("delay", 0.02, "seconds per guess", low=0.0))
+
+    def _act(self, command: str) -> Outcome:
+        time.sleep(self.settings.delay)
+        return super()._act(command)
+
+
+class Faulty(HiLo):
+    """HiLo whose engine breaks on every third seed: by an exception, or by taking its process down."""
+
+    knobs = (*HiLo.knobs, Knob("how", "raise", "what goes wrong", choices=("raise", "exit", "hang", "reset")))
+
+    def _reset(self, seed: int) -> str:
+        self.bad = seed % 3 == 0
+        if self.bad and self.settings.how == "reset":
+            raise RuntimeError("the engine did not start")
+        return super()._reset(seed)
+
+    def _act(self, command: str) -> Outcome:
+        if self.bad and self.settings.how == "raise":
+            raise RuntimeError("the engine broke")
+        if self.bad and self.settings.how == "exit":
+            os._exit(3)
+        if self.bad and self.settings.how == "hang":
+            time.sleep(60)
+        return super()._act(command)
+
+
+register(Task(id="Slow-v0", entry_point="tests.toys:Slow"))
+register(Task(id="Faulty-v0", entry_point="tests.toys:Faulty"))
+
+
+class Signpost(TextEnv):
+    """Says one of four words; the word itself is the right answer. As small as a task for a language model can be."""
+
+    knobs = (Knob("max_steps", 2, "answers", low=1),)
+    instructions = "Say the word."
+    words = ("north", "east", "south", "west")
+
+    def _reset(self, seed: int) -> str:
+        self.word = self.words[seed % 4]
+        self.objective = "Say it."
+        return self.word
+
+    def _act(self, command: str) -> Outcome:
+        won = command == self.word
+        return Outcome(
+            "Yes." if won else self.word, reward=float(won), done=won, success=won, valid=command in self.words
+        )
+
+    def admissible(self) -> list[str]:
+        return list(self.words)
+
+    def expert(self, kind: str = "") -> str | None:
+        return self.word
+
+
+register(Task(id="Signpost-v0", entry_point="tests.toys:Signpost"))
