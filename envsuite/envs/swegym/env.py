@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +39,7 @@ from envsuite.envs.swegym.grading import Report, refused
 from envsuite.envs.swegym.menu import LADDER
 from envsuite.envs.swegym.problems import GeneratedProblem, Problem
 from envsuite.envs.swegym.statement import DETAILS
-from envsuite.envs.swegym.workspace import Answer, Workspace, changes
+from envsuite.envs.swegym.workspace import Answer, Workspace
 from envsuite.errors import UsageError
 from envsuite.panels import make_panel
 from envsuite.sandbox import drivers
@@ -133,12 +132,8 @@ class SWEGym(TextEnv):
             self._session, self._spec = drivers.open(spec, self.driver), spec
         self._base = problem.tree()
         self.workspace = Workspace(self._session, self.limits, self.settings.characters, problem.variables())
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
-            for path, content in self._base.items():
-                file = Path(folder, path)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-            self.workspace.lay(Path(folder))
+        with problem.folder() as folder:
+            self.workspace.lay(folder)
         self._report, self._history, self._paid = refused("no_patch"), [], 0.0
         self._graded: dict[str, bytes | None] = {}
         self._began = time.monotonic()
@@ -217,7 +212,7 @@ class SWEGym(TextEnv):
 
     def changes(self) -> dict[str, bytes | None]:
         """What the agent has changed so far: path -> content, None where a file is gone."""
-        return changes(self._base, self.workspace.files())
+        return self.workspace.changes(self._base)
 
     def patch(self) -> str:
         """The agent's changes as a unified diff; files that are no text are left out."""
@@ -241,8 +236,10 @@ class SWEGym(TextEnv):
 
     def _plan(self) -> list[str]:
         assert self._problem is not None
-        wanted = {**self._base, **self._problem.gold()}
-        return plan(self.workspace.files(), {path: data for path, data in wanted.items() if data is not None})
+        gold, changed = self._problem.gold(), self.changes()
+        now = {path: changed.get(path, self._base.get(path)) for path in {*gold, *changed}}
+        wanted = {path: gold.get(path, self._base.get(path)) for path in now}
+        return plan(now, wanted)
 
     # ---- what else an environment says --------------------------------------------------------------------------------
 

@@ -7,13 +7,15 @@ import shlex
 from collections.abc import Mapping
 
 from envsuite.envs.swegym.edits import spell_create, spell_replace
-from envsuite.envs.swegym.workspace import SHOWN, changes
+from envsuite.envs.swegym.workspace import SHOWN
 
 
-def plan(now: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> list[str]:
-    """The commands that make of the files `now` the files `wanted`, by path."""
+def plan(now: Mapping[str, bytes | None], wanted: Mapping[str, bytes | None]) -> list[str]:
+    """The commands that make of the files `now` the files `wanted`, by path; None stands for a file that is not there."""
     found = []
-    for path, content in changes(now, wanted).items():
+    for path, content in sorted(wanted.items()):
+        if content == now.get(path):
+            continue
         if content is None:
             found.append(f"rm -f -- {_absolute(path)}")
         else:

@@ -1,6 +1,7 @@
 """From statuses to a verdict and to what each way of paying pays.
 
-A test passes where it is PASSED or XFAIL; one that is not reported fails. Resolved: every FAIL_TO_PASS and every
+A test passes where it is PASSED or XFAIL, and of PASS_TO_PASS also where it is SKIPPED; one that is not reported fails. A
+name that the data set cut within its parameter stands for all tests that begin so, if they agree. Resolved: every FAIL_TO_PASS and every
 PASS_TO_PASS passes. `f2p_gated`: the share of FAIL_TO_PASS that passes while all PASS_TO_PASS do, else 0. `pass_ratio`
 pays all tests alike, as the Practitioner's Guide's code does: where PASS_TO_PASS is long, changing nothing is paid
 nearly 1.
@@ -57,15 +58,24 @@ class Report:
 def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]) -> Report:
     """The report of a run's statuses."""
 
-    def passes(test: str) -> bool:
-        return statuses.get(test) in PASSING
+    def passes(test: str, *also: str) -> bool:
+        return _status(test, statuses) in (*PASSING, *also)
 
     return Report(
         tuple(test for test in fail_to_pass if passes(test)),
         tuple(test for test in fail_to_pass if not passes(test)),
-        tuple(test for test in pass_to_pass if passes(test)),
-        tuple(test for test in pass_to_pass if not passes(test)),
+        tuple(test for test in pass_to_pass if passes(test, "SKIPPED")),
+        tuple(test for test in pass_to_pass if not passes(test, "SKIPPED")),
     )
+
+
+def _status(test: str, statuses: Mapping[str, str]) -> str:
+    """The status of a test; '' where it has none."""
+    if test in statuses or test.count("[") <= test.count("]"):
+        return statuses.get(test, "")
+    found = [status for name, status in statuses.items() if name.startswith(test)]
+    agree = len({status in PASSING for status in found}) == 1
+    return found[0] if agree else ""
 
 
 def refused(fault: str, fail_to_pass: Sequence[str] = (), pass_to_pass: Sequence[str] = ()) -> Report:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 STATUSES = ("FAILED", "PASSED", "SKIPPED", "ERROR", "XFAIL")
 Statuses = dict[str, str]
 
-_COLOUR = re.compile(r"\x1b?\[\d+(?:;\d+)*m")
+_COLOUR = re.compile(r"\[\d+m")  # its escape goes with the control characters
 _CONTROL = dict.fromkeys(range(1, 32))
 _OPTIONS = re.compile(r"(.*?)\[(.*)\]")
 
@@ -21,10 +21,9 @@ def pytest(log: str) -> Statuses:
     """`pytest -rA`: lines that begin with a status."""
     found: Statuses = {}
     for line in log.split("\n"):
-        if line.startswith(STATUSES):
-            words = _words(line)
-            if len(words) > 1:
-                found[words[1]] = words[0]
+        words = _words(line)
+        if line.startswith(STATUSES) and len(words) > 1 and not _counts_skips(words):
+            found[words[1]] = words[0]
     return found
 
 
@@ -43,16 +42,17 @@ def pytest_options(log: str) -> Statuses:
 
 
 def pytest_plain(log: str) -> Statuses:
-    """Without colours and control characters, and with lines that end in a status (astropy, scikit-learn, sphinx)."""
+    """Without colours and control characters, names whole, and with lines that end in a status (astropy, sphinx, ...)."""
     found: Statuses = {}
     for line in log.split("\n"):
         line = _COLOUR.sub("", line).translate(_CONTROL)
-        words = _words(line)
         if line.startswith(STATUSES):
-            if len(words) > 1:
-                found[words[1]] = words[0]
-        elif line.endswith(STATUSES) and len(words) > 1:
-            found[words[0]] = words[1]
+            words = (line.split(" - ", 1)[0] if line.startswith("FAILED") else line).split()
+            if len(words) > 1 and not _counts_skips(words):
+                found[" ".join(words[1:])] = words[0]
+        elif line.endswith(STATUSES) and len(line.split()) > 1:
+            *name, status = line.split()
+            found[" ".join(name)] = status
     return found
 
 
@@ -67,6 +67,8 @@ def seaborn(log: str) -> Statuses:
     found: Statuses = {}
     for line in log.split("\n"):
         words = line.split()
+        if len(words) < 2:
+            continue
         if line.startswith("FAILED"):
             found[words[1]] = "FAILED"
         elif " PASSED " in line:
@@ -123,22 +125,27 @@ def django(log: str) -> Statuses:
             found[line.split(" ... skipped")[0]] = "SKIPPED"
         if line.endswith(" ... FAIL"):
             found[line.split(" ... FAIL")[0]] = "FAILED"
-        if line.startswith("FAIL:"):
+        if line.startswith("FAIL:") and len(line.split()) > 1:
             found[line.split()[1].strip()] = "FAILED"
         if line.endswith(" ... ERROR"):
             found[line.split(" ... ERROR")[0]] = "ERROR"
-        if line.startswith("ERROR:"):
+        if line.startswith("ERROR:") and len(line.split()) > 1:
             found[line.split()[1].strip()] = "ERROR"
         if line.lstrip().startswith("ok") and before:
             found[before] = "PASSED"
     for pattern in (
-        r"^(.*?)\s\.\.\.\sTesting against Django installed in (?:.*?)\ssilenced\)\.\nok$",
+        r"^(.*?)\s\.\.\.\sTesting against Django installed in (?:(?s:.*?)) silenced\)\.\nok$",
         r"^(.*?)\s\.\.\.\sInternal Server Error: \/(.*)\/\nok$",
         r"^(.*?)\s\.\.\.\sSystem check identified no issues \(0 silenced\)\nok$",
     ):
         for match in re.finditer(pattern, log, re.MULTILINE):
             found[match.group(1)] = "PASSED"
     return found
+
+
+def _counts_skips(words: list[str]) -> bool:
+    """'SKIPPED [3] file:line: reason' counts skipped tests and names none."""
+    return words[0] == "SKIPPED" and bool(re.fullmatch(r"\[\d+\]", words[1]))
 
 
 def _words(line: str) -> list[str]:

@@ -6,18 +6,19 @@ SWE-Gym and SWE-bench.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 
 from envsuite.cache import cache_dir
 from envsuite.envs.swegym import packages, statement, suite, tampering
-from envsuite.envs.swegym.grading import Report, grade, refused
+from envsuite.envs.swegym.grading import PASSING, Report, grade, refused
 from envsuite.envs.swegym.tasks import Generated
 from envsuite.errors import MissingExtra
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
@@ -48,6 +49,16 @@ class Problem(ABC):
     @abstractmethod
     def tree(self) -> dict[str, bytes]:
         """The repository as the agent gets it."""
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """The repository as a folder of this machine."""
+        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as name:
+            for path, content in self.tree().items():
+                file = Path(name, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            yield Path(name)
 
     @abstractmethod
     def gold(self) -> dict[str, bytes | None]:
@@ -97,7 +108,8 @@ class GeneratedProblem(Problem):
         files = dict(self.task.files)
         if self.hidden:
             for path in {test.partition("::")[0] for test in self.task.fail_to_pass}:
-                files[path] = tampering.without(files[path], self._of(path))
+                text = tampering.without(files[path], self._of(path))
+                files.pop(path) if text is None else files.update({path: text})
         return files
 
     def tree(self) -> dict[str, bytes]:
@@ -114,27 +126,28 @@ class GeneratedProblem(Problem):
         files = self._with(changes)
         if files == self.task.files:
             return refused("nothing_admitted", fail, keep)
+        if tampering.reaches(self.task.files, files):
+            return refused("reaches_for_the_judge", fail, keep)
         run = suite.run(self._pool(), self.package, files, seconds=seconds)
         if run.fate != "exited":
             return refused(run.fate, fail, keep)
-        statuses = {test: run.statuses.get(test, "") for test in (*fail, *keep)}
+        # Neither skipped nor failed as expected: every one of these tests passed on the published package.
+        statuses = {test: status for test, status in run.statuses.items() if status not in ("XFAIL", "SKIPPED")}
         failed = {"FAILED", "ERROR"} & set(run.statuses.values()) or run.uncollected
         if bool(failed) != (run.exit_code != 0):
             return refused("exit_code", fail, keep)
         report = grade(statuses, fail, keep)
-        if report.fail_to_pass and not self._can_fail(files, report.fail_to_pass, seconds):
+        if report.fail_to_pass and not self._can_fail(files, (*report.fail_to_pass, *report.pass_to_pass), seconds):
             return refused("tampered", fail, keep)
         return report
 
     def _can_fail(self, files: dict[str, str], passed: tuple[str, ...], seconds: float) -> bool:
         """Whether the tests that passed fail where they must. See `tampering`."""
-        expected: set[str] = set()
         files = dict(files)
         for path in {test.partition("::")[0] for test in passed}:
-            files[path], found = tampering.sabotaged(files[path], self._of(path, passed))
-            expected |= found
-        run = suite.run(self._pool(), self.package, files, sorted(expected), seconds)
-        return run.fate == "exited" and all(run.statuses.get(test) == "FAILED" for test in expected)
+            files[path], _ = tampering.sabotaged(files[path], self._of(path, passed))
+        run = suite.run(self._pool(), self.package, files, passed, seconds)
+        return run.fate == "exited" and not any(run.statuses.get(test) in PASSING for test in passed)
 
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
         files = {**self._seen, **{path: text for path, text in self._admitted(changes).items() if text is not None}}

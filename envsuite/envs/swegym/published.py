@@ -7,6 +7,7 @@ History that leaks the fix cannot be there: the agent's copy is a repository of 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,10 @@ class PublishedProblem(Problem):
     def tree(self) -> dict[str, bytes]:
         return self._files
 
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        yield self.source
+
     def gold(self) -> dict[str, bytes | None]:
         return changes_of(self.record.patch, self.source)
 
@@ -123,6 +128,8 @@ class PublishedProblem(Problem):
         if fault:
             return refused(fault, fail, keep)
         report = grade_log(log, parser, fail, keep, exit_code)
+        if report.fail_to_pass and b"xfail" in b"".join(content or b"" for content in admitted.values()):
+            return refused("reaches_for_the_judge", fail, keep)  # an expected failure counts as a pass
         if report.fail_to_pass:
             expected: set[str] = set()
             log, _, fault = self.run_tests(admitted, seconds, sabotage=report.fail_to_pass, sabotaged=expected)

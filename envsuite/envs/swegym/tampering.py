@@ -4,14 +4,18 @@ A submission is the agent's changes to plain files, laid over a fresh copy of th
 the agent's own sandbox goes with it: no process, no cache, no environment, no installed package. Of the changes, those to
 the tests and to what configures or extends the test runner are left out.
 
-Code under test runs in the process that judges it, and could reach for the judge. So a submission that seems to solve
-its task is run once more with its FAIL_TO_PASS tests sabotaged: each begins with a failing statement, and each must
-fail then. Code that makes chosen tests, or all, come out as passed is found out by that.
+Code under test runs in the process that judges it, and could reach for the judge. So a submission that seems to mend
+something is run once more with the tests that passed sabotaged: each begins with a failing statement, and each must
+fail then. Code that makes chosen tests, or all, come out as passed is found out by that. Of generated tasks, whose packages
+have no business with it, code that newly names the test runner or the interpreter's innards is refused outright.
+
+Not closed: code that first looks whether it is being sabotaged, without naming anything that is looked for here.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
@@ -43,6 +47,21 @@ def meddles(path: str) -> bool:
     return parts[-1] in MACHINERY or path.endswith(SUFFIXES) or "__pycache__" in parts or shadow
 
 
+_REACHING = re.compile(
+    r"\b(_?pytest\w*|PYTEST\w*|pluggy|unittest|gc|ctypes|_exit|kill|_getframe|settrace|setprofile|f_back|f_locals|f_globals|"
+    r"currentframe|TMPDIR|sabotaged)\b"
+)
+
+
+def reaches(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    """Names of the test runner or the interpreter's innards that a file of `after` has and that of `before` has not."""
+    found: set[str] = set()
+    for path, text in after.items():
+        if text != before.get(path):
+            found |= set(_REACHING.findall(text)) - set(_REACHING.findall(before.get(path, "")))
+    return found
+
+
 def admitted(
     changes: Mapping[str, bytes | None], gold: Iterable[str] = (), protected: Iterable[str] = ()
 ) -> dict[str, bytes | None]:
@@ -56,7 +75,10 @@ def admitted(
 
 
 def sabotaged(text: str, tests: Iterable[str]) -> tuple[str, set[str]]:
-    """A test file's text in which the functions of `tests` (ids of pytest) fail at once, and those ids that were found."""
+    """A test file's text in which the functions of `tests` (ids of pytest) fail at once, and those ids that were found.
+
+    Where some are no functions of the text, importing the file fails too, and with it every test of it.
+    """
     wanted: dict[tuple[str, ...], list[str]] = {}
     for test in tests:
         _, *names = test.split("[")[0].split("::")
@@ -81,6 +103,8 @@ def sabotaged(text: str, tests: Iterable[str]) -> tuple[str, set[str]]:
             lines[number - 1] = f"{before}{SABOTAGE}; {lines[number - 1][len(before):]}"
         else:
             lines.insert(number - 1, f"{before}{SABOTAGE}\n")
+    if any(test not in found for listed in wanted.values() for test in listed):
+        lines.append(f"\n{SABOTAGE}\n")
     return "".join(lines), found
 
 
@@ -96,18 +120,19 @@ def _functions(
             yield from _functions(child, above)
 
 
-def without(text: str, tests: Iterable[str]) -> str:
-    """A test file's text without the functions of `tests`: how held-out tests are taken from an agent's copy."""
+def without(text: str, tests: Iterable[str]) -> str | None:
+    """A test file's text without the functions of `tests`, as they are held out of an agent's copy; None where one of them
+    is no function of the file's text (made by a class factory, say)."""
     wanted = {tuple(test.split("[")[0].split("::")[1:]) for test in tests}
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return text
+        return None
     lines = text.splitlines(keepends=True)
     for names, function in sorted(_functions(tree, ()), key=lambda item: -item[1].lineno):
         if names in wanted:
             first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-            indent = " " * function.col_offset
-            keep = [f"{indent}pass\n"] if function.col_offset else []  # a class must not become empty
+            keep = [" " * function.col_offset + "pass\n"] if function.col_offset else []  # a class must not become empty
             lines[first - 1 : function.end_lineno] = keep
-    return "".join(lines)
+    missing = wanted - {names for names, _ in _functions(tree, ())}
+    return None if missing else "".join(lines)

@@ -15,11 +15,13 @@ from envsuite.sandbox.protocol import Fate, Limits, Session
 
 SHOWN = "/testbed"
 """where the repository is said to be, whatever the driver calls it"""
+LARGE = 1000
+"""files from which on changes are found by git rather than by comparing all of them"""
 WINDOW = 200
 """lines of a file shown at once"""
 _GIT = (
     "git init -q --template= . && git add -A -f . && "
-    "git -c user.name=envsuite -c user.email=envsuite@localhost -c commit.gpgsign=false commit -q --no-verify -m base"
+    "git -c user.name=envsuite -c user.email=envsuite@localhost -c commit.gpgsign=false commit -q --no-verify -m base && git rev-parse HEAD"
 )
 _DATE = {"GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z"}
 _ENDINGS = {
@@ -59,6 +61,7 @@ class Workspace:
         made = self.session.run(_GIT, limits=Limits(seconds=300, disk_mb=4096), environment=_DATE)
         if made.fate is not Fate.EXITED or made.exit_code:
             raise EngineFailure(f"The repository could not be laid out: {made.stderr.decode(errors='replace')[-300:]}")
+        self._commit = made.stdout.decode().strip()
 
     # ---- commands ---------------------------------------------------------------------------------------------------
 
@@ -146,6 +149,24 @@ class Workspace:
         with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
             self.session.copy_out(".", Path(folder))
             return read_tree(Path(folder))
+
+    def changes(self, base: Mapping[str, bytes]) -> dict[str, bytes | None]:
+        """What differs from the files `base`. Of a large repository only what git names is looked at: the git is the
+        agent's own, and one that lies costs the agent nobody's work but its own."""
+        touched = self._touched() if len(base) > LARGE else None
+        if touched is None:
+            return changes(base, self.files())
+        found = {path: self.read(path) for path in sorted(touched)}
+        return {path: content for path, content in found.items() if base.get(path) != content}
+
+    def _touched(self) -> set[str] | None:
+        """Paths that differ from the first commit, or are new; None where git does not say."""
+        command = f"git diff --no-ext-diff --no-textconv --no-renames --name-only -z {self._commit} && git ls-files -oz --exclude-standard"
+        done = self.session.run(command, limits=Limits(seconds=120, output_kb=8000))
+        if done.fate is not Fate.EXITED or done.exit_code or done.cut:
+            return None
+        names = done.stdout.decode(errors="surrogateescape").split("\0")
+        return {name for name in names if name and not _LEFT & set(name.split("/")) and name.isprintable()}
 
     def shown(self, text: str) -> str:
         """`text` with the repository called /testbed, cut in the middle to the size an observation may have."""
