@@ -42,9 +42,13 @@ def test_shell_keeps_the_working_directory_and_says_how_it_ended(envs):
     assert env.step("cd tests && pwd")[0] == "exit code 0, in /testbed/tests\n/testbed/tests\n"
     assert env.step("pwd; exit 3")[0] == "exit code 3, in /testbed/tests\n/testbed/tests\n"
     assert env.step("true")[0] == "exit code 0, in /testbed/tests\n(no output)"
-    assert env.step("cat /testbed/README.rst | head -1 >&2; x=1; cd /testbed")[0].startswith("exit code 0, in /testbed\n")
+    assert env.step("cat /testbed/README.rst | head -1 >&2; x=1; cd /testbed")[0].startswith(
+        "exit code 0, in /testbed\n"
+    )
     assert env.step("echo $x; git status --short")[0] == "exit code 0, in /testbed\n\n"
-    assert env.step("python -c 'import uritemplate; print(uritemplate.__file__)'")[0].endswith("/testbed/uritemplate/__init__.py\n")
+    assert env.step("python -c 'import uritemplate; print(uritemplate.__file__)'")[0].endswith(
+        "/testbed/uritemplate/__init__.py\n"
+    )
     assert env.step("```bash\necho fenced\n```")[4]["history"][-1] == "```bash\necho fenced\n```"
 
 
@@ -129,10 +133,18 @@ def test_tool_calls_are_the_same_commands():
     assert call(edit, command="create", path="a", file_text="x\n") == edits.parse("create a\nx")
     assert call(edit, command="insert", path="a", insert_line=3, new_str="x") == edits.parse("insert a 3\nx")
     assert call(edit, command="undo_edit", path="a") == edits.parse("undo a")
-    assert call(edit, command="str_replace", path="a", old_str=" b", new_str="c") == edits.parse(edits.spell_replace("a", " b", "c"))
+    assert call(edit, command="str_replace", path="a", old_str=" b", new_str="c") == edits.parse(
+        edits.spell_replace("a", " b", "c")
+    )
     wrapped = {"type": "function", "function": {"name": "bash", "arguments": json.dumps({"command": "ls"})}}
     assert edits.parse(json.dumps(wrapped)) == edits.parse("ls")
-    assert {tool["function"]["name"] for tool in edits.TOOLS} == {"bash", "str_replace_editor", "search", "run_tests", "submit"}
+    assert {tool["function"]["name"] for tool in edits.TOOLS} == {
+        "bash",
+        "str_replace_editor",
+        "search",
+        "run_tests",
+        "submit",
+    }
     assert edits.parse("{ ls; }").kind == "shell"
 
 
@@ -151,7 +163,13 @@ def test_the_expert_is_paid_once_at_the_end_and_the_idle_player_is_not(envs):
     assert info["metrics"]["resolved"] == 1.0
     env.reset(seed=0)
     _, reward, terminated, _, info = env.step("submit")
-    assert (reward, terminated, info["success"], info["stop_reason"], info["fault"]) == (0.0, True, False, "failed", "no_patch")
+    assert (reward, terminated, info["success"], info["stop_reason"], info["fault"]) == (
+        0.0,
+        True,
+        False,
+        "failed",
+        "no_patch",
+    )
 
 
 def test_at_the_limit_of_turns_the_work_is_graded_as_it_stands(envs):

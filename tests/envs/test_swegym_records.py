@@ -52,7 +52,13 @@ def test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser(sh
 
 
 def test_lists_of_tests_may_be_json_text_and_unknown_fields_are_kept(tmp_path):
-    row = {**PLAIN, "FAIL_TO_PASS": json.dumps(["a", "b"]), "PASS_TO_PASS": "[]", "difficulty": "<15 min", "version": 5.0}
+    row = {
+        **PLAIN,
+        "FAIL_TO_PASS": json.dumps(["a", "b"]),
+        "PASS_TO_PASS": "[]",
+        "difficulty": "<15 min",
+        "version": 5.0,
+    }
     (record,) = records.load(write(tmp_path / "r.jsonl", row))
     assert (record.fail_to_pass, record.pass_to_pass, record.version) == (("a", "b"), (), "5.0")
     assert record.hints_text == record.environment_setup_commit == ""
@@ -142,7 +148,18 @@ def test_a_real_pytest_log_is_read(tmp_path):
         "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\n@pytest.mark.xfail\ndef test_c(): assert 0\n"
         "@pytest.fixture\ndef f(): raise ValueError\ndef test_d(f): pass\n@pytest.mark.skip\ndef test_e(): pass\n"
     )
-    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir=.", "test_it.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-rA",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        "--rootdir=.",
+        "test_it.py",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     found = logs.pytest(done.stdout)
     expected = {"test_a": "PASSED", "test_b": "FAILED", "test_c": "XFAIL", "test_d": "ERROR"}

@@ -106,7 +106,10 @@ def test_there_is_no_history_and_no_original_to_find(env):
         assert "tar.gz" not in found
         assert ".py" not in found
     if DRIVER != "process":
-        assert "exit code 0" not in env.step("python -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\"")[0]
+        assert (
+            "exit code 0"
+            not in env.step("python -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\"")[0]
+        )
 
 
 # ---- in the code under test -----------------------------------------------------------------------------------------------
@@ -158,7 +161,10 @@ def test_code_that_reaches_for_its_judge_is_not_paid(problem, attack, in_words):
 
 def test_an_honest_patch_is_not_taken_for_an_attack(problem):
     path = TASK.paths[0]
-    text = SOUND[path] + "\n\ndef _unused(values: list) -> list:\n    # a comment about signals and clocks\n    return values\n"
+    text = (
+        SOUND[path]
+        + "\n\ndef _unused(values: list) -> list:\n    # a comment about signals and clocks\n    return values\n"
+    )
     assert problem.judge({path: text.encode()}, 60).resolved
 
 
@@ -185,7 +191,9 @@ def test_sabotage_finds_functions_methods_and_parameters_and_leaves_the_rest():
     assert found == set(tests[:4])
     assert changed.count(tampering.SABOTAGE) == 4
     compile(changed, "t.py", "exec")
-    assert tampering.sabotaged(text, tests)[0].count(tampering.SABOTAGE) == 5  # the fifth is no function: the file fails
+    changed, found = tampering.sabotaged(text, tests)
+    assert len(found) == 5  # for the one that is no function stands a test that was added
+    assert not found >= set(tests)
     assert tampering.without(text, tests) is None
     less = tampering.without(text, tests[:4])
     compile(less, "t.py", "exec")

@@ -40,7 +40,7 @@ from envsuite.envs.swegym.menu import LADDER
 from envsuite.envs.swegym.problems import GeneratedProblem, Problem
 from envsuite.envs.swegym.statement import DETAILS
 from envsuite.envs.swegym.workspace import Answer, Workspace
-from envsuite.errors import UsageError
+from envsuite.errors import DataError, UsageError
 from envsuite.panels import make_panel
 from envsuite.sandbox import drivers
 from envsuite.sandbox.protocol import Limits, Session, Spec
@@ -98,7 +98,9 @@ class SWEGym(TextEnv):
         self.driver = drivers.choose(settings.sandbox)  # says at once where there is none
         self.panel = panel(**vars(settings))
         if not len(self.panel):
-            raise UsageError("No SWE-Gym task fits these knobs: allow more packages, another number of bugs or fewer hops.")
+            raise UsageError(
+                "No SWE-Gym task fits these knobs: allow more packages, another number of bugs or fewer hops."
+            )
         self.limits = Limits(
             seconds=settings.command_seconds,
             memory_mb=settings.memory_mb,
@@ -174,7 +176,10 @@ class SWEGym(TextEnv):
             return self.workspace.search(action.text, action.path)
         if action.kind == "run_tests":
             assert self._problem is not None
-            found = self._problem.visible(self.changes(), action.tests, self.settings.grade_seconds)
+            try:
+                found = self._problem.visible(self.changes(), action.tests, self.settings.grade_seconds)
+            except DataError as error:
+                return Answer(str(error), ok=False)
             return Answer(self.workspace.shown(found))
         return self.workspace.edit(action)
 
@@ -198,7 +203,11 @@ class SWEGym(TextEnv):
     def _grade(self) -> None:
         """Brings the report up to date; what was graded already is not graded again."""
         assert self._problem is not None
-        found = self.changes()
+        try:
+            found = self.changes()
+        except DataError:  # links to nowhere, more than fits: the agent's own doing
+            self._report, self._graded = refused("unreadable"), {}
+            return
         if found != self._graded:
             self._report = self._problem.judge(found, self.settings.grade_seconds) if found else refused("no_patch")
             self._graded = found
@@ -308,7 +317,9 @@ def panel(**settings: Any) -> Panel:
         rows = [(task.package, name, task.instance_id) for name, task in _generated().items() if _fits(task, settings)]
         name = f"swegym/{settings['split']}"
     if missing := only - {row[1] for row in rows}:
-        raise UsageError(f"There is no instance {min(missing)!r} among these {len(rows)}: look at the knobs, split first.")
+        raise UsageError(
+            f"There is no instance {min(missing)!r} among these {len(rows)}: look at the knobs, split first."
+        )
     return make_panel(name, [row for row in rows if (not only or row[1] in only) and row[1] not in deny])
 
 

@@ -31,7 +31,9 @@ def _written(path: str, before: bytes | None, after: bytes) -> str:
         text = False
     if not text or not new.endswith("\n") or new.endswith("\n\n"):
         place = _absolute(path)
-        return f"mkdir -p $(dirname {place}) && base64 -d > {place} <<'E'\n{base64.encodebytes(after).decode().strip()}\nE"
+        return (
+            f"mkdir -p $(dirname {place}) && base64 -d > {place} <<'E'\n{base64.encodebytes(after).decode().strip()}\nE"
+        )
     if before is not None and old.endswith("\n"):
         replaced = _replaced(path, old.splitlines(), new.splitlines())
         if replaced is not None and len(replaced) < len(new):
@@ -55,7 +57,9 @@ def _replaced(path: str, old: list[str], new: list[str]) -> str | None:
     while True:
         stretch = "\n".join(old[head : len(old) - tail])
         fresh = "\n".join(new[head : len(new) - tail])
-        marked = any(line.startswith(("<<<<<<<", "=======", ">>>>>>>")) for line in (stretch + "\n" + fresh).split("\n"))
+        marked = any(
+            line.startswith(("<<<<<<<", "=======", ">>>>>>>")) for line in (stretch + "\n" + fresh).split("\n")
+        )
         if marked:
             return None
         if stretch.strip() and fresh and text.count(stretch) == 1:

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 from envsuite.envs.swegym import operators, packages, suite
-from envsuite.envs.swegym.tasks import Generated, Planted, Symptom, plant
+from envsuite.envs.swegym.tasks import Generated, Planted, Symptom, digest, plant
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Pool
 
@@ -66,7 +64,9 @@ def baseline(pool: Pool, name: str) -> Baseline:
     runs = [suite.run(pool, chosen, packages.tree(name), seconds=120, trace=k == 2) for k in range(3)]
     for one in runs:
         if one.fate != "exited" or not one.statuses:
-            raise DataError(f"The tests of {chosen.title} do not run here ({one.fate}, pytest's exit code {one.exit_code}).")
+            raise DataError(
+                f"The tests of {chosen.title} do not run here ({one.fate}, pytest's exit code {one.exit_code})."
+            )
     passing = [{test for test, status in one.statuses.items() if status == "PASSED"} for one in runs]
     stable = sorted(test for test in set.intersection(*passing) if not _ADDRESS.search(test))
     trace = runs[2].trace
@@ -96,9 +96,7 @@ class Rejected(Exception):
     """The mutant is no task; the message is the reason's name."""
 
 
-def verify(
-    pool: Pool, base: Baseline, bugs: Sequence[tuple[str, operators.Bug]], whole: bool = False
-) -> Generated:
+def verify(pool: Pool, base: Baseline, bugs: Sequence[tuple[str, operators.Bug]], whole: bool = False) -> Generated:
     """The task of these bugs. `whole`: every run is of all tests. Raises Rejected."""
     name, sound = base.package.name, packages.tree(base.package.name)
     planted = tuple(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in bugs)
@@ -195,77 +193,51 @@ def _test_line(failure: str, test: str) -> str:
 
 # ---- many at once -------------------------------------------------------------------------------------------------------
 
+Candidate = list[tuple[str, operators.Bug]]
 
-def singles(pool: Pool, base: Baseline, seed: int, reasons: Counter[str] | None = None) -> Iterator[Generated]:
-    """Verified tasks of one bug, in an order that hangs on `seed` alone, until the sites are used up."""
+
+def candidates(base: Baseline, count: int, seed: int, tries: int = 400) -> Iterator[Candidate]:
+    """Bugs to try, in an order that hangs on `seed` alone: every site once, or `tries` draws of `count` bugs in different
+    functions."""
     found = sites(base)
-    random.Random(f"{seed}/{base.package.name}").shuffle(found)
-    yield from _verified(pool, base, ([site] for site in found), reasons)
-
-
-def compounds(
-    pool: Pool, base: Baseline, count: int, seed: int, reasons: Counter[str] | None = None, tries: int = 400
-) -> Iterator[Generated]:
-    """Verified tasks of `count` bugs in different functions, each of them needed."""
-    found = sites(base)
+    if count == 1:
+        random.Random(f"{seed}/{base.package.name}").shuffle(found)
+        yield from ([site] for site in found)
+        return
     chance = random.Random(f"{seed}/{base.package.name}/{count}")
-
-    def drawn() -> Iterator[list[tuple[str, operators.Bug]]]:
-        for _ in range(tries):
-            chosen = chance.sample(found, min(count, len(found)))
-            if len({(path, bug.function) for path, bug in chosen}) == count and not _nested(chosen):
-                yield chosen
-
-    yield from _verified(pool, base, drawn(), reasons)
+    for _ in range(tries):
+        chosen = chance.sample(found, min(count, len(found)))
+        if len({(path, bug.function) for path, bug in chosen}) == count and not _overlap(chosen):
+            yield chosen
 
 
-def _nested(chosen: list[tuple[str, operators.Bug]]) -> bool:
+def _overlap(chosen: Candidate) -> bool:
     spans = sorted((path, start, end) for path, bug in chosen for start, end, _ in bug.edits)
     return any(one[0] == two[0] and two[1] < one[2] for one, two in zip(spans, spans[1:]))
 
 
-def _verified(
-    pool: Pool, base: Baseline, candidates: Iterator[Any], reasons: Counter[str] | None
-) -> Iterator[Generated]:
-    """Verifies candidates on all sandboxes of the pool at once; yields in the order of the candidates."""
+def name_of(candidate: Candidate) -> str:
+    """The digest that the task of these bugs has."""
+    return digest(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in candidate)
 
-    def attempt(candidate: list[tuple[str, operators.Bug]]) -> Generated | str:
+
+def verified(pool: Pool, base: Baseline, tried: Iterable[Candidate]) -> Iterator[tuple[str, Generated | str]]:
+    """Verifies on all sandboxes of the pool at once: (digest, task or the reason against it), in the order of `tried`."""
+
+    def attempt(candidate: Candidate) -> tuple[str, Generated | str]:
         try:
-            return verify(pool, base, candidate)
+            return name_of(candidate), verify(pool, base, candidate)
         except Rejected as rejected:
-            return str(rejected)
+            return name_of(candidate), str(rejected)
 
+    source = iter(tried)
     with ThreadPoolExecutor(pool.size) as threads:
-        waiting = [threads.submit(attempt, candidate) for candidate in islice(candidates, 2 * pool.size)]
+        waiting = [threads.submit(attempt, candidate) for candidate in islice(source, pool.size)]
         try:
             while waiting:
                 answer = waiting.pop(0).result()
-                waiting += [threads.submit(attempt, candidate) for candidate in islice(candidates, 1)]
-                if reasons is not None:
-                    reasons["accepted" if isinstance(answer, Generated) else answer] += 1
-                if isinstance(answer, Generated):
-                    yield answer
+                waiting += [threads.submit(attempt, candidate) for candidate in islice(source, 1)]
+                yield answer
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def generate(
-    pool: Pool,
-    names: Sequence[str],
-    most: int,
-    seed: int = 0,
-    bugs: int = 1,
-    said: Callable[[str], None] = lambda line: None,
-) -> tuple[list[Generated], dict[str, list[str]]]:
-    """Up to `most` tasks of each package with `bugs` bugs, and each package's tests, as `tasks.write` takes them."""
-    found, tests = [], {}
-    for name in names:
-        base = baseline(pool, name)
-        tests[name] = base.tests
-        reasons: Counter[str] = Counter()
-        made = singles(pool, base, seed, reasons) if bugs == 1 else compounds(pool, base, bugs, seed, reasons)
-        before = len(found)
-        found += islice(made, most)
-        said(f"{name}: {len(found) - before} tasks of {bugs} bug(s); {dict(reasons.most_common())}")
-    return found, tests

@@ -32,7 +32,9 @@ class Report:
 
     @property
     def resolved(self) -> bool:
-        return not self.fault and bool(self.fail_to_pass) and not self.fail_to_pass_left and not self.pass_to_pass_broken
+        return (
+            not self.fault and bool(self.fail_to_pass) and not self.fail_to_pass_left and not self.pass_to_pass_broken
+        )
 
     @property
     def f2p_gated(self) -> float:

@@ -68,7 +68,9 @@ def package(name: str) -> Package:
     """The built-in package of that name. Raises DataError."""
     found = PACKAGES.get(name)
     if found is None:
-        raise DataError(f"There is no built-in package {name!r}: it is {', '.join(PACKAGES)}.{did_you_mean(name, PACKAGES)}")
+        raise DataError(
+            f"There is no built-in package {name!r}: it is {', '.join(PACKAGES)}.{did_you_mean(name, PACKAGES)}"
+        )
     return found
 
 
@@ -79,7 +81,9 @@ def tree(name: str) -> dict[str, str]:
     try:
         data = chosen.archive.read_bytes()
     except OSError as error:
-        raise DataError(f"The source archive of {chosen.title} cannot be read: {error}. Install envsuite again.") from None
+        raise DataError(
+            f"The source archive of {chosen.title} cannot be read: {error}. Install envsuite again."
+        ) from None
     if hashlib.sha256(data).hexdigest() != chosen.sha256:
         raise DataError(f"The source archive {chosen.archive} is not the published one. Install envsuite again.")
     return read_archive(chosen.archive)
@@ -118,4 +122,9 @@ def is_code(chosen: Package, path: str) -> bool:
     parts = path.split("/")
     inside = any(path == root or path.startswith(f"{root}/") for root in chosen.code)
     machinery = {"tests", "test", "conftest.py", "sitecustomize.py", "usercustomize.py", "__pycache__"}
-    return inside and not machinery & set(parts) and not path.endswith((".pth", ".pyc", ".so")) and parts[-1][:5] != "test_"
+    return (
+        inside
+        and not machinery & set(parts)
+        and not path.endswith((".pth", ".pyc", ".so"))
+        and parts[-1][:5] != "test_"
+    )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from envsuite.cache import cache_dir
 from envsuite.envs.swegym import packages, statement, suite, tampering
-from envsuite.envs.swegym.grading import PASSING, Report, grade, refused
+from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.envs.swegym.tasks import Generated
 from envsuite.errors import MissingExtra
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
@@ -143,11 +143,12 @@ class GeneratedProblem(Problem):
 
     def _can_fail(self, files: dict[str, str], passed: tuple[str, ...], seconds: float) -> bool:
         """Whether the tests that passed fail where they must. See `tampering`."""
-        files = dict(files)
+        files, expected = dict(files), set()
         for path in {test.partition("::")[0] for test in passed}:
-            files[path], _ = tampering.sabotaged(files[path], self._of(path, passed))
-        run = suite.run(self._pool(), self.package, files, passed, seconds)
-        return run.fate == "exited" and not any(run.statuses.get(test) in PASSING for test in passed)
+            files[path], found = tampering.sabotaged(files[path], self._of(path, passed))
+            expected |= found
+        run = suite.run(self._pool(), self.package, files, sorted(expected), seconds)
+        return run.fate == "exited" and all(run.statuses.get(test) == "FAILED" for test in expected)
 
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
         files = {**self._seen, **{path: text for path, text in self._admitted(changes).items() if text is not None}}
@@ -245,4 +246,6 @@ def version_of(name: str) -> str:
     try:
         return version(name)
     except ModuleNotFoundError:
-        raise MissingExtra(f"SWE-Gym needs the package {name!r}, which is not installed: pip install 'envsuite[swegym]'") from None
+        raise MissingExtra(
+            f"SWE-Gym needs the package {name!r}, which is not installed: pip install 'envsuite[swegym]'"
+        ) from None

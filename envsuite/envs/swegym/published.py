@@ -156,7 +156,9 @@ class PublishedProblem(Problem):
             if sabotage and sabotaged is not None:
                 self._sabotage(session, sabotage, sabotaged)
             command = self._command()
-            script = f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
+            script = (
+                f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
+            )
             variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
             done = session.run(script, limits=limits, environment=variables)
         if done.fate is not Fate.EXITED:
@@ -235,7 +237,9 @@ def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
             env={"PATH": os.environ.get("PATH", ""), "GIT_CEILING_DIRECTORIES": str(folder.parent)},
         )  # fmt: skip
         if done.returncode:
-            raise DataError(f"A patch does not apply to {source}: {done.stderr.decode(errors='replace').strip()[-200:]}")
+            raise DataError(
+                f"A patch does not apply to {source}: {done.stderr.decode(errors='replace').strip()[-200:]}"
+            )
         made = read_tree(folder)
         return {path: made.get(path) for path in test_files(patch)}
 
@@ -294,5 +298,3 @@ def _run(command: list[str]) -> None:
     if done.returncode:
         said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
         raise DataError(f"`{' '.join(command[:6])} ...` failed: {said[-1][:200] if said else done.returncode}")
-
-

@@ -76,7 +76,9 @@ def load(source: str | Path, split: str = "") -> list[Record]:
     readers = {".jsonl": _lines, ".json": _array, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise DataError(f"Records file {path} is a {path.suffix or 'file without suffix'}: it must be .jsonl, .json or .parquet.")
+        raise DataError(
+            f"Records file {path} is a {path.suffix or 'file without suffix'}: it must be .jsonl, .json or .parquet."
+        )
     found = [parse(row, f"{path}, {where}") for where, row in reader(path)]
     _no_doubles(found, str(path))
     return found

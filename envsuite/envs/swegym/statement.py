@@ -14,7 +14,9 @@ from envsuite.envs.swegym.tasks import Generated, Symptom
 DETAILS = ("full", "names", "symptom", "nothing")
 _LISTED = 10
 _COMPARED = re.compile(r"assert (?P<got>.+?) == (?P<want>.+)", re.DOTALL)
-_RAISED = re.compile(r"(?P<kind>[A-Z]\w*(?:Error|Exception|Exit|Warning|Interrupt|Iteration))(?:: (?P<words>.*))?", re.DOTALL)
+_RAISED = re.compile(
+    r"(?P<kind>[A-Z]\w*(?:Error|Exception|Exit|Warning|Interrupt|Iteration))(?:: (?P<words>.*))?", re.DOTALL
+)
 
 
 def write(task: Generated, detail: str, visible: bool) -> str:

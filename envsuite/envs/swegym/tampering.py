@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import ast
 import re
+import secrets
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 MACHINERY = {
@@ -74,15 +75,14 @@ def admitted(
     }
 
 
-def sabotaged(text: str, tests: Iterable[str]) -> tuple[str, set[str]]:
-    """A test file's text in which the functions of `tests` (ids of pytest) fail at once, and those ids that were found.
+def sabotaged(text: str, tests: Sequence[str]) -> tuple[str, set[str]]:
+    """A test file's text in which the functions of `tests` (ids of pytest) fail at once, and the ids that must fail now.
 
-    Where some are no functions of the text, importing the file fails too, and with it every test of it.
+    Where some are no functions of the text, a further test is added, which fails like the others.
     """
     wanted: dict[tuple[str, ...], list[str]] = {}
     for test in tests:
-        _, *names = test.split("[")[0].split("::")
-        wanted.setdefault(tuple(names), []).append(test)
+        wanted.setdefault(tuple(test.split("[")[0].split("::")[1:]), []).append(test)
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -100,11 +100,13 @@ def sabotaged(text: str, tests: Iterable[str]) -> tuple[str, set[str]]:
     for number, column in sorted(places, reverse=True):
         before = lines[number - 1].encode()[:column].decode()
         if before.strip():  # a body on the line of its head
-            lines[number - 1] = f"{before}{SABOTAGE}; {lines[number - 1][len(before):]}"
+            lines[number - 1] = f"{before}{SABOTAGE}; {lines[number - 1][len(before) :]}"
         else:
             lines.insert(number - 1, f"{before}{SABOTAGE}\n")
-    if any(test not in found for listed in wanted.values() for test in listed):
-        lines.append(f"\n{SABOTAGE}\n")
+    if len(found) < len(set(tests)):
+        name = f"test_{secrets.token_hex(6)}"
+        lines.append(f"\n\ndef {name}():\n    {SABOTAGE}\n")
+        found.add(f"{tests[0].partition('::')[0]}::{name}")
     return "".join(lines), found
 
 
@@ -132,7 +134,9 @@ def without(text: str, tests: Iterable[str]) -> str | None:
     for names, function in sorted(_functions(tree, ()), key=lambda item: -item[1].lineno):
         if names in wanted:
             first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-            keep = [" " * function.col_offset + "pass\n"] if function.col_offset else []  # a class must not become empty
+            keep = (
+                [" " * function.col_offset + "pass\n"] if function.col_offset else []
+            )  # a class must not become empty
             lines[first - 1 : function.end_lineno] = keep
     missing = wanted - {names for names, _ in _functions(tree, ())}
     return None if missing else "".join(lines)

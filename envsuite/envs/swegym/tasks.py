@@ -112,17 +112,21 @@ def write(found: Iterable[Generated], tests: Mapping[str, list[str]], path: Path
     """Writes the manifest; a task names its tests by their place in its package's list."""
     lines = [json.dumps({"package": name, "tests": listed}) for name, listed in sorted(tests.items())]
     for task in sorted(found, key=lambda task: (task.package, len(task.bugs), task.instance_id)):
-        places = {test: place for place, test in enumerate(tests[task.package])}
-        line = {
-            "id": task.instance_id,
-            "package": task.package,
-            "bugs": [[bug.path, bug.operator, bug.function, bug.line, bug.edits] for bug in task.bugs],
-            "fail": [places[test] for test in task.fail_to_pass],
-            "hops": task.hops,
-            "symptoms": [[places[one.test], one.code, one.said] for one in task.symptoms],
-        }
-        lines.append(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+        lines.append(json.dumps(row(task, tests[task.package]), ensure_ascii=False, separators=(",", ":")))
     write_atomically(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+
+
+def row(task: Generated, tests: list[str]) -> dict[str, Any]:
+    """A task's line."""
+    places = {test: place for place, test in enumerate(tests)}
+    return {
+        "id": task.instance_id,
+        "package": task.package,
+        "bugs": [[bug.path, bug.operator, bug.function, bug.line, bug.edits] for bug in task.bugs],
+        "fail": [places[test] for test in task.fail_to_pass],
+        "hops": task.hops,
+        "symptoms": [[places[one.test], one.code, one.said] for one in task.symptoms],
+    }
 
 
 @cache
@@ -140,13 +144,14 @@ def manifest(path: Path = MANIFEST) -> tuple[Generated, ...]:
             if "tests" in row:
                 tests[row["package"]] = row["tests"]
             else:
-                found.append(_read(row, tests[row["package"]]))
+                found.append(read(row, tests[row["package"]]))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise DataError(f"{path}, line {number}: not a task ({type(error).__name__}: {error}).") from None
     return tuple(found)
 
 
-def _read(row: dict[str, Any], tests: list[str]) -> Generated:
+def read(row: dict[str, Any], tests: list[str]) -> Generated:
+    """The task of a line. Raises ValueError, KeyError, TypeError or IndexError for what is none."""
     failing = set(row["fail"])
     task = Generated(
         row["package"],

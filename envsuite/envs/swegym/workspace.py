@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import secrets
 import shlex
+import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +72,7 @@ class Workspace:
         if self.root != SHOWN:
             command = command.replace(SHOWN, self.root)
         mark = secrets.token_hex(8)
-        trap = f"trap 'status=$?; printf \"\\n%s%s\" {mark} \"$PWD\"; exit $status' EXIT"
+        trap = f'trap \'status=$?; printf "\\n%s%s" {mark} "$PWD"; exit $status\' EXIT'
         script = f"exec 2>&1; cd {shlex.quote(self.cwd)} 2>/dev/null || cd {shlex.quote(self.root)}; {trap}\n{command}"
         done = self.session.run(["/bin/bash", "-c", script], limits=self.limits, environment=self.variables)
         text = done.stdout.decode(errors="replace")
@@ -145,10 +147,28 @@ class Workspace:
             self.session.copy_in(file, "" if parent == "." else parent)
 
     def files(self) -> dict[str, bytes]:
-        """Every plain file, by path; without .git and what Python and pytest leave about."""
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
-            self.session.copy_out(".", Path(folder))
-            return read_tree(Path(folder))
+        """Every plain file, by path; without .git and what Python and pytest leave about.
+
+        Raises DataError where there is too much. Links and pipes are passed over, wherever they lead.
+        """
+        left_out = " ".join(f"-name {name} -prune -o" for name in sorted(_LEFT))
+        command = f"find . {left_out} -type f -print0 | tar -c --null --no-recursion -T -"
+        size = max(1, self.limits.disk_mb)
+        done = self.session.run(
+            command, limits=Limits(seconds=300, output_kb=size * 1100, flood_mb=size * 2, disk_mb=4096)
+        )
+        if done.fate is not Fate.EXITED or done.cut:
+            raise DataError(f"The files of the repository cannot be read ({done.fate}).")
+        found = {}
+        try:
+            with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+                for member in tar:
+                    file = tar.extractfile(member) if member.isfile() else None
+                    if file is not None:
+                        found[member.name.removeprefix("./")] = file.read()
+        except tarfile.TarError as error:
+            raise DataError(f"The files of the repository cannot be read ({error}).") from None
+        return found
 
     def changes(self, base: Mapping[str, bytes]) -> dict[str, bytes | None]:
         """What differs from the files `base`. Of a large repository only what git names is looked at: the git is the
@@ -218,7 +238,10 @@ class Workspace:
         if content is None:
             self.session.run(["rm", "-f", "--", path], limits=self.limits)
         else:
-            self.write(path, content)
+            try:
+                self.write(path, content)
+            except EngineFailure as error:
+                return Answer(self.shown(str(error)), 1, ok=False)
         return Answer(f"The last edit of {path} is taken back.")
 
 
