@@ -121,9 +121,8 @@ CHOSEN_PASS = (
     "r.TestReport.from_item_and_call = new\nimport _pytest.reports as q\n"
 )
 FORGED = (
-    "import json, os\nstatuses = {t: 'PASSED' for t in %r}\n"
+    f"import json, os\nstatuses = dict.fromkeys({(*TASK.fail_to_pass, *TASK.pass_to_pass)!r}, 'PASSED')\n"
     "os.write(3, json.dumps({'exit': 0, 'statuses': statuses, 'uncollected': {}}).encode())\nos._exit(0)\n"
-    % ((*TASK.fail_to_pass, *TASK.pass_to_pass),)
 )
 REPORTER = (
     "import gc\nfor one in gc.get_objects():\n"

@@ -10,7 +10,7 @@ import argparse
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from envsuite.envs.swegym import generator, packages, suite, tasks
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Pool
 
+SEED = 0
 ROUND = {1: 8, 2: 2, 3: 1}
 """tasks of so many bugs in a package's turn"""
 
@@ -27,6 +28,7 @@ class Journal:
     """What was decided about a package: its baseline, and one line per candidate."""
 
     def __init__(self, folder: Path, pool: Pool, name: str) -> None:
+        self.pool = pool
         path = folder / f"{name}.baseline.json"
         if path.exists():
             kept = json.loads(path.read_text())
@@ -47,18 +49,13 @@ class Journal:
         with self.path.open("a") as file:
             file.write(json.dumps({"digest": digest, **row}) + "\n")
 
-    def made(self, bugs: int) -> Iterator[tasks.Generated]:
+    def made(self, bugs: int) -> Generator[tasks.Generated, None, None]:
         """New tasks of so many bugs, each noted."""
         pool_of = (c for c in generator.candidates(self.base, bugs, SEED) if generator.name_of(c) not in self.decided)
         for digest, answer in generator.verified(self.pool, self.base, pool_of):
             self.note(digest, answer)
             if isinstance(answer, tasks.Generated):
                 yield answer
-
-    pool: Pool
-
-
-SEED = 0
 
 
 def build(folder: Path, names: list[str], workers: int, seconds: float) -> dict[str, Journal]:
@@ -73,7 +70,6 @@ def build(folder: Path, names: list[str], workers: int, seconds: float) -> dict[
             for name in names:
                 if name not in journals:
                     journals[name] = Journal(folder, pool, name)
-                    journals[name].pool = pool
                     open_ones[name] = {bugs: journals[name].made(bugs) for bugs in ROUND}
                 for bugs in chain.from_iterable(repeat(bugs, count) for bugs, count in ROUND.items()):
                     if time.monotonic() >= until:

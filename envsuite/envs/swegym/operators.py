@@ -203,9 +203,9 @@ def _removed(source: Source, node: Any) -> Ways:
 
 
 def _dropped_guard(source: Source, node: Any, _: bool) -> Ways:
-    if isinstance(node, ast.If) and not node.orelse and len(node.body) <= 2:
-        if isinstance(node.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
-            yield from _removed(source, node)
+    short = isinstance(node, ast.If) and not node.orelse and len(node.body) <= 2
+    if short and isinstance(node.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+        yield from _removed(source, node)
 
 
 def _removed_statement(source: Source, node: Any, statement: bool) -> Ways:

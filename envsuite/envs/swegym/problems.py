@@ -23,7 +23,7 @@ from envsuite.envs.swegym.tasks import Generated
 from envsuite.errors import MissingExtra
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
 from envsuite.sandbox.pool import Lease
-from envsuite.sandbox.protocol import Limits, Session, Spec
+from envsuite.sandbox.protocol import Limits, Spec
 
 Changes = Mapping[str, bytes | None]
 """a submission: path -> new content, None where the file was removed"""
@@ -72,7 +72,7 @@ class Problem(ABC):
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
         """A summary of the tests that the agent may see, run in a fresh sandbox."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  most hold nothing
         """Gives back what was borrowed for judging."""
 
 
@@ -221,19 +221,19 @@ def pytest_site() -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder, "site")
         (made / "bin").mkdir(parents=True)
-        for entry, path in closure(("pytest",)).items():
-            if path.is_dir():
-                shutil.copytree(path, made / entry, ignore=shutil.ignore_patterns("__pycache__"))
+        for entry, source in closure(("pytest",)).items():
+            if source.is_dir():
+                shutil.copytree(source, made / entry, ignore=shutil.ignore_patterns("__pycache__"))
             else:
-                shutil.copyfile(path, made / entry)
+                shutil.copyfile(source, made / entry)
         for word in ("python", "python3"):
             (made / "bin" / word).symlink_to(interpreter())
         script = made / "bin" / "pytest"
         script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
         script.chmod(0o755)
-        for path in (folder, made, *made.rglob("*")):
-            if not Path(path).is_symlink():
-                Path(path).chmod(0o755 if Path(path).is_dir() or Path(path) == script else 0o644)
+        for path in (Path(folder), made, *made.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or path == script else 0o644)
         try:
             made.rename(target)
         except OSError:

@@ -17,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ class PublishedProblem(Problem):
         sabotaged: set[str] | None = None,
     ) -> tuple[str, int, str]:
         """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox with `changes` laid in."""
-        limits = Limits(**{**JUDGING.plain(), "seconds": seconds})
+        limits = replace(JUDGING, seconds=seconds)
         with drivers.open(self.spec(limits), self.driver) as session:
             session.copy_in(self.source)
             lay(session, changes)
@@ -215,10 +216,7 @@ def lay(session: Session, changes: Changes) -> None:
 
 def _apply(session: Session, patch: str) -> bool:
     """Applies a patch by the first way that works, as the data sets' own harness does."""
-    for command in _APPLY:
-        if session.run(command, stdin=patch.encode(), limits=JUDGING).exit_code == 0:
-            return True
-    return False
+    return any(session.run(command, stdin=patch.encode(), limits=JUDGING).exit_code == 0 for command in _APPLY)
 
 
 def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:

@@ -11,10 +11,6 @@ import os
 import sys
 from typing import Any
 
-import _pytest.cacheprovider
-import _pytest.doctest
-import _pytest.junitxml
-import _pytest.terminal
 import pytest
 
 FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/dev/null"]

@@ -95,10 +95,10 @@ def digest(bugs: Iterable[Planted]) -> str:
 
 def diff(path: str, old: str | None, new: str | None) -> str:
     """A unified diff of one file as git writes it; None stands for a file that is not there."""
-    lines = [[] if text is None else text.splitlines(keepends=True) for text in (old, new)]
-    names = ["/dev/null" if text is None else f"{side}/{path}" for side, text in (("a", old), ("b", new))]
+    before, after = ([] if text is None else text.splitlines(keepends=True) for text in (old, new))
+    name, new_name = ("/dev/null" if text is None else f"{side}/{path}" for side, text in (("a", old), ("b", new)))
     found = []
-    for line in difflib.unified_diff(*lines, *names):
+    for line in difflib.unified_diff(before, after, name, new_name):
         found.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
     head = f"diff --git a/{path} b/{path}\n"
     head += "new file mode 100644\n" if old is None else "deleted file mode 100644\n" if new is None else ""
