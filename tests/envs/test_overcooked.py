@@ -59,7 +59,7 @@ def test_on_the_open_map_a_walk_goes_up_or_down_first_then_sideways():
         for start in kitchen.floor:
             cell, seen = start, []
             while kitchen.way(target).steps[cell] > 1:
-                cell += kitchen.delta[kitchen.way(target).direction[cell]]
+                cell += kitchen.delta[kitchen.way(target).direction(cell)]
                 seen.append(kitchen.position(cell))
             r, c = kitchen.position(start)
             vertical = [(r + np.sign(row - r) * i, c) for i in range(1, abs(row - r) + 1)]
@@ -84,8 +84,8 @@ def test_ways_are_shortest_and_their_gates_lie_on_them(seed, size, walls):
             assert way.steps[cell] == nearest + 1
             walked = cell
             while way.steps[walked] > 2:
-                walked += kitchen.delta[way.direction[walked]]
-            assert way.steps[cell] < 2 or way.gate[cell] == walked
+                walked += kitchen.delta[way.direction(walked)]
+            assert way.steps[cell] < 2 or way.gate(cell) == walked
 
 
 @settings(max_examples=30, deadline=None)

@@ -184,7 +184,7 @@ class _Greedy:
         """The cells from `cell` on to where a walk ends up facing `target`."""
         way, cells = self.sim.kitchen.way(target), [cell]
         while 1 < way.steps[cells[-1]] < UNREACHABLE:
-            cells.append(cells[-1] + self.sim.kitchen.delta[way.direction[cells[-1]]])
+            cells.append(cells[-1] + self.sim.kitchen.delta[way.direction(cells[-1])])
         return cells
 
     def chopped_at(self, board: int) -> bool:

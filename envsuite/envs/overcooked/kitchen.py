@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from envsuite.errors import DataError, UsageError
 
@@ -22,15 +22,35 @@ VARIANTS = ("v1", "v3", "v4")
 SIZES = (7, 9)
 
 
-class Way(NamedTuple):
-    """How to get to one target from every cell: all lists are indexed by cell."""
+class Way:
+    """How to get to one target from every cell."""
 
-    steps: list[int]
-    """moves until the target is entered or bumped into (1: next to it); UNREACHABLE where there is no way"""
-    direction: list[int]
-    """the first move; STAY where there is none"""
-    gate: list[int]
-    """the cell on the way that is two moves from the target; only where `steps` is two or more"""
+    __slots__ = ("_delta", "_gates", "steps")
+
+    def __init__(self, steps: list[int], delta: Sequence[int]) -> None:
+        self.steps = steps
+        """of every cell, moves until the target is entered or bumped into (1: next to it); UNREACHABLE where there is
+        no way"""
+        self._delta = delta
+        self._gates: dict[int, int] = {}
+
+    def direction(self, cell: int) -> int:
+        """The first move: of the shortest ways, up and down come before left and right. STAY where there is none."""
+        closer = self.steps[cell] - 1
+        for move in (UP, DOWN, LEFT, RIGHT):
+            if self.steps[cell + self._delta[move]] == closer:
+                return move
+        return STAY
+
+    def gate(self, cell: int) -> int:
+        """The cell on the way that is two moves from the target; `cell` itself where it is not so far."""
+        found = self._gates.get(cell)
+        if found is None:
+            found = cell
+            while 2 < self.steps[found] < UNREACHABLE:
+                found += self._delta[self.direction(found)]
+            self._gates[cell] = found
+        return found
 
 
 class Kitchen:
@@ -72,16 +92,14 @@ class Kitchen:
         for number, board in enumerate(self.boards):
             for step in self.delta[:4]:
                 self.beside.get(board + step, []).append((number, board))
-        self.sides: dict[int, list[int]] = {}
-        """the floor cells next to each counter that has any"""
+        self.sides: list[list[int]] = [[] for _ in self.kind]
+        """the floor cells next to each cell"""
         for cell in self.floor:
             for step in self.delta[:4]:
-                if self.kind[cell + step] == COUNTER:
-                    self.sides.setdefault(cell + step, []).append(cell)
-        # a row of nothing at the end, for what looks over the edge: the rim is solid, so elsewhere it finds counters
-        self._floor_mask = bytes(kind == FLOOR for kind in self.kind) + bytes(self.n_columns)
+                self.sides[cell + step].append(cell)
         self._ways: list[Way | None] = [None] * len(self.kind)
         self._near: dict[tuple[int, int], bytearray] = {}
+        self._counters: dict[int, list[int]] = {}
 
     def _rim(self) -> list[int]:
         wide = self.n_columns
@@ -92,7 +110,7 @@ class Kitchen:
         return divmod(cell, self.n_columns)
 
     def way(self, target: int) -> Way:
-        """The ways to `target`, which are shortest; among the shortest, up and down come before left and right."""
+        """The shortest ways to `target`."""
         found = self._ways[target]
         if found is None:
             found = self._ways[target] = self.find_way(target)
@@ -101,27 +119,29 @@ class Kitchen:
     def find_way(self, target: int, blocked: Sequence[int] = ()) -> Way:
         """As `way`, with some floor cells taken."""
         steps = [UNREACHABLE] * len(self.kind)
-        direction = [STAY] * len(self.kind)
-        gate = list(range(len(self.kind)))
-        steps[target] = far = 0
-        free = bytearray(self._floor_mask)
-        free[target] = 0
-        for cell in blocked:
-            free[cell] = 0
-        ring = [target]
-        moves = [(move, self.delta[move]) for move in (UP, DOWN, LEFT, RIGHT)]  # the first to reach a cell is kept
-        while ring:
-            far += 1
-            next_ring = []
-            for move, step in moves:
-                for before in [cell - step for cell in ring if free[cell - step]]:
-                    free[before] = 0
-                    steps[before], direction[before] = far, move
-                    if far > 2:
-                        gate[before] = gate[before + step]
-                    next_ring.append(before)
-            ring = next_ring
-        return Way(steps, direction, gate)
+        steps[target] = 0
+        queue = [target]
+        for cell in queue:  # grows as we go
+            far = steps[cell] + 1
+            for before in self.sides[cell]:
+                if steps[before] > far and before not in blocked:
+                    steps[before] = far
+                    queue.append(before)
+        return Way(steps, self.delta)
+
+    def counters_from(self, cell: int) -> list[int]:
+        """The counters that can be reached from a floor cell, nearest first, of equally near ones the lower number."""
+        found = self._counters.get(cell)
+        if found is None:
+            steps = self.way(cell).steps
+            away = {
+                counter: min(steps[side] for side in sides)
+                for counter, sides in enumerate(self.sides)
+                if sides and self.kind[counter] == COUNTER
+            }
+            found = sorted((counter for counter in away if away[counter] < UNREACHABLE), key=lambda c: away[c])
+            self._counters[cell] = found
+        return found
 
     def near(self, cell: int, radius: int) -> bytearray:
         """For every cell, whether it lies in the square window of `radius` round `cell`."""

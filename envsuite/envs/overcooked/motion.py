@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from envsuite.envs.overcooked.kitchen import BOARD, DELIVERY, FLOOR, STAY, Kitchen
+from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, STAY, Kitchen
 
 CHOPS = 3  # chops until a food is chopped
 NOTHING = -1
@@ -215,4 +215,6 @@ class Motion:
             self.chops[thing] = 0
 
     def _free_counters(self) -> list[int]:
-        return sorted(cell for cell in self.kitchen.sides if self.lying[cell] < 0)
+        kitchen = self.kitchen
+        beside = (cell for cell, sides in enumerate(kitchen.sides) if sides and kitchen.kind[cell] == COUNTER)
+        return [cell for cell in beside if self.lying[cell] < 0]
