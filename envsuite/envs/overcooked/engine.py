@@ -164,10 +164,13 @@ class Simulation(Motion):
 
     def _free_counter(self, cook: int) -> int:
         """The nearest free counter; where cooks share the kitchen, the nearest that can be reached from two sides."""
-        free = [cell for cell in self.kitchen.counters_from(self.cell[cook]) if self.lying[cell] < 0]
-        if len(self.cell) > 1:
-            free = [cell for cell in free if len(self.kitchen.sides[cell]) > 1] or free
-        return free[0] if free else NOTHING
+        nearest = NOTHING
+        for cell in self.kitchen.counters_from(self.cell[cook]):
+            if self.lying[cell] < 0:
+                if len(self.cell) == 1 or len(self.kitchen.sides[cell]) > 1:
+                    return cell
+                nearest = cell if nearest < 0 else nearest
+        return nearest
 
     def hasten(self) -> int:
         """Skips that part of a lone cook's walk on which nothing can happen. Returns the primitive steps skipped."""

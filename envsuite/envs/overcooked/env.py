@@ -187,7 +187,7 @@ class OvercookedEnv(TextEnv):
         else:
             foods = recipe_foods(recipe)
         stations = given.foods, given.boards, given.bowls, given.deliveries
-        return draw_kitchen(seed, given.size, given.cooks, foods, *stations, given.walls), foods
+        return draw_kitchen(seed, given.size, given.cooks, foods, *stations, given.walls, given.horizon), foods
 
     def _published(self, recipe: str) -> tuple[Kitchen, tuple[str, ...]]:
         given = self.settings

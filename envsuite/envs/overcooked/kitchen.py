@@ -6,7 +6,7 @@ Cells are numbers, `row * columns + column`, row 0 at the top.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -15,6 +15,7 @@ from envsuite.errors import DataError, UsageError
 
 FLOOR, COUNTER, BOARD, DELIVERY = range(4)
 RIGHT, DOWN, LEFT, UP, STAY = range(5)
+KINDS = {".": FLOOR, "k": BOARD, "d": DELIVERY}
 DIRECTION_NAMES = ("right", "down", "left", "up", "stay")
 UNREACHABLE = 1 << 20
 MAPS = ("a", "b", "c")
@@ -76,7 +77,7 @@ class Kitchen:
                 homes[glyphs[glyph]] = cell
             elif glyph not in "#.kd":
                 raise DataError(f"Kitchen {name!r} has a cell {glyph!r}, which stands for nothing: see kitchens.toml.")
-            self.kind.append({".": FLOOR, "k": BOARD, "d": DELIVERY}.get(glyph, COUNTER))
+            self.kind.append(KINDS.get(glyph, COUNTER))
             if glyph in "kd":
                 (self.boards if glyph == "k" else self.deliveries).append(cell)
         self.foods = tuple(food for food in _data()["foods"] if food in homes)
@@ -98,8 +99,7 @@ class Kitchen:
             for step in self.delta[:4]:
                 self.sides[cell + step].append(cell)
         self._ways: list[Way | None] = [None] * len(self.kind)
-        self._near: dict[tuple[int, int], bytearray] = {}
-        self._counters: dict[int, list[int]] = {}
+        self._near: dict[tuple[int, int], bytes] = {}
 
     def _rim(self) -> list[int]:
         wide = self.n_columns
@@ -129,29 +129,22 @@ class Kitchen:
                     queue.append(before)
         return Way(steps, self.delta)
 
-    def counters_from(self, cell: int) -> list[int]:
+    def counters_from(self, cell: int) -> Iterator[int]:
         """The counters that can be reached from a floor cell, nearest first, of equally near ones the lower number."""
-        found = self._counters.get(cell)
-        if found is None:
-            steps = self.way(cell).steps
-            away = {
-                counter: min(steps[side] for side in sides)
-                for counter, sides in enumerate(self.sides)
-                if sides and self.kind[counter] == COUNTER
-            }
-            found = sorted((counter for counter in away if away[counter] < UNREACHABLE), key=lambda c: away[c])
-            self._counters[cell] = found
-        return found
+        ring, walked, told = [cell], {cell}, set()
+        while ring:
+            beside = {here + step for here in ring for step in self.delta[:4]}
+            counters = sorted(other for other in beside - told if self.kind[other] == COUNTER)
+            yield from counters
+            told.update(counters)
+            ring = [other for other in beside - walked if self.kind[other] == FLOOR]
+            walked.update(ring)
 
-    def near(self, cell: int, radius: int) -> bytearray:
+    def near(self, cell: int, radius: int) -> bytes:
         """For every cell, whether it lies in the square window of `radius` round `cell`."""
         found = self._near.get((cell, radius))
         if found is None:
-            found = self._near[cell, radius] = bytearray(len(self.kind))
-            row, column = self.position(cell)
-            first, last = max(0, column - radius), min(self.n_columns, column + radius + 1)
-            for start in range(max(0, row - radius), min(self.n_rows, row + radius + 1)):
-                found[start * self.n_columns + first : start * self.n_columns + last] = b"\1" * (last - first)
+            found = self._near[cell, radius] = window(self.n_rows, self.n_columns, cell, radius)
         return found
 
     def drawing(self) -> list[str]:
@@ -163,6 +156,17 @@ class Kitchen:
             glyphs[home] = "b"
         wide = self.n_columns
         return ["".join(glyphs[start : start + wide]) for start in range(0, len(glyphs), wide)]
+
+
+@lru_cache(maxsize=4096)
+def window(n_rows: int, n_columns: int, cell: int, radius: int) -> bytes:
+    """`Kitchen.near`, which is the same in all kitchens of one size."""
+    row, column = divmod(cell, n_columns)
+    first, last = max(0, column - radius), min(n_columns, column + radius + 1)
+    seen = bytearray(n_rows * n_columns)
+    for start in range(max(0, row - radius) * n_columns, min(n_rows, row + radius + 1) * n_columns, n_columns):
+        seen[start + first : start + last] = b"\1" * (last - first)
+    return bytes(seen)
 
 
 @lru_cache(maxsize=1)
