@@ -166,10 +166,21 @@ def test_a_wrong_delivery_sends_things_home_raw_or_to_the_nearest_free_counter()
 # ---- offers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("variant", "layout", "recipe"), [("v4", "a", "tomato"), ("v3", "a", "tomato-lettuce")])
-def test_a_command_helps_exactly_if_it_changes_a_thing_or_leads_to_raw_food(variant, layout, recipe):
-    sim = Simulation(published_kitchen(variant, layout, 7, 1), recipe_foods(recipe))
-    macros = macro_actions(sim.kitchen, counters=layout != "a")
+CROWDED = Kitchen("crowded", ["#tb#", "k..d", "#lo#"], [(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("kitchen", "recipe"),
+    [
+        (published_kitchen("v4", "a", 7, 1), "tomato"),
+        (published_kitchen("v3", "a", 7, 1), "tomato-lettuce"),
+        (CROWDED, "tomato"),
+    ],
+    ids=["v4", "v3", "crowded"],
+)
+def test_a_command_helps_exactly_if_it_changes_a_thing_or_leads_to_raw_food(kitchen, recipe):
+    sim = Simulation(kitchen, recipe_foods(recipe))
+    macros = macro_actions(sim.kitchen, counters=kitchen is CROWDED)
     labels: dict[tuple, list[str]] = {}
     for state in explore(sim, macros).states:
         sim.load(state)

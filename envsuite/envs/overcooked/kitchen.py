@@ -15,6 +15,7 @@ from envsuite.errors import DataError, UsageError
 
 FLOOR, COUNTER, BOARD, DELIVERY = range(4)
 RIGHT, DOWN, LEFT, UP, STAY = range(5)
+PREFERRED = (UP, DOWN, LEFT, RIGHT)
 KINDS = {".": FLOOR, "k": BOARD, "d": DELIVERY}
 DIRECTION_NAMES = ("right", "down", "left", "up", "stay")
 UNREACHABLE = 1 << 20
@@ -36,10 +37,11 @@ class Way:
         self._gates: dict[int, int] = {}
 
     def direction(self, cell: int) -> int:
-        """The first move: of the shortest ways, up and down come before left and right. STAY where there is none."""
-        closer = self.steps[cell] - 1
-        for move in (UP, DOWN, LEFT, RIGHT):
-            if self.steps[cell + self._delta[move]] == closer:
+        """The first move from a floor cell, the first of `PREFERRED` on a shortest way; STAY where there is no way."""
+        steps, delta = self.steps, self._delta
+        closer = steps[cell] - 1
+        for move in PREFERRED:
+            if steps[cell + delta[move]] == closer:
                 return move
         return STAY
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, STAY, Kitchen
+from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, STAY, UNREACHABLE, Kitchen
 
 CHOPS = 3  # chops until a food is chopped
 NOTHING = -1
@@ -98,6 +98,10 @@ class Motion:
         """Whether a board at `cell` carries a food that can be chopped."""
         thing = self.lying[cell]
         return 0 <= thing < self.n_foods and self.chops[thing] < CHOPS and self.kitchen.kind[cell] == BOARD
+
+    def reaches(self, cook: int, cell: int) -> bool:
+        """Whether the cook can walk up to a cell."""
+        return self.kitchen.way(cell).steps[self.cell[cook]] < UNREACHABLE
 
     def board_to_chop_at(self, cook: int) -> int:
         """The cell of the first board next to the cook that carries raw food, or NOTHING."""
