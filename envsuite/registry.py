@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
-import importlib.metadata
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -185,6 +184,8 @@ def _load_plugins() -> None:
     if _plugins_loaded:
         return
     _plugins_loaded = True
+    import importlib.metadata  # here, since it is a third of the package's import time
+
     for entry in importlib.metadata.entry_points(group=PLUGINS):
         try:
             loaded = entry.load()
