@@ -400,10 +400,13 @@ class OvercookedEnv(TextEnv):
         self._tell()
 
     def render(self) -> Any:
-        """The whole kitchen: `rgb_array` [rows * 32, columns * 32, 3] uint8, or `ansi` text."""
+        """The whole kitchen: `rgb_array` [rows * 48 + 22, columns * 48, 3] uint8, or `ansi` text."""
         if self.render_mode is None:
             return None
-        return picture.draw(self.sim) if self.render_mode == "rgb_array" else picture.write(self.sim)
+        if self.render_mode == "ansi":
+            return picture.write(self.sim)
+        caption = f"{listing(self.sim.order)} salad: step {self.time} of {self._horizon}"
+        return picture.draw(self.sim, self.asked, caption)
 
 
 WAIT = Macro(GO_TO_COUNTER, -1, "wait")

@@ -133,7 +133,8 @@ class Kitchen:
 
     def counters_from(self, cell: int) -> Iterator[int]:
         """The counters that can be reached from a floor cell, nearest first, of equally near ones the lower number."""
-        ring, walked, told = [cell], {cell}, set()
+        ring, walked = [cell], {cell}
+        told: set[int] = set()
         while ring:
             beside = {here + step for here in ring for step in self.delta[:4]}
             counters = sorted(other for other in beside - told if self.kind[other] == COUNTER)
