@@ -61,7 +61,7 @@ def env_class(task: Task) -> type[TextEnv]:
     return found
 
 
-def panel(task: Task, **knobs: Any) -> Panel | None:
+def panel(task: Task, /, **knobs: Any) -> Panel | None:
     """The finite list of games a task plays, None where its seeds make them up."""
     if not task.panel:
         return None
@@ -112,6 +112,7 @@ def _default(family: Family, notices: list[str] | None) -> Task:
 
 def make(
     task: str | Task,
+    /,  # a knob may be called `task`
     reward_mode: RewardMode | str = RewardMode.SPARSE,
     *,
     shaping_gamma: float = 0.99,
@@ -126,6 +127,7 @@ def make(
 
 def build(
     task: str | Task,
+    /,  # a knob may be called `task`
     reward_mode: RewardMode | str = RewardMode.SPARSE,
     *,
     shaping_gamma: float = 0.99,
