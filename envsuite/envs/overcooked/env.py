@@ -53,7 +53,18 @@ from envsuite.envs.overcooked.menu import LEVELS
 from envsuite.envs.overcooked.motion import CHOPS, Rewards, State
 from envsuite.envs.overcooked.offers import helps, honest_label, published_label, situation
 from envsuite.envs.overcooked.planner import Plan, Planner
-from envsuite.envs.overcooked.text import Fact, commands, facts, listing, normalise, phrase, sentence, vector
+from envsuite.envs.overcooked.text import (
+    INSTRUCTIONS,
+    TEAM,
+    Fact,
+    commands,
+    facts,
+    listing,
+    normalise,
+    phrase,
+    sentence,
+    vector,
+)
 from envsuite.errors import UsageError
 from envsuite.types import Knob, Outcome, RewardMode, StopReason
 
@@ -67,25 +78,6 @@ def power_sums(factor: float, length: int = 400) -> list[float]:
 
 
 PAPER_SUMS = power_sums(PAPER_GAMMA)
-
-INSTRUCTIONS = """\
-You cook in a small kitchen. Foods lie on counters; there are cutting boards, bowls, and a delivery counter.
-
-To serve an order: fetch each food it names, set it on a free board, cut it up there, and gather the chopped foods in \
-one bowl; then hand the bowl in. You carry one thing at a time, and only a bowl can hold several. Cutting needs empty \
-hands and takes place at the board you stand at. A bowl in your hands is filled by fetching chopped food; chopped food \
-in your hands goes into a bowl you fetch. The bowl must hold exactly what was ordered: anything else that is handed in \
-goes back to where it was kept, and its foods are raw again.
-
-You see only what is near you, but your commands find their way to things out of sight. Each command may take several \
-steps of time, and time is limited.
-
-Each turn, answer with one command, spelled as it is offered."""
-
-TEAM = """
-
-Several cooks share the kitchen and the order. Each turn says which of them you command; the others go on with what \
-they are doing."""
 
 
 class OvercookedEnv(TextEnv):
@@ -139,7 +131,7 @@ class OvercookedEnv(TextEnv):
         self._planners: dict[int, Planner] = {}
         self._sentences: dict[Fact, str] = {}
         self._told: dict[tuple[int, State], tuple[str, tuple[str, ...]]] = {}
-        self._cost, self._discount, self._horizon = given.step_cost, given.discount, given.horizon
+        self._horizon = given.horizon
         self._sums = power_sums(given.discount)
         self._chance = given.slip > 0 or (given.cooks > 1 and given.partner == "random")
         self._honest = given.wording == "honest"
@@ -236,7 +228,7 @@ class OvercookedEnv(TextEnv):
         """Lets time pass until one of the policy's cooks must be asked or the order is served; its dense reward."""
         sim, given = self.sim, self.settings
         cost, discount = given.step_cost, given.discount
-        dice = self.die() if given.slip or (given.cooks > 1 and given.partner == "random") else None
+        dice = self.die() if self._chance else None
         if dice is not None and given.slip:
             sim.slips = lambda: bool(dice.random() < given.slip)
         total, factor, paper, steps = 0.0, 1.0, PAPER_GAMMA**self.time, 0
@@ -385,7 +377,7 @@ class OvercookedEnv(TextEnv):
         }
 
     def extra_info(self) -> dict[str, Any]:
-        return {"discount": self._discount**self.primitive_steps, "env_step": self.time}
+        return {"discount": self.settings.discount**self.primitive_steps, "env_step": self.time}
 
     def get_state(self) -> Any:
         """The state, walks under way and the tally included."""

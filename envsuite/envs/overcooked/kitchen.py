@@ -203,7 +203,7 @@ def published_kitchen(variant: str, layout: str, size: int, cooks: int) -> Kitch
     if base not in data["kitchens"] or variant not in VARIANTS:
         raise UsageError(
             f"No published kitchen {variant}-{layout} of size {size}: variants are {', '.join(VARIANTS)}, "
-            f"maps {', '.join(MAPS)}, sizes {SIZES[0]} and {SIZES[1]} (kitchen=random takes any size)."
+            f"maps {', '.join(MAPS)}, sizes {SIZES[0]} and {SIZES[1]} (layout=random takes 5 to 15)."
         )
     rows = [list(row) for row in data["kitchens"][base]["rows"].split()]
     for where, glyph in data["variants"].get(variant, {}).get(str(size), {}).items():

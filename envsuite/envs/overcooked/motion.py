@@ -87,9 +87,6 @@ class Motion:
 
     # ---- what a cook can see of things -----------------------------------------------------------------------------
 
-    def is_bowl(self, thing: int) -> bool:
-        return thing >= self.n_foods
-
     def is_chopped(self, thing: int) -> bool:
         """Whether a thing is chopped food; False for a bowl, and for no thing."""
         return 0 <= thing < self.n_foods and self.chops[thing] >= CHOPS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-
 FLAGS = ("surface", "container", "door", "switch", "seat", "target", "always_on")
 """the properties of things that a home keeps as masks"""
 
@@ -87,8 +86,8 @@ class Home:
         self.supports = {self.bit[thing.key]: sum(self.bit[key] for key in thing.on) for thing in listed}
         self.root = {self.bit[thing.key]: self._root(thing) for thing in fixed}
         self.at_root: dict[int, int] = {}
-        for thing, root in self.root.items():
-            self.at_root[root] = self.at_root.get(root, 0) | thing
+        for bit, root in self.root.items():
+            self.at_root[root] = self.at_root.get(root, 0) | bit
 
     def _root(self, thing: Thing) -> int:
         """What one stands at when beside a fixed thing: the furniture it stands on, or itself."""
