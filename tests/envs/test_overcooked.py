@@ -314,6 +314,13 @@ def test_drawn_kitchens_are_served_within_the_horizon():
         assert play_out(Simulation(kitchen, FOODS[:4]), menu(kitchen)) <= 160
 
 
+def test_an_order_is_as_large_as_asked_for_however_few_foods_there_are_besides():
+    env = registry.build("Overcooked-easy-v0", recipe_size=4, foods=2, size=7)
+    for seed in range(5):
+        env.reset(seed=seed)
+        assert len(env.sim.recipe) == len(env.kitchen.foods) == 4
+
+
 def test_seeds_draw_different_kitchens_and_the_same_seed_the_same():
     env, other = registry.build("Overcooked-medium-v0"), registry.build("Overcooked-medium-v0")
     drawings = set()

@@ -93,7 +93,7 @@ class OvercookedEnv(TextEnv):
         Knob("cooks", 1, "cooks in the kitchen", low=1, high=3),
         Knob("partner", "policy", "who plays the cooks after the first",
              choices=("policy", "expert", "greedy", "random")),
-        Knob("foods", 3, "random layout: kinds of food", low=1, high=len(all_foods())),
+        Knob("foods", 3, "random layout: kinds of food, those of the order at least", low=1, high=len(all_foods())),
         Knob("boards", 2, "random layout: cutting boards", low=1, high=4),
         Knob("bowls", 1, "random layout: bowls", low=1, high=3),
         Knob("deliveries", 1, "random layout: delivery counters", low=1, high=3),
@@ -175,7 +175,7 @@ class OvercookedEnv(TextEnv):
         if recipe == "random":
             letters = list(all_foods())
             order = np.random.default_rng([seed, 1]).permutation(len(letters))
-            foods = tuple(letters[i] for i in sorted(order[: min(given.recipe_size, max(1, given.foods))]))
+            foods = tuple(letters[i] for i in sorted(order[: given.recipe_size]))
         else:
             foods = recipe_foods(recipe)
         stations = given.foods, given.boards, given.bowls, given.deliveries
