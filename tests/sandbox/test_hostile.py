@@ -11,6 +11,13 @@ CALM = "said = 'calm'\nimport os\nassert os.listdir(os.environ['HOME']) == []"
 TOO_DANGEROUS_FOR_PROCESS = {"kill every process", "kill the zygote"}  # without root they hit the user's own processes
 
 
+def outcome(result) -> str:
+    """How a run came out, in the words of `hostile.py`."""
+    if result.fate != "exited":
+        return str(result.fate)
+    return "answered" if result.exit_code == 0 and result.value else "failed"
+
+
 def test_there_are_at_least_forty_hostile_programs():
     assert len(HOSTILE) + len(CARRIED) >= 40
 
@@ -23,16 +30,13 @@ def test_a_hostile_program_gets_nothing_and_the_next_run_works(name, session, pl
     secret = world.secret.read_bytes()
     hostile = HOSTILE[name]
     result, breaches = play(hostile.code, hostile.seconds)
-    assert result.fate in hostile.fates, result
+    assert outcome(result) in hostile.outcomes, result
     visitors = world.visitors()
     if session.driver == "process" and hostile.open_to_process:
         assert breaches or visitors or hostile.open_to_process == "maybe", "stopped after all: correct the docstring"
     else:
         assert not breaches
         assert not visitors
-    if hostile.ends and result.fate == "exited":
-        assert result.exit_code == 0, result.stderr.decode(errors="replace")[-500:]
-        assert result.value, result
     assert world.secret.read_bytes() == secret
     assert not world.survivors()
     calm, _ = play(CALM)
