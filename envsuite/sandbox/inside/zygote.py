@@ -16,7 +16,6 @@ import os
 import resource
 import select
 import socket
-import subprocess
 import sys
 import time
 import traceback
@@ -102,8 +101,7 @@ class Zygote:
                 pass
             os.close(handle)
         if scratch and self.config["fresh"]:
-            left = [entry.path for entry in os.scandir(self.config["scratch"])]
-            subprocess.run(["/bin/rm", "-rf", "--one-file-system", "--", *left], stderr=subprocess.DEVNULL)
+            archive.remove([entry.path for entry in os.scandir(self.config["scratch"])])
         if not fault:
             used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
             ending.update(status=os.waitstatus_to_exitcode(status), seconds=max(0.0, seconds), peak_kb=used)
