@@ -202,7 +202,7 @@ def test_no_sandbox_is_one_line_with_the_cure_and_process_is_never_taken_silentl
     assert "process" not in drivers.SAFE
     with pytest.raises(UsageError, match="apt-get install bubblewrap") as caught:
         drivers.choose("auto", order=())
-    assert "--sandbox process" in str(caught.value)
+    assert "--set sandbox=process" in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match="auto, bwrap"):
         drivers.choose("chroot")

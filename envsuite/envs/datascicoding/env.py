@@ -60,7 +60,7 @@ ENDINGS = {
 
 
 class DataSciCoding(TextEnv):
-    """See the module's docstring."""
+    """Code for a data set, run in a sandbox and paid its ROC AUC; the module's docstring gives rules and sources."""
 
     knobs = (
         Knob("variant", "model", "what is to be written", choices=("model", "features", "debug")),
