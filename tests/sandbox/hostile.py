@@ -198,9 +198,7 @@ HOSTILE: dict[str, Hostile] = {
         "import os, signal, time\nif os.fork() == 0:\n    os.setsid()\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "    os.execv('/bin/sh', ['sh', '-c', f'trap \"\" TERM HUP INT; sleep {world[\"marker\"]}; sleep 9'])"
     ),
-    "fork bomb": Hostile(
-        "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", STOPPED, 0.5
-    ),
+    "fork bomb": Hostile("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", STOPPED, 0.5),
     # Not by `threading`: its `start` waits for ever for a thread that had no memory to begin.
     "thread bomb": Hostile(
         "import _thread, time\ncount = 0\ntry:\n    while count < 2000:\n        _thread.start_new_thread(time.sleep, (30,))\n        count += 1\n"
