@@ -65,7 +65,7 @@ def main() -> None:
     runner.warm_up()
     work = statistics.median(timed(lambda: runner.handle(payload), 30))
     rows = []
-    fresh = timed(lambda: cold(payload), 3)
+    fresh = timed(lambda: cold(payload), 2)
     load = os.getloadavg()[0]
     for driver in args.drivers:
         if reason := drivers.probe(driver):
@@ -85,7 +85,7 @@ def main() -> None:
         assert len(set(values)) == 1
         rows.append((driver, start, single, 1 / statistics.mean(single), parallel))
         pool.close()
-        fresh += timed(lambda: cold(payload), 2)
+        fresh += timed(lambda: cold(payload), 1)
     base = 1 / statistics.mean(fresh)
     rows.insert(0, ("python -c", 0.0, fresh, base, None))
     lines = [
