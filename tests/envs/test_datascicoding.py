@@ -323,7 +323,7 @@ def test_any_csv_of_the_users_can_be_played(build, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, said",
+    ("content", "said"),
     [
         (None, "does not exist"),
         (b"", "cannot be read as CSV"),
