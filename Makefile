@@ -35,6 +35,12 @@ test: setup  ## the whole test suite
 proof: setup  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
+swe-proof: setup  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
+	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
+
+swe-manifest: setup  ## make SWE-Gym's list of generated tasks (goes on where it was cut; hours of two loaded cores, less of free ones)
+	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
+
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,4 +59,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build
 
-.PHONY: help setup eval test proof lint check equivalence constraints clean
+.PHONY: help setup eval test proof swe-proof swe-manifest lint check equivalence constraints clean
