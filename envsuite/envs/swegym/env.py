@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.swegym import edits, packages, published, tasks
+from envsuite.envs.swegym import edits, packages, published, suite, tasks
 from envsuite.envs.swegym.expert import plan
 from envsuite.envs.swegym.grading import Report, refused
 from envsuite.envs.swegym.menu import LADDER
@@ -43,6 +43,7 @@ from envsuite.envs.swegym.workspace import Answer, Workspace
 from envsuite.errors import DataError, UsageError
 from envsuite.panels import make_panel
 from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits, Session, Spec
 from envsuite.types import Knob, Outcome, Panel, RewardMode, StopReason
 
@@ -113,6 +114,7 @@ class SWEGym(TextEnv):
         self._session: Session | None = None
         self._spec: Spec | None = None
         self._problem: Problem | None = None
+        self._lease: Lease | None = None
         self._report = refused("no_patch")
         self._history: list[str] = []
         self._paid = 0.0
@@ -123,10 +125,22 @@ class SWEGym(TextEnv):
     def _reset(self, seed: int) -> str:
         name = self.panel.games[seed % len(self.panel)]
         if self._problem is None or self._problem.instance_id != name:
-            if self._problem is not None:
-                self._problem.close()
-            self._problem = self._open(name)
-        problem = self._problem
+            self._begin(name)
+        else:
+            self.workspace.again()
+        assert self._problem is not None
+        self._report, self._history, self._paid = refused("no_patch"), [], 0.0
+        self._graded: dict[str, bytes | None] = {}
+        self._began = time.monotonic()
+        self.objective = self._problem.statement
+        return self.objective
+
+    def _begin(self, name: str) -> None:
+        """Takes up another instance, in the sandbox there is where it is like the one that is needed."""
+        if self._problem is not None:
+            self._problem.close()
+            self._problem = None
+        problem = self._open(name)
         spec = problem.spec(self.limits)
         if self._session is None or self._spec != spec:
             if self._session is not None:
@@ -136,17 +150,15 @@ class SWEGym(TextEnv):
         self.workspace = Workspace(self._session, self.limits, self.settings.characters, problem.variables())
         with problem.folder() as folder:
             self.workspace.lay(folder)
-        self._report, self._history, self._paid = refused("no_patch"), [], 0.0
-        self._graded: dict[str, bytes | None] = {}
-        self._began = time.monotonic()
-        self.objective = problem.statement
-        return problem.statement
+        self._problem = problem
 
     def _open(self, name: str) -> Problem:
         settings = self.settings
         if settings.records:
             record, recipe = _published(settings.records)[name]
             return published.PublishedProblem(record, recipe, self.driver)
+        if self._lease is None:  # so that what judges stays warm from one problem to the next
+            self._lease = Lease(suite.SPEC, self.driver)
         return GeneratedProblem(_generated()[name], settings.statement, settings.tests == "hidden", self.driver)
 
     def _act(self, command: str) -> Outcome:
@@ -288,6 +300,9 @@ class SWEGym(TextEnv):
         if self._problem is not None:
             self._problem.close()
             self._problem = None
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
 
 
 _LOOKING = ("view", "search", "run_tests", "")

@@ -27,6 +27,7 @@ from envsuite.sandbox.pool import Pool
 
 SHARE = 0.4
 """a bug that breaks more of the tests is no search any more"""
+FEW = 30
 SYMPTOMS = 3
 _TOLD = 600
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -198,10 +199,11 @@ Candidate = list[tuple[str, operators.Bug]]
 
 def candidates(base: Baseline, count: int, seed: int, tries: int = 400) -> Iterator[Candidate]:
     """Bugs to try, in an order that hangs on `seed` alone: every site once, or `tries` draws of `count` bugs in different
-    functions."""
+    functions. Sites that few tests reach come first: they are verified soonest, and they are the more hidden ones."""
     found = sites(base)
     if count == 1:
         random.Random(f"{seed}/{base.package.name}").shuffle(found)
+        found.sort(key=lambda site: _reached(base, *site) > FEW)
         yield from ([site] for site in found)
         return
     chance = random.Random(f"{seed}/{base.package.name}/{count}")
@@ -209,6 +211,11 @@ def candidates(base: Baseline, count: int, seed: int, tries: int = 400) -> Itera
         chosen = chance.sample(found, min(count, len(found)))
         if len({(path, bug.function) for path, bug in chosen}) == count and not _overlap(chosen):
             yield chosen
+
+
+def _reached(base: Baseline, path: str, bug: operators.Bug) -> int:
+    reaching = base.reaching(path, *_lines(packages.tree(base.package.name)[path], bug))
+    return len(base.tests) if reaching is None else len(reaching)
 
 
 def _overlap(chosen: Candidate) -> bool:

@@ -64,6 +64,12 @@ class Workspace:
         if made.fate is not Fate.EXITED or made.exit_code:
             raise EngineFailure(f"The repository could not be laid out: {made.stderr.decode(errors='replace')[-300:]}")
         self._commit = made.stdout.decode().strip()
+        self.session.snapshot()
+
+    def again(self) -> None:
+        """Brings back what `lay` left, for another try at the same instance."""
+        self.session.reset()
+        self.cwd, self._undo = ".", {}
 
     # ---- commands ---------------------------------------------------------------------------------------------------
 
