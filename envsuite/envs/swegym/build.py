@@ -20,7 +20,7 @@ from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Pool
 
 SEED = 0
-ROUND = {1: 8, 2: 2, 3: 1}
+ROUND = {1: 12, 2: 2, 3: 1}
 """tasks of so many bugs in a package's turn"""
 
 

@@ -206,6 +206,7 @@ def candidates(base: Baseline, count: int, seed: int, tries: int = 400) -> Itera
         found.sort(key=lambda site: _reached(base, *site) > FEW)
         yield from ([site] for site in found)
         return
+    found = [site for site in found if _reached(base, *site) <= FEW]  # or together they break too much
     chance = random.Random(f"{seed}/{base.package.name}/{count}")
     for _ in range(tries):
         chosen = chance.sample(found, min(count, len(found)))

@@ -29,6 +29,10 @@ Changes = Mapping[str, bytes | None]
 """a submission: path -> new content, None where the file was removed"""
 
 
+GIT = (("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"))
+"""Landlock refuses /etc/gitconfig, and git ends where it may not read it"""
+
+
 class Problem(ABC):
     """One instance, whatever it comes from."""
 
@@ -95,7 +99,7 @@ class GeneratedProblem(Problem):
             workspace="/testbed",
             fresh=False,
             read_only=((site, str(site)),),
-            environment=(("PATH", path), ("PYTEST_ADDOPTS", "-p no:cacheprovider")),
+            environment=(("PATH", path), ("PYTEST_ADDOPTS", "-p no:cacheprovider"), *GIT),
             limits=limits,
         )
 

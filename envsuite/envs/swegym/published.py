@@ -26,7 +26,7 @@ from envsuite.cache import cache_dir
 from envsuite.envs.swegym import records, tampering
 from envsuite.envs.swegym.grading import Report, grade_log, refused
 from envsuite.envs.swegym.logs import PARSERS
-from envsuite.envs.swegym.problems import Changes, Problem
+from envsuite.envs.swegym.problems import GIT, Changes, Problem
 from envsuite.envs.swegym.repos import END, START, directives, repo_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
@@ -96,7 +96,7 @@ class PublishedProblem(Problem):
             workspace="/testbed",
             fresh=False,
             read_only=((self.environment, str(self.environment)),),
-            environment=tuple({"PATH": path, "VIRTUAL_ENV": str(self.environment), **dummies}.items()),
+            environment=(("PATH", path), ("VIRTUAL_ENV", str(self.environment)), *dummies.items(), *GIT),
             limits=limits,
         )
 

@@ -69,7 +69,7 @@ def handle(payload: bytes) -> bytes:
         tracer = Tracer(root, tuple(job["code"]))
         plugins.append(tracer)
     flags = ["--tb=short"] if job.get("explain") else ["--tb=no", "--assert=plain"]
-    code = pytest.main([*FLAGS, *flags, f"--rootdir={root}", *job["tests"]], plugins=plugins)
+    code = pytest.main([*FLAGS, *flags, f"--rootdir={root}", f"--confcutdir={root}", *job["tests"]], plugins=plugins)
     answer = {"exit": int(code), "statuses": reporter.statuses, "uncollected": reporter.uncollected}
     if job.get("explain"):
         answer["failures"] = reporter.failures
