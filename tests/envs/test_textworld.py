@@ -253,8 +253,11 @@ def test_no_word_the_game_knows_writes_a_file_or_loses_track(kinds):
     assert told > 500 and env.interpreter.pid == pid and list(folder.iterdir()) == []
 
 
-HOSTILE = """save restore restart quit script transcript undo verify again oops x take drop all it go put look then . , \\ g o
-transcriptx record print_state superbrief restrict commands north tw-trace-actions yes" ' / ; : > \x00 \x1b 打开 * $ #""".split()
+HOSTILE_WORDS = r"""
+save restore restart quit script transcript undo verify again oops x take drop all it go put look then . , \ g o yes
+transcriptx record print_state superbrief restrict commands north tw-trace-actions " ' / ; : > 打开 * $ #
+"""
+HOSTILE = [*HOSTILE_WORDS.split(), "\x00", "\x1b"]
 BAR_LINE = re.compile(r"-= ([^=]*?) =-\s*-?\d+/\d+\s*\Z")
 
 

@@ -16,13 +16,11 @@ SIGNIFICANT = 6
 """letters of a word that a Z-machine of any version looks at (from version 4 on nine): to it `transcriptx` is `transcript`
 (Z-Machine Standards Document 1.1, section 13.3)"""
 
-META = frozenset(
-    word[:SIGNIFICANT]
-    for word in (
-        "save restore restart quit q script unscript noscript transcript record recording unrecord replay undo oops o verify "
-        "notify restrict enable disable print"
-    ).split()
-)
+COMMANDS = """
+save restore restart quit q script unscript noscript transcript record recording unrecord replay undo oops o verify
+notify restrict enable disable print
+"""
+META = frozenset(word[:SIGNIFICANT] for word in COMMANDS.split())
 """first words, as far as they signify, of commands to the interpreter, and of TextWorld's own for debugging (`print_state`
 tells the whole hidden world, `restrict commands` changes what is understood)"""
 PRINTING = frozenset(
