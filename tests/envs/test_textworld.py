@@ -34,7 +34,7 @@ KINDS = {
     "simple": {"challenge": "simple"},
     "cooking": COOKING,
     "treasure": {"challenge": "treasure_hunter", "level": 12},
-    "coin": {"challenge": "coin_collector", "level": 105},
+    "coin": {"challenge": "coin_collector", "level": 103},
 }
 
 
