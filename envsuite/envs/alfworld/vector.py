@@ -17,6 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from envsuite.envs.alfworld.engine import NOTHING_HAPPENS
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.types import RewardMode
 
@@ -50,25 +51,37 @@ class AlfworldVectorEnv(SyncVectorEnv):
             raise gym.error.ResetNeeded(f"Game {over.index(True)} is over: reset() with a reset_mask before step().")
         last, dense, shaped = self._max_steps - 1, self._mode is RewardMode.DENSE, self._mode is RewardMode.SHAPED
         texts, rewards, terminated, truncated = self._env_obs, [0.0] * n, [False] * n, [False] * n
-        valid, progression = [True] * n, [0.0] * n
+        valid, progression, dead = [True] * n, [0.0] * n, [False] * n
         booked: list[tuple[int, dict[str, Any]]] = []  # games whose info is more than a running game's
-        for i, (env, command) in enumerate(zip(envs, actions)):
+        for i, command in enumerate(actions):
+            env = envs[i]
             if over[i]:
                 texts[i], info = env.reset()
                 booked.append((i, info))
                 continue
             if not isinstance(command, str):
                 raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
-            outcome = env._act(command)
-            if outcome.done or shaped or env.turn >= last:
-                texts[i], rewards[i], terminated[i], truncated[i], info = env.settle(outcome)
+            engine, subgoals = env._native, env._subgoals
+            if engine is None or subgoals is None or shaped or env._stock is not None:
+                texts[i], rewards[i], terminated[i], truncated[i], info = env.step(command)
                 booked.append((i, info))
                 continue
-            env.turn += 1
-            texts[i], gained, _, _, valid[i], share, _, _ = outcome
-            env.progression = progression[i] = share or 0.0
-            if dense:
-                rewards[i] = gained
+            env._said.append(command)
+            feedback = engine.act(command)
+            if engine.won or env.turn >= last:
+                texts[i], rewards[i], terminated[i], truncated[i], info = env.settle(env._outcome(feedback))
+                booked.append((i, info))
+                continue
+            turn = env.turn = env.turn + 1
+            gained = subgoals.note(engine, feedback)
+            if gained:
+                env.progression = subgoals.value
+                if dense:
+                    rewards[i] = gained
+            progression[i] = subgoals.value
+            valid[i] = feedback != NOTHING_HAPPENS
+            dead[i] = engine.dead_end
+            texts[i] = feedback if env._plain else env._shown(feedback, turn)
         infos: dict[str, Any] = {}
         starting: dict[int, dict[str, Any]] = {}
         if same_step:
@@ -76,7 +89,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
                 if terminated[i] or truncated[i]:
                     infos = self._add_info(infos, {"final_obs": texts[i], "final_info": info}, i)
                     texts[i], starting[i] = envs[i].reset()
-        self._add_running(infos, valid, progression)
+        self._add_running(infos, valid, progression, dead)
         for i, info in booked:
             infos = self._add_info(infos, starting.get(i, info), i)
         self._terminations, self._truncations = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
@@ -85,13 +98,15 @@ class AlfworldVectorEnv(SyncVectorEnv):
             tuple(texts), np.array(rewards, dtype=np.float64), self._terminations.copy(), self._truncations.copy(), infos,
         )  # fmt: skip
 
-    def _add_running(self, infos: dict[str, Any], valid: list[bool], progression: list[float]) -> None:
+    def _add_running(
+        self, infos: dict[str, Any], valid: list[bool], progression: list[float], dead: list[bool]
+    ) -> None:
         """The info of all games as if each were running; what is otherwise is written over it."""
         n, envs = self.num_envs, self.envs
         columns = {
             "success": np.zeros(n, dtype=bool),
             "is_action_valid": np.array(valid, dtype=bool),
-            "admissible_commands": np.fromiter([env._answer.admissible for env in envs], dtype=object, count=n),
+            "admissible_commands": np.fromiter([env.admissible() for env in envs], dtype=object, count=n),
             "progression": np.array(progression, dtype=np.float64),
             "stop_reason": np.full(n, None, dtype=object),
             "primitive_steps": np.ones(n, dtype=int),
@@ -99,7 +114,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
             "lost": np.zeros(n, dtype=bool),
             "score": np.zeros(n, dtype=int),
             "extra.gamefile": np.fromiter([env._source.file for env in envs], dtype=object, count=n),
-            "dead_end": np.fromiter([env.dead_end for env in envs], dtype=bool, count=n),
+            "dead_end": np.array(dead, dtype=bool),
         }
         for key, column in columns.items():
             infos[key], infos[f"_{key}"] = column, np.ones(n, dtype=bool)
