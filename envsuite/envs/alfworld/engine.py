@@ -94,28 +94,35 @@ class NativeEngine:
 
     def act(self, command: str) -> str:
         """`step` for who reads `won` and `admissible()` himself: returns the feedback alone."""
-        command = command.strip()
         table = self._table
-        r = table.go.get(command)
-        if r is None:
+        arrival = table.go.get(command) or table.go.get(command := command.strip())
+        if arrival is None:
             action = self._actions.get(command) or table.always.get(command)
             if action is None:
                 return NOTHING_HAPPENS
             do, a, b = action
             return do(self, a, b)
-        location = table.location[r]
+        location = arrival.location
         if location == self.location:
             return NOTHING_HAPPENS
         self.location = location
-        self._look_around()
+        if self._changed >> location & 1:
+            self._look_around()
+            feedback = table.arrive[arrival.r] % self._contents(arrival.r)
+        else:
+            if self.held >= 0:
+                self._look_around()
+            elif arrival.commands:
+                self._commands, self._actions = arrival.commands, arrival.actions
+            else:
+                self._look_around()
+                arrival.commands, arrival.actions = self._commands, self._actions
+            feedback = arrival.greeting
+            if not feedback:
+                feedback = arrival.greeting = table.arrive[arrival.r] % self._contents(arrival.r)
         if table.goal_moves:
             self.won = self.game.is_won(self)
-        if self._changed >> location & 1:
-            return table.arrive[r] % self._contents(r)
-        greeting = table.greetings[r]
-        if greeting is None:
-            greeting = table.greetings[r] = table.arrive[r] % self._contents(r)
-        return greeting
+        return feedback
 
     def admissible(self) -> list[str]:
         """Every command that would now be understood, as plain strings sort. Not to be changed."""
@@ -330,7 +337,7 @@ class NativeEngine:
         split = bisect(local, "go to ")  # no other verb sorts between two destinations
         away = table.away.get(self.location)
         if away is None:
-            away = [command for command, r in table.destinations if table.location[r] != self.location]
+            away = [command for command, to in table.destinations if to.location != self.location]
             table.away[self.location] = away
         return Commands(local[:split] + away + local[split:]), actions
 
@@ -351,21 +358,35 @@ class Commands(list[str]):
 View = tuple[Commands, dict[str, Action]]
 
 
+class _Arrival:
+    """What `go to` a receptacle leads to; with the feedback while nothing at the place has changed, and what can be done
+    there with empty hands, both filled in on the first visit."""
+
+    __slots__ = ("actions", "commands", "greeting", "location", "r")
+
+    def __init__(self, r: int, location: int) -> None:
+        self.r, self.location, self.greeting = r, location, ""
+        self.commands = Commands()
+        self.actions: dict[str, Action] = {}
+
+
 class _Table:
     """What follows from a Game alone: every fixed piece of text and list, made once and shared by its engines."""
 
     __slots__ = (
-        "always", "arrive", "articled", "away", "destinations", "go", "goal_moves", "greetings", "here", "intro",
-        "is_closed", "is_open", "knives", "lists", "location", "on", "openable", "stuck", "views",
+        "always", "arrive", "articled", "away", "destinations", "go", "goal_moves", "here", "intro",
+        "is_closed", "is_open", "knives", "lists", "on", "openable", "stuck", "views",
     )  # fmt: skip
 
     def __init__(self, game: Game) -> None:
         says = game.sentences
         plain = [name.replace("%", "%%") for name in game.receptacles]
-        self.go = {intern("go to " + name): r for r, name in enumerate(game.receptacles)}
+        self.go = {
+            intern("go to " + name): _Arrival(r, place)
+            for r, (name, place) in enumerate(zip(game.receptacles, game.receptacle_location))
+        }
         places = [game.locations[place].replace("%", "%%") for place in game.receptacle_location]
         self.arrive = [says.arrive % (place, "%s") for place in (places if says.arrive_by_location else plain)]
-        self.greetings: list[str | None] = [None] * len(plain)  # arrivals where nothing has changed yet
         self.is_open = [says.is_open % (name, "%s") for name in plain]
         self.is_closed = [says.is_closed % name for name in game.receptacles]
         self.on = [says.on % (name, "%s") for name in plain]
@@ -377,9 +398,9 @@ class _Table:
         if says.help is not None:
             self.always["help"] = (NativeEngine._help, 0, 0)
         self.goal_moves = game.goal.kind == LIGHT  # walking can win, or un-win
-        self.destinations = sorted(self.go.items())
+        self.destinations = [(command, self.go[command]) for command in sorted(self.go)]
         self.away: dict[int, list[str]] = {}  # location -> the destinations elsewhere
-        self.location, self.openable = game.receptacle_location, game.openable
+        self.openable = game.openable
         self.here = {place: (sum(1 << r for r in rs), rs) for place, rs in game.here.items()}
         self.here.setdefault(game.start.location, (0, ()))
         self.knives = frozenset(o for o, flags in enumerate(game.flags) if flags & KNIFE)

@@ -40,6 +40,14 @@ class AlfworldVectorEnv(SyncVectorEnv):
         super().__init__([lambda: AlfworldEnv(**settings)] * num_envs, copy=False, autoreset_mode=autoreset_mode)
         self._max_steps = self.envs[0].settings.max_steps
         self._mode = self.envs[0].reward_mode
+        self._always = {
+            "success": np.zeros(num_envs, dtype=bool),
+            "stop_reason": np.full(num_envs, None, dtype=object),
+            "primitive_steps": np.ones(num_envs, dtype=int),
+            "won": np.zeros(num_envs, dtype=bool),
+            "lost": np.zeros(num_envs, dtype=bool),
+            "score": np.zeros(num_envs, dtype=int),
+        }
 
     def step(self, actions: Sequence[str]) -> Step:
         """Does `actions[i]` in game i; a game that is over is reset instead, and its action ignored (NEXT_STEP)."""
@@ -52,6 +60,8 @@ class AlfworldVectorEnv(SyncVectorEnv):
         last, dense, shaped = self._max_steps - 1, self._mode is RewardMode.DENSE, self._mode is RewardMode.SHAPED
         texts, rewards, terminated, truncated = self._env_obs, [0.0] * n, [False] * n, [False] * n
         valid, progression, dead = [True] * n, [0.0] * n, [False] * n
+        listed: list[list[str]] = [[]] * n
+        files = [""] * n
         booked: list[tuple[int, dict[str, Any]]] = []  # games whose info is more than a running game's
         for i, command in enumerate(actions):
             env = envs[i]
@@ -79,8 +89,12 @@ class AlfworldVectorEnv(SyncVectorEnv):
                 if dense:
                     rewards[i] = gained
             progression[i] = subgoals.value
-            valid[i] = feedback != NOTHING_HAPPENS
-            dead[i] = engine.dead_end
+            if feedback == NOTHING_HAPPENS:
+                valid[i] = False
+            if engine.held >= 0:
+                dead[i] = engine.dead_end
+            listed[i] = engine.admissible()
+            files[i] = env._source.file
             texts[i] = feedback if env._plain else env._shown(feedback, turn)
         infos: dict[str, Any] = {}
         starting: dict[int, dict[str, Any]] = {}
@@ -89,7 +103,16 @@ class AlfworldVectorEnv(SyncVectorEnv):
                 if terminated[i] or truncated[i]:
                     infos = self._add_info(infos, {"final_obs": texts[i], "final_info": info}, i)
                     texts[i], starting[i] = envs[i].reset()
-        self._add_running(infos, valid, progression, dead)
+        # the info of all games as if each were running; what is otherwise is written over it
+        running = {
+            "is_action_valid": np.array(valid, dtype=bool),
+            "admissible_commands": np.fromiter(listed, dtype=object, count=n),
+            "progression": np.array(progression, dtype=np.float64),
+            "extra.gamefile": np.fromiter(files, dtype=object, count=n),
+            "dead_end": np.array(dead, dtype=bool),
+        }
+        for key, column in (running | {key: column.copy() for key, column in self._always.items()}).items():
+            infos[key], infos[f"_{key}"] = column, np.ones(n, dtype=bool)
         for i, info in booked:
             infos = self._add_info(infos, starting.get(i, info), i)
         self._terminations, self._truncations = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
@@ -97,24 +120,3 @@ class AlfworldVectorEnv(SyncVectorEnv):
         return (
             tuple(texts), np.array(rewards, dtype=np.float64), self._terminations.copy(), self._truncations.copy(), infos,
         )  # fmt: skip
-
-    def _add_running(
-        self, infos: dict[str, Any], valid: list[bool], progression: list[float], dead: list[bool]
-    ) -> None:
-        """The info of all games as if each were running; what is otherwise is written over it."""
-        n, envs = self.num_envs, self.envs
-        columns = {
-            "success": np.zeros(n, dtype=bool),
-            "is_action_valid": np.array(valid, dtype=bool),
-            "admissible_commands": np.fromiter([env.admissible() for env in envs], dtype=object, count=n),
-            "progression": np.array(progression, dtype=np.float64),
-            "stop_reason": np.full(n, None, dtype=object),
-            "primitive_steps": np.ones(n, dtype=int),
-            "won": np.zeros(n, dtype=bool),
-            "lost": np.zeros(n, dtype=bool),
-            "score": np.zeros(n, dtype=int),
-            "extra.gamefile": np.fromiter([env._source.file for env in envs], dtype=object, count=n),
-            "dead_end": np.array(dead, dtype=bool),
-        }
-        for key, column in columns.items():
-            infos[key], infos[f"_{key}"] = column, np.ones(n, dtype=bool)
