@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,11 +161,17 @@ def _index(folder: Path, split: str) -> list[GameFile]:
         fresh[name] = entry
         task_type, digest, solvable = entry[2:]
         if solvable is not None and task_type in TASK_TYPES:
-            found.append(GameFile(f"{split}/{name}", file, task_type, digest, not solvable))
+            found.append(_shared(f"{split}/{name}", file, task_type, digest, not solvable))
     if fresh != known:
         with contextlib.suppress(OSError):  # a read-only or full cache costs time, nothing else
             write_atomically(path, json.dumps({"version": _INDEX_VERSION, "games": fresh}))
     return sorted(found)
+
+
+@lru_cache(maxsize=8_192)
+def _shared(*entry: Any) -> GameFile:
+    """One value for all environments: a thousand in one process hold each game's entry once."""
+    return GameFile(*entry)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
