@@ -160,7 +160,7 @@ def at_once(numbers: tuple[int, ...] = (1, 8, 64, 512)) -> dict[int, tuple[float
         columns = list(zip(*tapes))
         rivals = [gym.make_vec(f"envsuite/{TASK}", num_envs=n, vectorization_mode=mode) for mode in MODES]
         spent: list[list[float]] = [[], [], []]
-        for _ in range(5):
+        for _ in range(3):
             total = 0.0
             for seed, tape in enumerate(tapes):
                 single.reset(seed=seed)

@@ -79,7 +79,14 @@ class Saved(NamedTuple):
 class AlfworldEnv(TextEnv):
     """One household task per episode; see the head of this file."""
 
-    __slots__ = ("_native", "_plain", "_said", "_source", "_stock", "_subgoals")  # of every step: hundreds of games share a cache
+    __slots__ = (
+        "_native",
+        "_plain",
+        "_said",
+        "_source",
+        "_stock",
+        "_subgoals",
+    )  # of every step: hundreds of games share a cache
 
     knobs = (
         Knob("games", "generated", "which games: made from the seed, or an official split under $ALFWORLD_DATA",

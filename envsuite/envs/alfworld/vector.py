@@ -11,6 +11,7 @@ dictionary per game and turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import gymnasium as gym
@@ -37,7 +38,10 @@ class AlfworldVectorEnv(SyncVectorEnv):
     def __init__(
         self, num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
     ) -> None:
-        super().__init__([lambda: AlfworldEnv(**settings)] * num_envs, copy=False, autoreset_mode=autoreset_mode)
+        first = AlfworldEnv(**settings)
+        # What an environment holds before its first reset can be shared, but for the textworld engine.
+        another = lambda: copy(first) if first._stock is None else AlfworldEnv(**settings)
+        super().__init__([lambda: first, *[another] * (num_envs - 1)], copy=False, autoreset_mode=autoreset_mode)
         self._max_steps = self.envs[0].settings.max_steps
         self._mode = self.envs[0].reward_mode
         self._always = {
