@@ -79,14 +79,8 @@ class Saved(NamedTuple):
 class AlfworldEnv(TextEnv):
     """One household task per episode; see the head of this file."""
 
-    __slots__ = (
-        "_native",
-        "_plain",
-        "_said",
-        "_source",
-        "_stock",
-        "_subgoals",
-    )  # of every step: hundreds of games share a cache
+    # What every step needs lies together: with hundreds of games in turn, fetching it is what a step costs.
+    __slots__ = ("_native", "_plain", "_said", "_source", "_stock", "_subgoals")
 
     knobs = (
         Knob("games", "generated", "which games: made from the seed, or an official split under $ALFWORLD_DATA",
