@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
+from envsuite.envs.alfworld.game import MAX_BYTES
 from envsuite.envs.alfworld.scenery import TASK_TYPES
 from envsuite.errors import DataError, MissingExtra
 from envsuite.panels import make_panel
@@ -79,6 +80,8 @@ def panel(**settings: Any) -> Panel:
 def read_game(path: Path) -> str:
     """The text of a game file. Raises DataError, naming it, where it is unreadable or not a game at all."""
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise _broken(path, f"it is larger than {MAX_BYTES:,} bytes")
         text = path.read_text()
         game = json.loads(text)
     except FileNotFoundError:
