@@ -86,7 +86,12 @@ class NativeEngine:
     def reset(self) -> Answer:
         """Back to the start; the feedback is the room and the task."""
         self.set_state(self.game.start)
-        return Answer(self._table.intro, self._commands, self.won)
+        return Answer(self.opening, self._commands, self.won)
+
+    @property
+    def opening(self) -> str:
+        """The room and the task: what `reset` says. A new engine stands at the start already."""
+        return self._table.intro
 
     def step(self, command: str) -> Answer:
         """Does what an admissible command says."""

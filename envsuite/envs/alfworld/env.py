@@ -157,7 +157,7 @@ class AlfworldEnv(TextEnv):
             self._answer = self._stock.reset()
             feedback, _, self.won = self._answer
         else:
-            feedback, _, self.won = self._native.reset()
+            feedback, self.won = self._native.opening, self._native.won
         self.objective = feedback.rpartition("Your task is to: ")[2]
         self.dialect = dialect_of(source)
         self.instructions = INSTRUCTIONS.format(put=PUT[self.dialect])
