@@ -287,14 +287,15 @@ def main() -> int:
     print(file=sys.stderr)
     if not jobs:
         sys.exit("Nothing is recorded yet: run without --recorded.")
-    report, failed = _report(jobs, len({job.name.partition("@")[0] for job in jobs}))
+    games = {job.name.partition("@")[0] for job in jobs}
+    report, failed = _report(jobs, f"{len(games)} of the {len(paths)} games")
     print(report)
     if args.write:
         write_atomically(Path(__file__).with_suffix(".md"), report)
     return int(failed)
 
 
-def _report(jobs: list[Job], games: int) -> tuple[str, bool]:
+def _report(jobs: list[Job], games: str) -> tuple[str, bool]:
     rows: dict[str, Counter[str]] = {"as published": Counter(), "re-made in the other dialect": Counter()}
     for job in jobs:
         totals, lines = compare(job)
@@ -305,7 +306,7 @@ def _report(jobs: list[Job], games: int) -> tuple[str, bool]:
     table = [
         "# Native ALFWorld engine against the stock one",
         "",
-        f"{games} games, {len(jobs)} with those re-made in their other dialect. Per game as published: the optimal plan with malformed and inadmissible "
+        f"{games}, {len(jobs)} transcripts with those of games re-made in the other dialect. Per game as published: the optimal plan with malformed and inadmissible "
         "commands strewn in, play past the win and more nonsense; one uniform and two busy random walks of 30 admissible "
         "commands. Re-made: the plan walk and 12 busy commands. A point is one answer of either engine: feedback (exact), admissible list "
         "(exact, in order), reward, won, done.",
