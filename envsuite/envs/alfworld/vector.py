@@ -44,7 +44,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
         super().__init__([lambda: first, *[another] * (num_envs - 1)], copy=False, autoreset_mode=autoreset_mode)
         self._max_steps = self.envs[0].settings.max_steps
         self._mode = self.envs[0].reward_mode
-        self._always = {
+        self._always: dict[str, np.ndarray] = {
             "success": np.zeros(num_envs, dtype=bool),
             "stop_reason": np.full(num_envs, None, dtype=object),
             "primitive_steps": np.ones(num_envs, dtype=int),
