@@ -440,6 +440,8 @@ def test_named_tasks_have_the_papers_seeds_less_repeated_games():
     assert set(SETTINGS) == {"custom", "simple", "cooking", "treasure_hunter", "coin_collector"}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_checks_pass_on_the_family():
     from envsuite.checks import check
 
