@@ -187,7 +187,7 @@ def evaluate(
     on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
 ) -> tuple[list[Record], Summary]:
-    """Plays what the run folder does not hold yet; returns all records, sorted, and their summary.
+    """Plays what the run folder does not hold yet; returns all records (`records.light`), sorted, and their summary.
 
     Raises UsageError where the folder exists and `resume` is off, or another process is writing to it. Interrupted at
     any point, what has ended is in the journal, and a later call with `resume` goes on from there. `play` replaces the
@@ -216,11 +216,10 @@ def evaluate(
                 runs = play(todo) if play else _roll(config, todo, make_policy, execution)
                 with contextlib.closing(runs):  # type: ignore[type-var]
                     _keep(config, runs, journal, folder / "timing.jsonl", execution.budget, on_episode)
-            wanted = {episode.key for episode in episodes}
-            found = [one for key, one in journal.records.items() if key in wanted]
+            played = {episode.key for episode in episodes} & journal.records.keys()
+            ordered = records.write_results(folder / "results.jsonl", journal, played)
         finally:
             journal.close()
-        ordered = records.write_results(folder / "results.jsonl", found)
         summary = {**config.identity(), **summarise(ordered)}
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return ordered, summary

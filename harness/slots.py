@@ -40,6 +40,7 @@ class Shown:
     instructions: str = ""  # on reset
     objective: str = ""  # on reset
     error: str = ""  # the environment broke; nothing else here counts
+    lost: bool = False  # with `error`: the environment went down with its worker, which need not be the episode's doing
     fatal: EnvsuiteError | None = field(default=None)  # no episode of this kind can be played: stop the run
 
 
@@ -96,7 +97,7 @@ class Host:
     def step(self, commands: tuple[str, ...], turn: int) -> Shown:
         env = self.env
         if env is None:
-            return Shown("", {}, error="the environment was lost")
+            return Shown("", {}, error="the environment was lost with its worker", lost=True)
         try:
             texts, total, shown, valid = [], 0.0, None, True
             for done, command in enumerate(commands or ("",), 1):
@@ -162,8 +163,8 @@ class LocalSlots:
 class PoolSlots:
     """Environments in worker processes; slot s lives in worker s modulo the number of workers.
 
-    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it was asked about end
-    as broken; the other slots go on. Its interpreter's start, slow on a loaded machine, has `START` seconds of its own.
+    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it held are lost; the
+    other slots go on. Its interpreter's start, slow on a loaded machine, has `START` seconds of its own.
     """
 
     START = 120.0
@@ -223,7 +224,8 @@ class PoolSlots:
         return answers
 
     def _replace(self, worker: _Worker, why: str) -> None:
-        self._lost.extend((slot, Shown("", {}, error=f"{EngineFailure.__name__}: {why}")) for slot, _ in worker.asked)
+        error = f"{EngineFailure.__name__}: {why}"
+        self._lost.extend((slot, Shown("", {}, error=error, lost=True)) for slot, _ in worker.asked)
         worker.stop()
         self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
 
