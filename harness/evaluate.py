@@ -170,6 +170,10 @@ class Execution:
     budget: Budget = Budget()
     patience: float = 0.0
     """seconds to wait for another process that writes to the same run"""
+    executor: str = "local"
+    """local | ray"""
+    ray_address: str = ""
+    """host:port | auto | "" for a cluster of this process"""
 
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
@@ -264,12 +268,22 @@ def _keep(
 
 
 def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str, shaping_gamma: float = 0.99) -> Slots:
-    """The slots a run needs: in this process for engines that answer at once, else in a pool."""
+    """The slots a run needs: in this process for engines that answer at once, else in a pool; or on a Ray cluster."""
     count = max(1, min(execution.max_concurrent, episodes))
     workers = execution.num_workers
+    cls = registry.env_class(config.task)
+    settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
+    if execution.executor == "ray":
+        from harness.cluster import connect
+        from harness.cluster.slots import RaySlots
+
+        needs = cls.resources(settings)
+        ray = connect.connect(execution.ray_address, offers=needs)
+        if workers <= 0:
+            workers = max(1, int(ray.available_resources().get("CPU", 1)))
+        fast = not cls.needs_process(settings)
+        return RaySlots(ray, count, workers, config.reward_mode, asks, shaping_gamma, needs, fast)
     if workers < 0:
-        cls = registry.env_class(config.task)
-        settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
         workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
     if workers == 0:
         return LocalSlots(count, config.reward_mode, asks, shaping_gamma)
