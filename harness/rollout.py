@@ -11,9 +11,8 @@ from harness.prompting import Parsed, Prompting
 from harness.slots import Shown, Slots
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
 
-
 LIVES = 2
-"""how often an episode is started before one that keeps losing its worker counts as broken"""
+"""how often an episode may take its worker down, or seem to, before it counts as broken"""
 
 
 @dataclass
@@ -39,7 +38,7 @@ def rollout(
 
     What happens in an episode depends on its key and the policy alone, not on what is played beside it.
     Errors of an environment or of the policy's server end that episode as broken and spare its neighbours. One that was
-    lost with its worker is played again from its start, once, and nobody can tell.
+    lost with its worker is played again from its start, and nobody can tell.
     """
     prompting = prompting or Prompting()
     queue = iter(episodes)
@@ -76,9 +75,10 @@ def rollout(
                 else:
                     state = playing[slot]
                     _take(state, shown, max_turns)
-                if shown.lost and state.lives:
+                lives = state.lives - (shown.lost == "suspect")
+                if shown.lost and lives >= 0:
                     del playing[slot]
-                    start(slot, state.run.episode, state.began, state.lives - 1)
+                    start(slot, state.run.episode, state.began, lives)
                     continue
                 if state.run.stop_reason is None:
                     ready.append(slot)

@@ -40,8 +40,13 @@ class Shown:
     instructions: str = ""  # on reset
     objective: str = ""  # on reset
     error: str = ""  # the environment broke; nothing else here counts
-    lost: bool = False  # with `error`: the environment went down with its worker, which need not be the episode's doing
+    lost: str = ""  # with `error`: the environment went down with its worker, as a "suspect" of having done it or not
     fatal: EnvsuiteError | None = field(default=None)  # no episode of this kind can be played: stop the run
+
+
+def lost(why: str, suspect: bool) -> Shown:
+    """What is said of an environment whose worker is gone."""
+    return Shown("", {}, error=f"{EngineFailure.__name__}: {why}", lost="suspect" if suspect else "bystander")
 
 
 class Slots(Protocol):
@@ -97,7 +102,7 @@ class Host:
     def step(self, commands: tuple[str, ...], turn: int) -> Shown:
         env = self.env
         if env is None:
-            return Shown("", {}, error="the environment was lost with its worker", lost=True)
+            return Shown("", {}, error="the environment was lost with its worker", lost="bystander")
         try:
             texts, total, shown, valid = [], 0.0, None, True
             for done, command in enumerate(commands or ("",), 1):
@@ -224,8 +229,8 @@ class PoolSlots:
         return answers
 
     def _replace(self, worker: _Worker, why: str) -> None:
-        error = f"{EngineFailure.__name__}: {why}"
-        self._lost.extend((slot, Shown("", {}, error=error, lost=True)) for slot, _ in worker.asked)
+        # A worker answers in order: what it was thinking about is the first question left.
+        self._lost.extend((slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.asked))
         worker.stop()
         self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
 

@@ -85,7 +85,9 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     group.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
     group.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
-    group.add_argument("--policy-replicas", type=int, default=0, help="with ray: so many actors hold the model; 0: none")
+    group.add_argument(
+        "--policy-replicas", type=int, default=0, help="with ray: so many actors hold the model; 0: none"
+    )
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
     group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
     group.add_argument("--resume", action="store_true", help="go on with a run of the same settings")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import platform
 import socket
+import time
 from typing import Any
 
 from envsuite.errors import MissingExtra, UsageError
 
-SETTING_UP = 60.0
+COMING_FREE = 15.0
+"""seconds to wait for processors that others hold"""
+SETTING_UP = 120.0
 """seconds for all workers together to start and say who they are"""
 
 
@@ -16,7 +19,9 @@ def _ray() -> Any:
     try:
         import ray
     except ModuleNotFoundError:
-        raise MissingExtra("--executor ray needs the package 'ray', which is not installed: pip install 'envsuite[ray]'")
+        raise MissingExtra(
+            "--executor ray needs the package 'ray', which is not installed: pip install 'envsuite[ray]'"
+        )
     return ray
 
 
@@ -63,8 +68,11 @@ def _knock(address: str) -> None:
 
 
 def check_room(ray: Any, count: int, needs: dict[str, float], what: str) -> None:
-    """Raises UsageError where `count` actors that need `needs` each ("CPU", "GPU", or a custom resource) never fit."""
-    free, whole = ray.available_resources(), ray.cluster_resources()
+    """Raises UsageError where `count` actors that need `needs` each ("CPU", "GPU", or a custom resource) do not fit.
+
+    What others hold may come free: actors that were just ended give back theirs after a moment.
+    """
+    whole = ray.cluster_resources()
     for name, each in needs.items():
         if whole.get(name, 0.0) < each:
             cure = (
@@ -73,11 +81,14 @@ def check_room(ray: Any, count: int, needs: dict[str, float], what: str) -> None
                 else "add a node that has it"
             )
             raise UsageError(f"{what} need {each:g} {name} each, and no node of the cluster offers it: {cure}.")
-        if free.get(name, 0.0) < count * each:
-            raise UsageError(
-                f"{count} {what} need {count * each:g} {name}, and {free.get(name, 0.0):g} of {whole[name]:g} are free: "
-                f"ask for fewer (--num-workers, --policy-replicas), or add nodes."
-            )
+        patience = time.monotonic() + (COMING_FREE if whole[name] >= count * each else 0.0)
+        while (free := ray.available_resources().get(name, 0.0)) < count * each:
+            if time.monotonic() > patience:
+                raise UsageError(
+                    f"{count} {what} need {count * each:g} {name}, and {free:g} of {whole[name]:g} are free: "
+                    "ask for fewer (--num-workers, --policy-replicas), or add nodes."
+                )
+            time.sleep(0.1)
 
 
 def versions() -> dict[str, str]:
@@ -91,4 +102,6 @@ def check_versions(found: dict[str, str], node: str) -> None:
     """Raises UsageError where a node has other versions than this one."""
     for name, here in versions().items():
         if found.get(name) != here:
-            raise UsageError(f"Node {node} has {name} {found.get(name)}, this one {here}: install the same on all nodes.")
+            raise UsageError(
+                f"Node {node} has {name} {found.get(name)}, this one {here}: install the same on all nodes."
+            )

@@ -9,7 +9,7 @@ from typing import Any
 from envsuite.errors import EngineFailure, EnvsuiteError
 from harness.cluster import connect
 from harness.policies import make_policy
-from harness.types import Prompt, Reply
+from harness.types import Policy, Prompt, Reply
 
 KNOWN = 100_000
 """conversations whose home is remembered"""
@@ -19,17 +19,16 @@ class PolicyWorker:
     """The inside of an actor."""
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
-        try:
-            self.policy, self.trouble = make_policy(name, **options), None
-        except EnvsuiteError as error:  # said at the first question, with its own type
-            self.policy, self.trouble = None, error
+        self._arguments = name, options
+        self._policy: Policy | None = None
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply] | EnvsuiteError:
-        if self.policy is None:
-            assert self.trouble is not None
-            return self.trouble
+        """Errors of ours are handed over as values: Ray would dress them up."""
         try:
-            return self.policy.act(prompts)
+            if self._policy is None:
+                name, options = self._arguments
+                self._policy = make_policy(name, **options)
+            return self._policy.act(prompts)
         except EnvsuiteError as error:
             return error
 

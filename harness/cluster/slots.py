@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
 from harness.cluster import connect
-from harness.slots import Host, Shown
+from harness.slots import Host, Shown, lost
 from harness.types import Episode
 
 Request = tuple[Any, ...]  # ("start", slot, Episode) | ("step", slot, commands, turn)
@@ -24,6 +25,9 @@ class EnvWorker:
 
     def versions(self) -> dict[str, str]:
         return connect.versions()
+
+    def pid(self) -> int:
+        return os.getpid()
 
     def answer(self, requests: list[Request]) -> list[tuple[int, Shown]]:
         found = []
@@ -50,9 +54,10 @@ class RaySlots:
     """`count` slots in `workers` actors of one CPU each; slot s lives in worker s modulo their number.
 
     What was asked since the last `poll` goes to a worker in one message, where the environments answer at once
-    (`batched`); slow ones get a message each, so that none waits for its neighbour. A worker that dies, with its node or
+    (`batched`); slow ones are asked one at a time, so that an answer waits for no neighbour. A worker that dies, with its node or
     alone, or does not answer within `timeout` seconds, is replaced where the cluster has room, else its slots move in
-    with another worker; the episodes it held are lost, and the rollout plays them again.
+    with another worker; the episodes it held are lost, and the rollout plays them again. From then on all are asked one
+    at a time, so that the one that takes a worker down is known.
     """
 
     MOVING = 30.0
@@ -97,7 +102,9 @@ class RaySlots:
             self.close()
             last = str(error).strip().splitlines()[-1]
             if "ModuleNotFoundError" in last:
-                raise MissingExtra(f"An environment worker: {last}: install envsuite and its extras on every node.") from None
+                raise MissingExtra(
+                    f"An environment worker: {last}: install envsuite and its extras on every node."
+                ) from None
             raise UsageError(f"An environment worker did not start: {last}") from None
         except EnvsuiteError:
             self.close()
@@ -113,15 +120,15 @@ class RaySlots:
         self._workers[slot % len(self._workers)].outbox.append(request)
 
     def _send(self) -> None:
-        for worker in self._workers:  # one that took another's slots in comes up twice, the second time empty
-            if worker.born is not None:
+        busy = {worker for worker, _, _ in self._asked.values()}
+        for worker in self._workers:  # one that took another's slots in comes up twice
+            if worker.born is not None or not worker.outbox or (worker in busy and not self.batched):
                 continue
-            requests, worker.outbox = worker.outbox, []
-            parts = [requests] if self.batched else [[one] for one in requests]
-            for part in parts:
-                if part:
-                    slots = [request[1] for request in part]
-                    self._asked[worker.actor.answer.remote(part)] = worker, slots, time.monotonic()
+            part = worker.outbox if self.batched else worker.outbox[:1]
+            worker.outbox = worker.outbox[len(part) :]
+            slots = [request[1] for request in part]
+            self._asked[worker.actor.answer.remote(part)] = worker, slots, time.monotonic()
+            busy.add(worker)
 
     def poll(self, wait: bool = True) -> list[tuple[int, Shown]]:
         answers: list[tuple[int, Shown]] = []
@@ -153,16 +160,17 @@ class RaySlots:
         return answers
 
     def _read(self, ref: Any) -> list[tuple[int, Shown]]:
-        worker, slots, _ = self._asked.pop(ref)
+        worker, slots, _ = self._asked[ref]
         try:
             found: list[tuple[int, Shown]] = self.ray.get(ref)
-            return found
         except self.ray.exceptions.RayActorError:
             self._replace(worker, "its worker died")
-            return self._as_lost(slots, "its worker died")
+            return []
         except self.ray.exceptions.RayError as error:  # what an actor cannot send or take
             said = f"{EngineFailure.__name__}: {str(error).strip().splitlines()[-1]}"
-            return [(slot, Shown("", {}, error=said)) for slot in slots]
+            found = [(slot, Shown("", {}, error=said)) for slot in slots]
+        del self._asked[ref]
+        return found
 
     def _replace_silent(self) -> None:
         now = time.monotonic()
@@ -174,8 +182,9 @@ class RaySlots:
         if worker not in self._workers:
             return
         for ref in [ref for ref, (asked, _, _) in self._asked.items() if asked is worker]:
-            self._lost.extend(self._as_lost(self._asked.pop(ref)[1], why))
-        self._lost.extend(self._as_lost([request[1] for request in worker.outbox], why))
+            self._lost.extend((slot, lost(why, True)) for slot in self._asked.pop(ref)[1])
+        self._lost.extend((request[1], lost(why, False)) for request in worker.outbox)
+        self.batched = False
         self.ray.kill(worker.actor)
         successor = _Worker(self._class.remote(self._config))
         successor.born = successor.actor.versions.remote()
@@ -193,10 +202,6 @@ class RaySlots:
                 home = min(alive, key=self._workers.count)
                 home.outbox.extend(worker.outbox)
                 self._workers = [home if one is worker else one for one in self._workers]
-
-    @staticmethod
-    def _as_lost(slots: list[int], why: str) -> list[tuple[int, Shown]]:
-        return [(slot, Shown("", {}, error=f"{EngineFailure.__name__}: {why}", lost=True)) for slot in slots]
 
     def close(self) -> None:
         farewells = [worker.actor.close.remote() for worker in self._workers]
