@@ -83,6 +83,11 @@ def parser() -> argparse.ArgumentParser:
     group = found.add_argument_group("run")
     group.add_argument("--baselines", default="random,expert", help="played beside the model; 'none' for none")
     group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
+    group.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
+    group.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
+    group.add_argument(
+        "--policy-replicas", type=int, default=0, help="with ray: so many actors hold the model; 0: none"
+    )
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
     group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
     group.add_argument("--resume", action="store_true", help="go on with a run of the same settings")
@@ -113,7 +118,9 @@ def _main(argv: Sequence[str] | None) -> int:
             _show_prompt(config, args.base_url)
         return 0
     budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
-    execution = Execution(args.max_concurrent, args.num_workers, args.resume, budget)
+    execution = Execution(
+        args.max_concurrent, args.num_workers, args.resume, budget, executor=args.executor, ray_address=args.ray_address
+    )
     baselines = [] if args.baselines == "none" else [name for name in args.baselines.split(",") if name != args.model]
     policies: dict[str, tuple[dict[str, Any], Policy]] = {}
 
@@ -123,7 +130,7 @@ def _main(argv: Sequence[str] | None) -> int:
         if name in policies and policies[name][0] != options:
             policies.pop(name)[1].close()
         if name not in policies:
-            policies[name] = options, make_policy(name, **options)
+            policies[name] = options, _load(name, options, args)
         return policies[name][1]
 
     found, all_broken = [], False
@@ -157,6 +164,16 @@ def _main(argv: Sequence[str] | None) -> int:
     return 1 if all_broken else 0
 
 
+def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
+    """The policy in this process, or replicas of it on the cluster."""
+    if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
+        from harness.cluster.connect import connect
+        from harness.cluster.replicas import RayPolicy
+
+        return RayPolicy(connect(args.ray_address), name, args.policy_replicas, options)
+    return make_policy(name, **options)
+
+
 def plan(args: argparse.Namespace, console: Console) -> list[RunConfig]:
     """One configuration per task named, every value checked."""
     cli.import_modules(args.module)
@@ -185,6 +202,8 @@ def _config(task: Task, args: argparse.Namespace) -> RunConfig:
             raise UsageError(f"{flag} must be at least 1, not {value}.")
     if args.temperature < 0 or not 0 < args.top_p <= 1:
         raise UsageError(f"--temperature {args.temperature} must be >= 0 and --top-p {args.top_p} in (0, 1].")
+    if args.executor != "ray" and (args.ray_address or args.policy_replicas):
+        raise UsageError("--ray-address and --policy-replicas belong to --executor ray, which was not given.")
     if args.max_turns is not None and args.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {args.max_turns}.")
     task, split = resolve_split(task, args.split)
