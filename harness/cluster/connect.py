@@ -21,7 +21,7 @@ def _ray() -> Any:
     except ModuleNotFoundError:
         raise MissingExtra(
             "--executor ray needs the package 'ray', which is not installed: pip install 'envsuite[ray]'"
-        )
+        ) from None
     return ray
 
 
