@@ -21,8 +21,8 @@ from harness.cli.progress import RunProgress
 from harness.evaluate import Budget, Execution, RunConfig, Sampling, evaluate, resolve_split
 from harness.policies import is_model, make_policy, on_server, record_name
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
-from harness.records import is_broken
-from harness.summary import Summary, result_table, type_table
+from harness.records import Record, is_broken
+from harness.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.types import Policy
 
 
@@ -126,7 +126,9 @@ def _main(argv: Sequence[str] | None) -> int:
             policies[name] = options, make_policy(name, **options)
         return policies[name][1]
 
-    found, all_broken = [], False
+    found: list[dict[str, Any]] = []
+    all_broken = False
+    everything: dict[str, list[Record]] = {}
     try:
         for config in configs:
             rows: list[tuple[str, Summary]] = []
@@ -144,12 +146,17 @@ def _main(argv: Sequence[str] | None) -> int:
                     player = functools.partial(policy, name, mine)
                     records, summary = evaluate(mine, args.output_dir, player, how, ended)
                 rows.append((name, summary))
+                everything.setdefault(name, []).extend(records)
                 all_broken |= bool(records) and summary["episodes"] == 0
             _show(console, config, rows, args)
             found.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
     finally:
         for _, one in policies.values():
             one.close()
+    if len(configs) > 1:
+        across = [(name, over_tasks(records)) for name, records in everything.items()]
+        console.print(tasks_table(across))
+        found.append({"over_tasks": dict(across)})
     if args.json:
         print(json.dumps(found, indent=2))
     if all_broken:
@@ -307,9 +314,9 @@ def _show(console: Console, config: RunConfig, rows: list[tuple[str, Summary]], 
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         title += f"  panel {panel.digest} ({len(config.seeds)} played, {len(panel):,}{of} present)"
     console.print(result_table(title, rows))
-    by_type = type_table(rows)
-    if by_type:
-        console.print(by_type)
+    for table in (repeats_table(rows), type_table(rows)):
+        if table:
+            console.print(table)
     console.print(f"records: {config.folder(args.output_dir)}", highlight=False, soft_wrap=True)
 
 
