@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -82,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
     group = found.add_argument_group("run")
     group.add_argument("--baselines", default="random,expert", help="played beside the model; 'none' for none")
+    group.add_argument("--baseline-episodes", type=int, default=None, help="seeds for them (default: the model's)")
     group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
     group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
@@ -103,14 +104,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console(stderr=args.json)
-    configs = plan(args, console)
+    plans = plan(args, console)
     if args.dry_run:
-        for config in configs:
-            _describe(config, args, console)
+        for planned in plans:
+            _describe(planned.config, args, console)
         return 0
     if args.show_prompt:
-        for config in configs:
-            _show_prompt(config, args.base_url)
+        for planned in plans:
+            _show_prompt(planned.config, args.base_url)
         return 0
     budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
     execution = Execution(args.max_concurrent, args.num_workers, args.resume, budget)
@@ -130,10 +131,13 @@ def _main(argv: Sequence[str] | None) -> int:
     all_broken = False
     everything: dict[str, list[Record]] = {}
     try:
-        for config in configs:
+        for planned in plans:
+            config = planned.config
             rows: list[tuple[str, Summary]] = []
             for name in [args.model, *baselines]:
                 mine = dataclasses.replace(config, model=record_name(name))
+                if name != args.model and planned.baseline_episodes:
+                    mine = dataclasses.replace(mine, episodes=planned.baseline_episodes)
                 # Floor and ceiling are shared by every model of the task: what is there is taken as it is.
                 how = execution if name == args.model else dataclasses.replace(execution, resume=True, patience=600.0)
                 with RunProgress(console, f"{config.task.id} {name}", len(mine.all_episodes()), args.json) as progress:
@@ -153,7 +157,7 @@ def _main(argv: Sequence[str] | None) -> int:
     finally:
         for _, one in policies.values():
             one.close()
-    if len(configs) > 1:
+    if len(plans) > 1:
         across = [(name, over_tasks(records)) for name, records in everything.items()]
         console.print(tasks_table(across))
         found.append({"over_tasks": dict(across)})
@@ -164,22 +168,30 @@ def _main(argv: Sequence[str] | None) -> int:
     return 1 if all_broken else 0
 
 
-def plan(args: argparse.Namespace, console: Console) -> list[RunConfig]:
-    """One configuration per task named, every value checked."""
+class Planned(NamedTuple):
+    """A run to be made, and how many games floor and ceiling play beside it (None: the same)."""
+
+    config: RunConfig
+    baseline_episodes: int | None = None
+
+
+def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
+    """One run per task named, every value checked."""
     cli.import_modules(args.module)
     notices: list[str] = []
-    found: dict[str, RunConfig] = {}
+    found: dict[str, Planned] = {}
     for pattern in args.env:
         if pattern.startswith(suites.PREFIX):
             name = pattern.removeprefix(suites.PREFIX)
             asked = suites.protocol(args, parser().parse_args(["-m", args.model, "-e", pattern]), name)
-            patterns = suites.suite(name)["tasks"]
+            tasks = suites.tasks(name, notices)
         else:
-            asked, patterns = args, [pattern]
-        for one in patterns:
-            for task in registry.tasks(one, notices):
-                config = _config(task, asked)
-                found[config.run_id] = config
+            name, asked, tasks = "", args, registry.tasks(pattern, notices)
+        for task in tasks:
+            config = _config(task, asked)
+            if name and config.panel:
+                suites.check_panel(name, config.task, config.panel.digest)
+            found[config.run_id] = Planned(config, asked.baseline_episodes)
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
     return list(found.values())
