@@ -26,6 +26,7 @@ STANDARD: dict[str, Any] = {
     "normalisation": "word",
     "action_grammar": "action",
     "history_reasoning": "on",
+    "prompt_wording": "plain",
 }
 """what a suite fixes unless it says otherwise. `repeats` is free: more attempts are the same protocol"""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.records import Record, is_broken
 from harness.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.types import Policy
+from harness.wording import WORDINGS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,6 +38,13 @@ def parser() -> argparse.ArgumentParser:
         "-m", "--model", required=True, help="random | expert | replay:FILE | hf:X | openai:X | alias | path | org/name"
     )
     add("-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated")
+    add_options(found)
+    return found
+
+
+def add_options(found: argparse.ArgumentParser) -> None:
+    """Everything but who plays what: shared by the commands that play."""
+    add = found.add_argument
     add("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
     add("--split", default="", help="train | test | the splits of the task; the task's last one unless told")
     add("-n", "--episodes", "--limit", type=int, default=None, help="seeds per task (a whole panel, or 100)")
@@ -80,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--history-reasoning", choices=["on", "off"], default="on", help="replies keep it in memory")
     group.add_argument("--admissible", choices=ADMISSIBLE, default="latest", help="where admissible commands are shown")
     group.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
+    group.add_argument("--prompt-wording", choices=list(WORDINGS), default="plain", help="the same game in other words")
     group = found.add_argument_group("run")
     group.add_argument("--baselines", default="random,expert", help="played beside the model; 'none' for none")
     group.add_argument("--baseline-episodes", type=int, default=None, help="seeds for them (default: the model's)")
@@ -94,7 +102,6 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--dry-run", action="store_true", help="say what would be played; needs no weights")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
     group.add_argument("-v", "--verbose", action="store_true", help="tracebacks and every episode")
-    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -113,24 +120,12 @@ def _main(argv: Sequence[str] | None) -> int:
         for planned in plans:
             _show_prompt(planned.config, args.base_url)
         return 0
-    budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
-    execution = Execution(args.max_concurrent, args.num_workers, args.resume, budget)
+    mode = execution(args)
     baselines = [] if args.baselines == "none" else [name for name in args.baselines.split(",") if name != args.model]
-    policies: dict[str, tuple[dict[str, Any], Policy]] = {}
-
-    def policy(name: str, config: RunConfig) -> Policy:
-        """One model in memory at a time, loaded again only where the next task asks for other settings."""
-        options = _options(args, config)
-        if name in policies and policies[name][0] != options:
-            policies.pop(name)[1].close()
-        if name not in policies:
-            policies[name] = options, make_policy(name, **options)
-        return policies[name][1]
-
     found: list[dict[str, Any]] = []
     all_broken = False
     everything: dict[str, list[Record]] = {}
-    try:
+    with Players(args) as players:
         for planned in plans:
             config = planned.config
             rows: list[tuple[str, Summary]] = []
@@ -139,24 +134,13 @@ def _main(argv: Sequence[str] | None) -> int:
                 if name != args.model and planned.baseline_episodes:
                     mine = dataclasses.replace(mine, episodes=planned.baseline_episodes)
                 # Floor and ceiling are shared by every model of the task: what is there is taken as it is.
-                how = execution if name == args.model else dataclasses.replace(execution, resume=True, patience=600.0)
-                with RunProgress(console, f"{config.task.id} {name}", len(mine.all_episodes()), args.json) as progress:
-
-                    def ended(record: Any, run: Any, progress: RunProgress = progress) -> None:
-                        progress(record)
-                        if args.verbose or is_broken(record):
-                            _tell(console, record)
-
-                    player = functools.partial(policy, name, mine)
-                    records, summary = evaluate(mine, args.output_dir, player, how, ended)
+                how = mode if name == args.model else dataclasses.replace(mode, resume=True, patience=600.0)
+                records, summary = play(mine, name, args, how, players, console)
                 rows.append((name, summary))
                 everything.setdefault(name, []).extend(records)
                 all_broken |= bool(records) and summary["episodes"] == 0
             _show(console, config, rows, args)
             found.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
-    finally:
-        for _, one in policies.values():
-            one.close()
     if len(plans) > 1:
         across = [(name, over_tasks(records)) for name, records in everything.items()]
         console.print(tasks_table(across))
@@ -166,6 +150,49 @@ def _main(argv: Sequence[str] | None) -> int:
     if all_broken:
         print("error: every episode of a run broke; see 'error' in its results.jsonl", file=sys.stderr)
     return 1 if all_broken else 0
+
+
+class Players:
+    """Policies by name: one of each in memory, made again only where the next run asks for other settings."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._made: dict[str, tuple[dict[str, Any], Policy]] = {}
+
+    def get(self, name: str, config: RunConfig) -> Policy:
+        options = _options(self._args, config)
+        if name in self._made and self._made[name][0] != options:
+            self._made.pop(name)[1].close()
+        if name not in self._made:
+            self._made[name] = options, make_policy(name, **options)
+        return self._made[name][1]
+
+    def __enter__(self) -> Players:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _, one in self._made.values():
+            one.close()
+
+
+def play(
+    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
+) -> tuple[list[Record], Summary]:
+    """One run, with its progress on `console`."""
+    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
+
+        def ended(record: Any, run: Any) -> None:
+            progress(record)
+            if args.verbose or is_broken(record):
+                _tell(console, record)
+
+        return evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+
+
+def execution(args: argparse.Namespace) -> Execution:
+    """How runs are carried out, from the flags."""
+    budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
+    return Execution(args.max_concurrent, args.num_workers, args.resume, budget)
 
 
 class Planned(NamedTuple):
@@ -188,7 +215,7 @@ def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
         else:
             name, asked, tasks = "", args, registry.tasks(pattern, notices)
         for task in tasks:
-            config = _config(task, asked)
+            config = configure(task, asked)
             if name and config.panel:
                 suites.check_panel(name, config.task, config.panel.digest)
             found[config.run_id] = Planned(config, asked.baseline_episodes)
@@ -197,7 +224,7 @@ def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
     return list(found.values())
 
 
-def _config(task: Task, args: argparse.Namespace) -> RunConfig:
+def configure(task: Task, args: argparse.Namespace) -> RunConfig:
     """One task under the flags, every value checked."""
     for value, flag in ((args.repeats, "--repeats"), (args.max_tokens, "--max-tokens"), (args.max_concurrent, "-c")):
         if value < 1:
@@ -221,7 +248,12 @@ def _config(task: Task, args: argparse.Namespace) -> RunConfig:
             args.temperature, args.top_p, args.max_tokens, args.action_mode, args.normalisation, args.dtype
         ),
         prompting=Prompting(
-            args.action_grammar, args.thinking == "on", args.history, args.history_reasoning == "on", args.admissible
+            args.action_grammar,
+            args.thinking == "on",
+            args.history,
+            args.history_reasoning == "on",
+            args.admissible,
+            args.prompt_wording,
         ),
     )
     config.seeds  # noqa: B018  an impossible number of episodes is said before anything is played
