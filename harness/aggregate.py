@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -85,18 +86,18 @@ def trimmed_mean(values: np.ndarray) -> float:
     return float(np.sort(values)[cut : len(values) - cut].mean())
 
 
-def interquartile_mean(scores: Sequence[np.ndarray], **options: float) -> Interval:
+def interquartile_mean(scores: Sequence[np.ndarray], **options: Any) -> Interval:
     """The mean of the middle half of all scores, whatever their task; `scores` per task, [games] each."""
     return stratified(scores, lambda drawn: trimmed_mean(np.concatenate(drawn)), **options)
 
 
-def mean_over_tasks(scores: Sequence[np.ndarray], **options: float) -> Interval:
+def mean_over_tasks(scores: Sequence[np.ndarray], **options: Any) -> Interval:
     """The mean of the tasks' means: every task counts the same however many games it has."""
     return stratified(scores, lambda drawn: float(np.mean([one.mean() for one in drawn])), **options)
 
 
 def profile(
-    scores: Sequence[np.ndarray], thresholds: Sequence[float] = THRESHOLDS, **options: float
+    scores: Sequence[np.ndarray], thresholds: Sequence[float] = THRESHOLDS, **options: Any
 ) -> dict[float, Interval]:
     """Share of scores above each threshold (the run-score distribution of Agarwal et al., section 4.2)."""
     return {
@@ -105,7 +106,7 @@ def profile(
     }
 
 
-def difference(first: np.ndarray, second: np.ndarray, **options: float) -> Interval:
+def difference(first: np.ndarray, second: np.ndarray, **options: Any) -> Interval:
     """Mean of `first` less mean of `second`, of different games: each side is resampled by itself. n counts both."""
     return stratified([first, second], lambda drawn: float(drawn[0].mean() - drawn[1].mean()), **options)
 

@@ -170,7 +170,7 @@ class Players:
     def __enter__(self) -> Players:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for _, one in self._made.values():
             one.close()
 
