@@ -6,6 +6,7 @@ which tasks of ours a table's columns are, and which model of ours a published r
 
 from __future__ import annotations
 
+import functools
 import gzip
 import importlib.resources
 import json
@@ -89,10 +90,11 @@ class PaperTable:
         return verdict(row.cells[column], mine.cells[column]) if mine and column in mine.cells else NOT_RUN
 
 
-def records() -> list[dict[str, Any]]:
+@functools.cache
+def records() -> tuple[dict[str, Any], ...]:
     """Every published number."""
     data = (importlib.resources.files("harness") / "published.jsonl.gz").read_bytes()
-    return [json.loads(line) for line in gzip.decompress(data).splitlines()]
+    return tuple(json.loads(line) for line in gzip.decompress(data).splitlines())
 
 
 def _spec() -> dict[str, dict[str, Any]]:
