@@ -45,6 +45,13 @@ def parser() -> argparse.ArgumentParser:
         help="a knob, `split`, `task` (transfer to other environments) or `prompt-wording`; may be repeated",
     )
     add("--splits", default="", help="instead of axes: " + ", ".join(generalize.splits()))
+    add(
+        "--language",
+        default="",
+        metavar="TASKS",
+        help="instead of playing: language ability of each -m by lm-eval, say agreement,household,piqa; the first is `before`",
+    )
+    add("--language-tasks", type=Path, default=None, metavar="DIR", help="task files of lm-eval's format")
     add("--metric", default="success", help="success | reward | progression | a metric of the task")
     add_options(found)
     found.set_defaults(output_dir=Path("runs/generalize"), baselines="none")
@@ -59,6 +66,8 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     console = cli.console(stderr=args.json)
+    if args.language:
+        return _language(args)
     models, places = _models(args), _places(args)
     runs = [(who, place, _run(args, who, place)) for who in models for place in places]
     folder = args.output_dir
@@ -101,6 +110,51 @@ def _main(argv: Sequence[str] | None) -> int:
         console.print("no gap: say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits")
     console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _language(args: argparse.Namespace) -> int:
+    """What each model knows of language, and what training did to it."""
+    from harness import language
+
+    tasks = [name for name in args.language.split(",") if name]
+    if args.language_tasks and not args.language_tasks.is_dir():
+        raise UsageError(f"--language-tasks {args.language_tasks} is no folder.")
+    path = args.output_dir / "language.json"
+    if path.exists() and not args.resume:
+        raise UsageError(f"{path} exists: measure again with --resume, or choose another --output-dir.")
+    if args.dry_run:
+        items = f"up to {args.episodes} items" if args.episodes else "all items"
+        print(f"{len(args.model)} models x {', '.join(tasks)}, {items} each")
+        return 0
+    measured = {
+        name: language.measure(name, tasks, args.language_tasks, args.episodes, args.device, args.dtype)
+        for name in args.model
+    }
+    found = language.report(measured)
+    language.write(args.output_dir, found)
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    table = Table(title="language ability, accuracy [95 %]", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("task")
+    first, *others = found["models"]
+    for head in (first, *(part for name in others for part in (name, "change", "p"))):
+        table.add_column(head, justify="right")
+    for row in found["tasks"]:
+        cells = [_bounds(row["accuracy"][first])]
+        for name in others:
+            change = row["change"][name]
+            cells += [_bounds(row["accuracy"][name]), _bounds(change, "+"), f"{change['p']:.4f}"]
+        table.add_row(row["task"], *cells)
+    console = cli.console()
+    console.print(table)
+    console.print(path, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _bounds(found: dict[str, Any], sign: str = "") -> str:
+    bounds = "" if found["low"] is None else f" [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
+    return f"{found['mean']:{sign}.3f}{bounds} n={found['n']}"
 
 
 def _models(args: argparse.Namespace) -> list[Model]:
