@@ -46,7 +46,13 @@ def measure(
     from harness.policies.hf import load
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    manager = TaskManager(include_path=str(include) if include else None)
+    where = str(include) if include else None
+    manager = TaskManager(include_path=where, include_defaults=False)
+    if set(tasks) - {
+        *OURS,
+        *manager.all_tasks,
+    }:  # lm-eval's own are read, which takes a while, where they are asked for
+        manager = TaskManager(include_path=where)
     known = [*OURS, *manager.all_tasks]
     for name in tasks:
         if name not in known:

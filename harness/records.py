@@ -13,8 +13,10 @@ however the run went.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,9 +96,12 @@ def dump(record: Record) -> bytes:
 
 
 def read_results(path: Path) -> list[Record]:
-    """All records of a finished file. Raises DataError naming the file and line."""
+    """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        data = path.read_bytes()
+        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}): fetch it again.") from error
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
