@@ -19,6 +19,8 @@ from harness.records import Record, is_broken
 from harness.stats import Interval, bootstrap
 
 Game = tuple[str, str, int]
+CHUNK = 100
+"""resamples held in memory at once"""
 THRESHOLDS = tuple(number / 10 for number in range(10))
 """at which a performance profile is printed: the share of scores above each"""
 
@@ -80,57 +82,78 @@ def task_scores(records: Iterable[Record], metric: str = "success") -> list[np.n
     return [np.array(strata[key]) for key in sorted(strata)]
 
 
-def trimmed_mean(values: np.ndarray) -> float:
-    """Mean of the middle half: a quarter of the values, rounded down, is dropped at each end."""
-    cut = len(values) // 4
-    return float(np.sort(values)[cut : len(values) - cut].mean())
+Statistic = Callable[[list[np.ndarray]], np.ndarray]
+"""of resamples: per task [resamples, games] -> [resamples], or [resamples, several]"""
+
+
+def trimmed_mean(values: np.ndarray) -> np.ndarray:
+    """Mean of the middle half of each row [rows, n]: a quarter of the values, rounded down, is dropped at each end."""
+    cut = values.shape[1] // 4
+    return np.sort(values, axis=1)[:, cut : values.shape[1] - cut].mean(axis=1)  # type: ignore[no-any-return]
 
 
 def interquartile_mean(scores: Sequence[np.ndarray], **options: Any) -> Interval:
     """The mean of the middle half of all scores, whatever their task; `scores` per task, [games] each."""
-    return stratified(scores, lambda drawn: trimmed_mean(np.concatenate(drawn)), **options)
+    return stratified(scores, lambda drawn: trimmed_mean(np.concatenate(drawn, axis=1)), **options)[0]
 
 
 def mean_over_tasks(scores: Sequence[np.ndarray], **options: Any) -> Interval:
     """The mean of the tasks' means: every task counts the same however many games it has."""
-    return stratified(scores, lambda drawn: float(np.mean([one.mean() for one in drawn])), **options)
+    return stratified(scores, _mean_of_means, **options)[0]
 
 
 def profile(
     scores: Sequence[np.ndarray], thresholds: Sequence[float] = THRESHOLDS, **options: Any
 ) -> dict[float, Interval]:
     """Share of scores above each threshold (the run-score distribution of Agarwal et al., section 4.2)."""
-    return {
-        level: stratified(scores, lambda drawn, level=level: float((np.concatenate(drawn) > level).mean()), **options)  # type: ignore[misc]
-        for level in thresholds
-    }
+
+    if not any(map(len, scores)):
+        return {level: Interval(math.nan, math.nan, math.nan, 0) for level in thresholds}
+
+    def shares(drawn: list[np.ndarray]) -> np.ndarray:
+        pooled = np.concatenate(drawn, axis=1)
+        return np.stack([(pooled > level).mean(axis=1) for level in thresholds], axis=1)
+
+    return dict(zip(thresholds, stratified(scores, shares, **options), strict=True))
 
 
-def difference(first: np.ndarray, second: np.ndarray, **options: Any) -> Interval:
-    """Mean of `first` less mean of `second`, of different games: each side is resampled by itself. n counts both."""
-    return stratified([first, second], lambda drawn: float(drawn[0].mean() - drawn[1].mean()), **options)
+def difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray], **options: Any) -> Interval:
+    """Mean over the tasks of `first` less mean over those of `second`, of different games. n counts both."""
+    count = len(first)
+    statistic = lambda drawn: _mean_of_means(drawn[:count]) - _mean_of_means(drawn[count:])
+    return stratified([*first, *second], statistic, **options)[0]
+
+
+def _mean_of_means(drawn: list[np.ndarray]) -> np.ndarray:
+    means: np.ndarray = np.mean([one.mean(axis=1) for one in drawn], axis=0)
+    return means
 
 
 def stratified(
     scores: Sequence[np.ndarray],
-    statistic: Callable[[list[np.ndarray]], float],
+    statistic: Statistic,
     confidence: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-) -> Interval:
-    """`statistic` with the percentile interval of a bootstrap that resamples games within each task.
+) -> list[Interval]:
+    """Each value of `statistic` with the percentile interval of a bootstrap that resamples games within each task.
 
-    `scores`: per task, [games] each. n counts games. No interval where no task has two games.
+    `scores`: per task, [games] each; every task has one game or more. n counts games. No interval where no task has two.
     """
-    scores = [one for one in scores if len(one)]
     n = sum(map(len, scores))
     if not n:
-        return Interval(math.nan, math.nan, math.nan, 0)
-    value = statistic(list(scores))
+        return [Interval(math.nan, math.nan, math.nan, 0)]
+    values = np.atleast_1d(statistic([one[None] for one in scores])[0])
     if max(map(len, scores)) == 1:
-        return Interval(value, math.nan, math.nan, n)
+        return [Interval(float(value), math.nan, math.nan, n) for value in values]
     rng = np.random.default_rng(seed)
-    drawn = [statistic([one[rng.integers(len(one), size=len(one))] for one in scores]) for _ in range(int(resamples))]
+    parts = []
+    for start in range(0, resamples, CHUNK):
+        rows = min(CHUNK, resamples - start)
+        parts.append(statistic([one[rng.integers(len(one), size=(rows, len(one)))] for one in scores]))
+    drawn = np.concatenate(parts).reshape(resamples, -1)
     tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Interval(value, float(low), float(high), n)
+    lows, highs = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    return [
+        Interval(float(value), float(low), float(high), n) for value, low, high in zip(values, lows, highs, strict=True)
+    ]

@@ -25,7 +25,7 @@ from envsuite.cache import write_atomically
 from envsuite.core import declared_knobs
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import Task
-from harness.aggregate import game_scores, stratified
+from harness.aggregate import difference, game_scores
 from harness.records import Record
 from harness.stats import Interval, bootstrap, success_interval
 from harness.wording import WORDINGS
@@ -201,12 +201,8 @@ def gaps(cells: Sequence[Cell]) -> list[Gap]:
             ]
             interval = bootstrap(deltas)
         else:
-            count = len(seen)
-            strata = [np.array(list(one.scores.values())) for one in (*seen, *unseen)]
-            interval = stratified(
-                strata,
-                lambda drawn, k=count: _mean(x.mean() for x in drawn[:k]) - _mean(x.mean() for x in drawn[k:]),  # type: ignore[misc]
-            )
+            sides = [[np.array(list(one.scores.values())) for one in side] for side in (seen, unseen)]
+            interval = difference(*sides)
         found.append(Gap(mine[0].model, len(seen), len(unseen), interval, paired))
     return found
 
