@@ -17,6 +17,7 @@ from envsuite.errors import UsageError
 from envsuite.types import RewardMode, Task
 from harness import cli, suites
 from harness.cli.progress import RunProgress
+from harness.estimate import turn_cap
 from harness.evaluate import Budget, Execution, RunConfig, Sampling, evaluate, resolve_split
 from harness.policies import is_model, make_policy, on_server, record_name
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
@@ -291,8 +292,7 @@ def _describe(config: RunConfig, args: argparse.Namespace, console: Console) -> 
         say(f"panel     {panel.name} {panel.digest}: {len(panel):,}{of} games present")
     say(f"episodes  {len(config.seeds)} seeds from {config.seeds[0]} x {config.attempts} attempts = {len(episodes)}")
     cls = registry.env_class(config.task)
-    cap = {**registry.knob_names(config.task), **config.knobs}["max_steps"]
-    turns = min((limit for limit in (cap, config.max_turns) if limit), default=0)  # a cap of 0: each game has its own
+    turns = turn_cap(config)
     each = f"at most {turns} each, {turns * len(episodes):,} in all" if turns else "as many as each game allows"
     say(f"turns     {each}   reward {config.reward_mode} ({cls.__name__})")
     if is_model(config.model):
