@@ -13,8 +13,10 @@ however the run went.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,9 +96,12 @@ def dump(record: Record) -> bytes:
 
 
 def read_results(path: Path) -> list[Record]:
-    """All records of a finished file. Raises DataError naming the file and line."""
+    """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        data = path.read_bytes()
+        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}): fetch it again.") from error
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
@@ -113,8 +118,7 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         ) from error
     if found.get("schema_version") != SCHEMA:
         raise DataError(
-            f"{path}:{number} has schema_version {found.get('schema_version')!r}, this envsuite reads {SCHEMA!r}: "
-            "read it with the version that wrote it, or run again."
+            f"{path}:{number} has schema_version {found.get('schema_version')!r}: {schema_cure(found.get('schema_version'))}."
         )
     parsed: Record = found
     return parsed
@@ -127,6 +131,18 @@ LIGHT = ("steps", "first_observation")
 def light(found: Record) -> Record:
     """A record without the texts of its turns: what the numbers need."""
     return {name: value for name, value in found.items() if name not in LIGHT}
+
+
+def schema_cure(schema: Any) -> str:
+    """How to migrate a file of another schema, in words."""
+    kind, _, number = SCHEMA.rpartition("-")
+    theirs, _, version = str(schema).rpartition("-")
+    if theirs == kind and version.isdecimal() and int(version) > int(number):
+        return f"this envsuite reads {SCHEMA!r}; to migrate, upgrade to the release that wrote it (pip install -U envsuite)"
+    return (
+        f"this envsuite reads {SCHEMA!r} and knows no way from there; to migrate, run the settings of its config.json "
+        "again with envsuite-eval, or read it with the envsuite version that config.json names"
+    )
 
 
 class Journal:

@@ -99,6 +99,22 @@ def test_a_half_written_last_line_is_cut_off_and_a_corrupt_one_is_named(tmp_path
         run(config(), tmp_path, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("envsuite-record-7", "upgrade to the release that wrote it"),
+        ("other-1", "run the settings of its config"),
+        (None, "migrate"),
+    ],
+)
+def test_a_record_of_another_schema_says_how_to_migrate(tmp_path, schema, said):
+    whole, _ = run(config(), tmp_path)
+    file = config().folder(tmp_path) / "results.jsonl"
+    file.write_bytes(records.dump(whole[0]) + records.dump({**whole[1], "schema_version": schema}))
+    with pytest.raises(DataError, match=rf"results\.jsonl:2 has schema_version .*{said}"):
+        records.read_results(file)
+
+
 def test_records_hold_any_string_a_model_may_say():
     nasty = {"text": "\ud800 é \x00 \u2028 🧊"}
     assert json.loads(records.dump(nasty)) == nasty
