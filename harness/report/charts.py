@@ -15,8 +15,11 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 34
 def learning_curves(curves: Sequence[Curve]) -> str:
     """Success on held-out seeds over updates: a line and its 95 % interval per run; dots where it was measured.
 
-    A run that measured nothing on held-out seeds shows the success of the episodes it trained on, dashed.
+    A run that measured nothing on held-out seeds shows the success of the episodes it trained on, dashed. '' where no
+    run has a point to show.
     """
+    if not any(curve.evals or curve.updates for curve in curves):
+        return ""
     last = max((line["update"] for curve in curves for line in [*curve.evals, *curve.updates]), default=0) or 1
     ticks = _ticks(last)
     body = [

@@ -99,9 +99,7 @@ def _row(record: Record, run: int, words: dict[str, Words]) -> dict[str, Any]:
     }
 
 
-def _episodes(
-    run: Run, replays: int, picture_bytes: int, packed: Packed
-) -> Iterator[tuple[Record, dict[str, Any]]]:
+def _episodes(run: Run, replays: int, picture_bytes: int, packed: Packed) -> Iterator[tuple[Record, dict[str, Any]]]:
     """Every record of a run beside what the page shows of it."""
     prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
     chosen = choose(run.records, replays)

@@ -14,8 +14,8 @@ from envsuite.errors import UsageError
 from harness.compare import Run, compare, scored
 from harness.report.charts import learning_curves
 from harness.report.pack import Packed, pack
-from harness.report.read import Grid, Material, grids
-from harness.summary import Summary, number, percent, summarise
+from harness.report.read import Curve, Material
+from harness.summary import number, percent, summarise
 
 MOST_PAIRED = 5
 """runs of one task of which every pair is compared"""
@@ -31,7 +31,7 @@ def render(
     """
     import jinja2  # an extra
 
-    if not material.runs and not material.curves:
+    if not (material.runs or material.curves or material.grids):
         raise UsageError("No finished run was found: name run folders, or training folders.")
     packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20))
     style, script = _asset("style.css"), _asset("viewer.js")
@@ -48,8 +48,8 @@ def render(
         hues=hues,
         groups=[_group(runs) for runs in material.groups().values()],
         curves=[(curve.name, f"k{place % 6}", _last(curve)) for place, curve in enumerate(material.curves)],
-        curve_svg=learning_curves(material.curves) if material.curves else "",
-        grids=[_grid(one) for one in grids(material.runs)],
+        curve_svg=learning_curves(material.curves),
+        grids=material.grids,
         packed=packed,
         about=_embed({"runs": [_about(run, hues) for run in material.runs]}),
         notes=_notes(packed),
@@ -115,7 +115,9 @@ def _protocol(runs: Sequence[Run]) -> str:
     """What decides the numbers besides the model, in one line."""
     config = next((run.config for run in runs if run.config.get("prompting")), runs[0].config)
     first, count = config["seeds"]
-    said = [f"{count} seeds from {first}", f"{config['attempts']} attempt(s)", f"reward {config['reward_mode']}"]
+    said = [f"{count} seeds from {first}", f"reward {config['reward_mode']}"]
+    if config["attempts"] > 1:
+        said.insert(1, f"{config['attempts']} attempts each")
     if config.get("max_turns"):
         said.append(f"at most {config['max_turns']} turns")
     if config.get("panel"):
@@ -138,22 +140,7 @@ def _pairs(runs: Sequence[Run]) -> list[Any]:
         return []
 
 
-def _grid(grid: Grid) -> dict[str, Any]:
-    def cell(row: Any, column: Any) -> Summary | None:
-        run = grid.cells.get((row, column))
-        return summarise(run.records)["success"] if run else None
-
-    return {
-        "model": grid.model,
-        "family": grid.family,
-        "row_knob": grid.row_knob,
-        "column_knob": grid.column_knob,
-        "columns": grid.columns,
-        "rows": [(row, [cell(row, column) for column in grid.columns]) for row in grid.rows],
-    }
-
-
-def _last(curve: Any) -> str:
+def _last(curve: Curve) -> str:
     """The last measurement in words."""
     if curve.evals:
         line = curve.evals[-1]

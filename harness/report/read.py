@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envsuite import registry
-from envsuite.errors import DataError, UsageError
+from envsuite.errors import DataError
 from envsuite.types import knobs_json
 from harness import records
 from harness.compare import Run, read_run, refuse_unlike
+
+GRID_SCHEMA = "envsuite-grid-1"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,23 @@ class Curve:
     """lines of kind 'eval': held-out seeds"""
 
 
+@dataclass(frozen=True)
+class Grid:
+    """What envsuite-generalize measured: one value, its interval and n per place of the grid."""
+
+    name: str
+    metric: str
+    models: list[str]
+    row_axis: str
+    column_axis: str
+    rows: list[str]
+    columns: list[str]
+    cells: dict[tuple[str, str], dict[str, Any]]
+    """value, low, high, n, seen (in training: True, False, or None where not said); what is missing was not run"""
+    gaps: list[dict[str, Any]]
+    """seen less unseen, per model"""
+
+
 @dataclass
 class Material:
     """Everything one report shows."""
@@ -33,6 +52,7 @@ class Material:
     runs: list[Run] = field(default_factory=list)
     """broken episodes included: they are counted and shown, never scored"""
     curves: list[Curve] = field(default_factory=list)
+    grids: list[Grid] = field(default_factory=list)
 
     def groups(self) -> dict[tuple[str, str], list[Run]]:
         """Runs by (task, knobs): what may stand in one table."""
@@ -43,7 +63,7 @@ class Material:
 
 
 def gather(paths: Sequence[Path], allow: Iterable[str] = ()) -> Material:
-    """Reads run folders, results files, training folders, and whatever of these lies below a folder.
+    """Reads run folders, results files, training folders, grids of envsuite-generalize, and whatever of these lies below a folder.
 
     Raises DataError where nothing is found or a file is damaged, UsageError where runs of one task differ in protocol.
     """
@@ -52,17 +72,19 @@ def gather(paths: Sequence[Path], allow: Iterable[str] = ()) -> Material:
     for path in paths:
         if not path.exists():
             raise DataError(f"There is no {path}: name a run folder, a results.jsonl, or a training folder.")
-        before = len(seen)
-        for folder in _folders(path):
+        folders = _folders(path)
+        if not folders:
+            raise DataError(f"{path} holds no finished run, metrics.jsonl or grid.json: finish a run with --resume.")
+        for folder in folders:
             if folder.resolve() in seen:
                 continue
             seen.add(folder.resolve())
             if (folder / "metrics.jsonl").exists():
                 found.curves.append(read_curve(folder / "metrics.jsonl"))
+            elif (folder / "grid.json").exists():
+                found.grids.append(read_grid(folder / "grid.json"))
             else:
                 found.runs.append(read_run(folder, keep_broken=True))
-        if len(seen) == before and path.resolve() not in seen and not _folders(path):
-            raise DataError(f"{path} holds no finished run and no metrics.jsonl: finish a run with --resume.")
     allowed = list(allow)
     for runs in found.groups().values():
         refuse_unlike(runs, allowed)
@@ -75,7 +97,8 @@ def _folders(path: Path) -> list[Path]:
     if (path / "config.json").exists() or (path / "metrics.jsonl").exists():
         return [path]
     runs = [one for one in records.iterate_runs(path) if (one / "results.jsonl").exists()]
-    return runs + sorted(one.parent for one in path.glob("**/metrics.jsonl"))
+    others = {one.parent for name in ("metrics.jsonl", "grid.json") for one in path.glob(f"**/{name}")}
+    return runs + sorted(others)
 
 
 def read_curve(path: Path) -> Curve:
@@ -92,37 +115,27 @@ def read_curve(path: Path) -> Curve:
     return Curve(path.parent.name, lines["update"], lines["eval"])
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Success over two knobs for one model; a missing cell was not run."""
-
-    model: str
-    family: str
-    row_knob: str
-    column_knob: str
-    rows: list[Any]
-    columns: list[Any]
-    cells: dict[tuple[Any, Any], Run]
-
-
-def grids(runs: Sequence[Run]) -> list[Grid]:
-    """Heat maps: for every model and family, the pairs of knobs that vary while all others stay as they are."""
-    by_model: dict[tuple[str, str], list[tuple[dict[str, Any], Run]]] = {}
-    for run in runs:
-        task = registry.TASKS.get(run.config["task"])
-        if task is not None:
-            settings = {**registry.knob_names(task), **run.config["knobs"]}
-            by_model.setdefault((run.name, task.family), []).append((settings, run))
-    found = []
-    for (model, family), members in sorted(by_model.items()):
-        names = sorted(set.intersection(*(set(settings) for settings, _ in members)))
-        varied = [name for name in names if len({str(settings[name]) for settings, _ in members}) > 1]
-        if len(varied) != 2:  # one varied knob is a table already, and three are no plane
-            continue
-        row, column = varied
-        cells = {(settings[row], settings[column]): run for settings, run in members}
-        if len(cells) == len(members):
-            rows, columns = (sorted({settings[name] for settings, _ in members}) for name in varied)
-            found.append(Grid(model, family, row, column, rows, columns, cells))
-    return found
-
+def read_grid(path: Path) -> Grid:
+    """A generalisation grid: its first axis goes down, the others together across. Raises DataError."""
+    try:
+        found = json.loads(path.read_text())
+        if found["schema_version"] != GRID_SCHEMA:
+            raise DataError(
+                f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {GRID_SCHEMA!r}: "
+                "run envsuite-generalize again with --resume."
+            )
+        first, *others = found["axes"]
+        columns = [", ".join(values) for values in itertools.product(*(one["values"] for one in others))]
+        cells: dict[tuple[str, str], dict[str, Any]] = {}
+        for one in found["cells"]:
+            column = ", ".join(one["at"][other["name"]] for other in others)
+            interval = {"value": one["mean"], **{key: one[key] for key in ("low", "high", "n")}}
+            cells[one["at"][first["name"]], column] = {**interval, "seen": one["seen"]}
+        return Grid(
+            path.parent.name, found["metric"], found["models"], first["name"], " × ".join(one["name"] for one in others),
+            first["values"], columns, cells, found["gaps"],
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} is no grid ({type(error).__name__}: {error}): run envsuite-generalize again."
+        ) from error

@@ -20,7 +20,7 @@ from harness.prompting import Prompting
 from harness.records import Record, is_broken, reply_text
 from harness.types import Reply, Turn
 
-WIDEST = 640
+WIDEST = 1280
 """pixels; wider pictures are scaled down"""
 COLOURS = 48
 
@@ -150,5 +150,3 @@ def _png(frame: Any) -> str:
     file = io.BytesIO()
     image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()
-
-

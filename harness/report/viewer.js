@@ -62,13 +62,13 @@
     ["", (n) => make("span", { class: verdict(n)[1], title: verdict(n)[2] }, verdict(n)[0]), (n) => columns.success[n], ""],
     ["model", (n) => make("span", {}, make("i", { class: "dot " + run(n).hue }), run(n).name), (n) => run(n).name, ""],
     ["task", (n) => run(n).config.task, (n) => word("game", n), "minor"],
-    ["seed", (n) => columns.seed[n] + (columns.attempt[n] ? ` · ${columns.attempt[n] + 1}` : ""), (n) => columns.seed[n], "r"],
     ["type", (n) => word("type", n), (n) => word("type", n), "minor"],
-    ["objective", (n) => word("objective", n), (n) => word("objective", n), "obj"],
+    ["seed", (n) => columns.seed[n] + (columns.attempt[n] ? ` · ${columns.attempt[n] + 1}` : ""), (n) => columns.seed[n], "r"],
     ["turns", (n) => columns.turns[n], (n) => columns.turns[n], "r"],
     ["reward", (n) => decimals(columns.reward[n]), (n) => columns.reward[n], "r minor"],
     ["invalid", (n) => faults(n) || "–", faults, "r minor"],
     ["ending", (n) => word("ending", n).replace("_", " "), (n) => word("ending", n), ""],
+    ["objective", (n) => word("objective", n), (n) => word("objective", n), "obj"],
   ];
   let shown = []; // the episodes that pass the filters, in order
   let drawn = 0; // how many of them have a row
@@ -206,12 +206,14 @@
 
   function facts(number, one) {
     const [mark, style, name] = verdict(number);
-    const found = [chip(`${mark} ${name}`, style), chip(word("ending", number).replace("_", " ")), chip(`${columns.turns[number]} turns`)];
+    const found = [chip(`${mark} ${name}`, style), chip(`${columns.turns[number]} turns`)];
+    if (!["solved", "broken"].includes(word("ending", number))) found.splice(1, 0, chip(word("ending", number).replace("_", " ")));
     found.push(chip(`reward ${decimals(columns.reward[number])}`));
     if (columns.progression[number] > 0 && columns.progression[number] < 1) found.push(chip(`progress ${Math.round(100 * columns.progression[number])} %`));
     if (faults(number)) found.push(chip(`${faults(number)} invalid`, "odd"));
     if (columns.tokens[number]) found.push(chip(`${columns.tokens[number]} tokens`));
-    for (const [name, value] of Object.entries(one.labels)) found.push(chip(`${name.replace("_", " ")} ${value}`));
+    const told = word("objective", number).toLowerCase();
+    for (const [name, value] of Object.entries(one.labels)) if (!told.includes(value.toLowerCase())) found.push(chip(`${name.replace("_", " ")} ${value}`));
     for (const [name, value] of Object.entries(one.metrics)) found.push(chip(`${name.replaceAll("_", " ")} ${decimals(value)}`));
     return found;
   }
@@ -248,8 +250,9 @@
   function picture(again, place) {
     const image = again.images[again.shots[place]];
     if (image === undefined) return null;
+    const shape = (event) => event.target.naturalWidth > 2 * event.target.naturalHeight && event.target.closest(".turn").classList.add("wide");
     const source = "data:image/png;base64," + image;
-    return make("div", { class: "pic" }, make("img", { src: source, loading: "lazy", alt: `The scene at turn ${place + 1}` }));
+    return make("div", { class: "pic" }, make("img", { src: source, onload: shape, loading: "lazy", alt: `The scene before turn ${place + 1}` }));
   }
 
   function turns(one) {
@@ -326,7 +329,7 @@
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
     if (typing) {
       if (event.key === "Enter" && event.target.id === "search") { event.preventDefault(); searchTranscripts(); }
-      if (event.key === "Escape" && !viewer.open) event.target.blur();
+      if (event.key === "Escape" && !viewer.open) { event.preventDefault(); event.target.blur(); } // what was typed stays
       return;
     }
     const keys = viewer.open
@@ -375,6 +378,7 @@
     const asked = /^#e=(\d+)$/.exec(location.hash);
     if (asked && +asked[1] < total) open(shown.indexOf(+asked[1]));
     document.documentElement.dataset.ready = "yes";
+    performance.mark("ready");
   }
 
   start().catch((error) => { $("#count").textContent = `The episodes cannot be read: ${error.message}`; });
