@@ -82,6 +82,8 @@ class RunConfig:
         }
         if is_model(self.model):
             found["sampling"], found["prompting"] = asdict(self.sampling), asdict(self.prompting)
+            if self.prompting.wording == "plain":  # runs from before there were wordings keep their names
+                del found["prompting"]["wording"]
             found["weights"] = models.fingerprint(self.model.removeprefix("hf:"))
         return found
 

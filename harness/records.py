@@ -113,11 +113,22 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         ) from error
     if found.get("schema_version") != SCHEMA:
         raise DataError(
-            f"{path}:{number} has schema_version {found.get('schema_version')!r}, this envsuite reads {SCHEMA!r}: "
-            "read it with the version that wrote it, or run again."
+            f"{path}:{number} has schema_version {found.get('schema_version')!r}: {schema_cure(found.get('schema_version'))}."
         )
     parsed: Record = found
     return parsed
+
+
+def schema_cure(schema: Any) -> str:
+    """How to migrate a file of another schema, in words."""
+    kind, _, number = SCHEMA.rpartition("-")
+    theirs, _, version = str(schema).rpartition("-")
+    if theirs == kind and version.isdecimal() and int(version) > int(number):
+        return f"this envsuite reads {SCHEMA!r}; to migrate, upgrade to the release that wrote it (pip install -U envsuite)"
+    return (
+        f"this envsuite reads {SCHEMA!r} and knows no way from there; to migrate, run the settings of its config.json "
+        "again with envsuite-eval, or read it with the envsuite version that config.json names"
+    )
 
 
 class Journal:

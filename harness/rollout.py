@@ -83,7 +83,10 @@ def rollout(
                 state.run.error, state.run.truncated = reply.error, not broken
                 yield finish(slot)
                 continue
-            state.parsed = prompting.parse(reply.text) if reply.commands is None else Parsed(reply.commands)
+            if reply.commands is None:
+                state.parsed = prompting.parse(reply.text)
+            else:  # chosen among what the prompt listed
+                state.parsed = Parsed(reply.commands if policy.asks else prompting.listed(reply.commands))
             slots.step(slot, state.parsed.commands, len(state.run.turns))
 
 
@@ -104,7 +107,7 @@ def _prompt(state: _Playing, prompting: Prompting, reads: bool) -> Prompt:
         messages=prompting.messages(run.instructions, run.objective, run.turns, shown.observation, admissible)
         if reads
         else (),
-        admissible=admissible,
+        admissible=prompting.listed(admissible) if reads else admissible,
         seed=run.episode.dice(turn),
         key="\0".join(map(str, run.episode.key)),
         advice=shown.advice,

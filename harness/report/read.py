@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class Material:
         return dict(sorted(found.items()))
 
 
-def gather(paths: Sequence[Path], allow: Iterable[str] = ()) -> Material:
+def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> Material:
     """Reads run folders, results files, training folders, grids of envsuite-generalize, and whatever of these lies below a folder.
 
     Raises DataError where nothing is found or a file is damaged, UsageError where runs of one task differ in protocol.
@@ -85,9 +85,10 @@ def gather(paths: Sequence[Path], allow: Iterable[str] = ()) -> Material:
                 found.grids.append(read_grid(folder / "grid.json"))
             else:
                 found.runs.append(read_run(folder, keep_broken=True))
-    allowed = list(allow)
     for runs in found.groups().values():
-        refuse_unlike(runs, allowed)
+        # A model that played the first games of the floor's and the ceiling's: the same games, and each row says its n.
+        same_start = len({run.config["seeds"][0] for run in runs}) == 1
+        refuse_unlike(runs, [*allow, "seeds"] if same_start else allow)
     return found
 
 
