@@ -88,7 +88,7 @@ def _boards() -> list[Path]:
 
 def command_line() -> str:
     """Every command's own help, as its parser prints it."""
-    os.environ["COLUMNS"] = "110"  # argparse folds to the terminal it finds
+    os.environ["COLUMNS"] = "84"  # argparse folds to the terminal it finds
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     parts = ["# Command line\n", "Every command's help, from the code.\n"]
     for name, target in sorted(scripts.items()):
