@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 TORCH ?= torch==2.13.0
 # Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128 for CUDA or .../cpu for a small build.
 TORCH_INDEX ?=
-EXTRAS ?= all,serving,docs,trl,inspect,dev
+EXTRAS ?= all,serving,docs,trl,inspect,openenv,dev
 WORKERS ?= 2
 .DEFAULT_GOAL := help
 

@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 from harness import boards, report
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = ("evaluation", "prompting", "models", "report", "environments", "training", "interop", "not-covered")
+FIRST = ("evaluation", "prompting", "models", "report", "sandbox", "environments", "training", "interop", "not-covered")
 """pages of docs/ in the order they are read; others follow"""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
