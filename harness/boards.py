@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envsuite import registry
 from envsuite.cache import write_atomically
@@ -30,6 +30,9 @@ from harness.evaluate import RunConfig
 from harness.records import Record, is_broken
 from harness.report.read import Material
 from harness.summary import Summary, number, percent, summarise
+
+if TYPE_CHECKING:
+    from harness.cli.eval import Planned
 
 SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
@@ -105,16 +108,16 @@ def faults(board: Board) -> Iterable[str]:
 
     Whether the records themselves are genuine only replay can tell.
     """
-    prescribed = _prescribed(board.suite)
+    planned = prescribed(board.suite)
     for place, entry in board.entries.items():
         name, identity = f"{place[2]} on {place[0]}", entry["identity"]
         spelled = json.dumps(identity, sort_keys=True)
         if hashlib.sha256(spelled.encode()).hexdigest()[:12] != entry["run_id"]:
             yield f"{name}: run_id {entry['run_id']} is not the hash of what the entry says it measured"
-        config = prescribed.get(place[:2])
-        if config is None:
+        if place[:2] not in planned:
             yield f"{name}: suite {board.suite!r} has no such task with these knobs"
             continue
+        config = planned[place[:2]].config
         for field, (wanted, said) in _protocol(config, identity).items():
             if wanted != said:
                 yield f"{name}: {field} is {said!r}, and suite {board.suite!r} fixes {wanted!r}"
@@ -123,15 +126,15 @@ def faults(board: Board) -> Iterable[str]:
         yield f"{place[2]} on {place[0]}: records without an entry"
 
 
-def _prescribed(suite: str) -> dict[tuple[str, str], RunConfig]:
-    """What the suite plays, by task and knobs."""
+def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
+    """What a suite plays, by task and knobs."""
     from rich.console import Console
 
     from harness.cli.eval import parser, plan
 
     asked = parser().parse_args(["-m", "random", "-e", suites.PREFIX + suite])
     planned = plan(asked, Console(quiet=True))
-    return {(one.config.task.id, knobs_json(one.config.knobs)): one.config for one in planned}
+    return {(one.config.task.id, knobs_json(one.config.knobs)): one for one in planned}
 
 
 def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -203,7 +206,7 @@ def page(board: Board) -> str:
     metric = fixed.get("metric", "")
     parts = [
         f"# {board.suite}\n",
-        f"{fixed['after']}.\n",
+        f"{fixed['after'].rstrip('.')}{'' if fixed['after'].endswith('?') else '.'}\n",
         f"Play it: `envsuite-eval --model MODEL --env suite:{board.suite}`. Check these records: "
         f"`envsuite-replay --check leaderboards/{board.suite}`.\n",
     ]

@@ -7,13 +7,16 @@ python -m harness.cli.boards render
 from __future__ import annotations
 
 import argparse
-import json
+import dataclasses
+import functools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from envsuite.cache import write_atomically
 from harness import boards, cli
+from harness.evaluate import evaluate
+from harness.policies import make_policy
 
 ROOT = Path("leaderboards")
 
@@ -53,19 +56,20 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _play(folder: Path, episodes: int | None) -> None:
-    """Floor and ceiling of a board, on as many games as it has of them."""
-    from harness.cli import eval as evaluation
-
-    if episodes is None and (folder / "metadata.json").exists():
-        found = json.loads((folder / "metadata.json").read_text())["entries"]
-        episodes = max(entry["identity"]["seeds"][1] for entry in found if entry["identity"]["model"] == "random")
+    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's."""
+    old = boards.read(folder).entries if (folder / "metadata.json").exists() else {}
+    floor = {place[:2]: entry["identity"]["seeds"][1] for place, entry in old.items() if place[2] == "random"}
     with tempfile.TemporaryDirectory() as scratch:
-        words = ["-e", f"suite:{folder.name}", "--baselines", "none", "-o", scratch]
-        if episodes is not None:
-            words += ["-n", str(episodes)]
-        for name in ("random", "expert"):
-            evaluation._main(["-m", name, *words])
-        runs = sorted(path.parent for path in Path(scratch).glob("*/*/results.jsonl"))
+        runs = []
+        for place, planned in boards.prescribed(folder.name).items():
+            if old and place not in floor:
+                continue
+            count = episodes or floor.get(place) or planned.baseline_episodes or planned.config.episodes
+            for name in ("random", "expert"):
+                config = dataclasses.replace(planned.config, model=name, episodes=count)
+                evaluate(config, Path(scratch), functools.partial(make_policy, name))
+                print(f"{config.task.id} {name}: {len(config.all_episodes())} episodes")
+                runs.append(config.folder(Path(scratch)))
         board = boards.add(folder, runs)
     print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")
 
