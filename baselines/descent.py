@@ -166,7 +166,7 @@ def _minibatch(
     for part, share in zip(parts, shares, strict=True):
         ids, valid, mask = _cut(batch, part)
         width = ids.shape[1]
-        new, spread = model.logprobs(ids, valid, temperature)
+        new, spread = model.logprobs(ids, valid, temperature, mask)
         old = batch.logprobs[part, :width]
         per, active = clipped_surrogate(
             new, old, advantage[part, :width], config.clip_low, config.clip_high, config.dual_clip or None

@@ -1,6 +1,6 @@
 """The model that is trained: a causal language model, and where an algorithm needs one, a critic.
 
-Values and log-probs are those of what is about to be said: column l of [B, L] belongs to token l given the tokens before
+Batches lie in the main memory; what is computed on a GPU comes back. Values and log-probs are those of what is about to be said: column l of [B, L] belongs to token l given the tokens before
 it, so V_{t,0} is read at the last token of the prompt, never at the token itself and never at a pad.
 """
 
@@ -95,21 +95,30 @@ class Model:
         lm, tokenizer = load(config.name, config.device, config.dtype)
         return cls(lm, tokenizer, config)
 
-    def logprobs(self, ids: Tensor, valid: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Log-prob of every token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]; column 0 is 0."""
-        return _logprobs(self.lm, ids, valid, temperature)
+    def logprobs(
+        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Log-prob of every token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]; column 0 is 0.
 
-    def values(self, ids: Tensor, valid: Tensor) -> Tensor:
-        """[B, L] -> [B, L]"""
+        With `sampled` [B, L], only columns in which it has an entry are computed, and the others are 0: of a prompt and its
+        reply, the prompt's logits (vocabulary x length) are most of the memory.
+        """
+        return _logprobs(self.lm, ids, valid, temperature, sampled)
+
+    def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
+        """[B, L] -> [B, L]; `sampled` spares nothing here."""
         if self.critic is None:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
-        return self.critic(ids, valid)
+        rows, valid, back = distinct(ids.to(self.device), valid.to(self.device))
+        return self.critic(rows, valid)[back].cpu()
 
     @torch.no_grad()
-    def reference_logprobs(self, ids: Tensor, valid: Tensor, temperature: float = 1.0) -> Tensor:
+    def reference_logprobs(
+        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
+    ) -> Tensor:
         """Log-probs of the weights training began with. [B, L]"""
         with self._as_reference() as lm:
-            return _logprobs(lm, ids, valid, temperature)[0]
+            return _logprobs(lm, ids, valid, temperature, sampled)[0]
 
     def keep_reference(self) -> None:
         """Freezes the present weights as the reference; with LoRA the base is the reference already."""
@@ -162,15 +171,30 @@ class Model:
             self._reference.load_state_dict(state["reference"])
 
 
-def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    logits = lm(input_ids=ids, attention_mask=valid.long()).logits[:, :-1].float()
+def distinct(ids: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Each row once, and for every row of [B, L] where it went: [U, L], [U, L], [B].
+
+    Rows that are the same tokens have the same values and log-probs, and their gradients add up; where an action is one of
+    few and histories are short, most rows of a batch are copies.
+    """
+    rows, back = torch.unique(torch.where(valid, ids, -1), dim=0, return_inverse=True)
+    return rows.clamp(min=0), rows >= 0, back
+
+
+def _logprobs(
+    lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    wanted = torch.ones(ids.shape[1], dtype=torch.bool) if sampled is None else sampled.any(0)
+    columns = wanted[1:].nonzero().flatten().to(lm.device)  # token l + 1 is foretold at l
+    rows, valid, back = distinct(ids.to(lm.device), valid.to(lm.device))
+    logits = lm(input_ids=rows, attention_mask=valid.long(), logits_to_keep=columns).logits.float()
     if temperature != 1.0 and temperature > 0:
         logits = logits / temperature
     logp = logits.log_softmax(-1)
-    found = logp.gather(-1, ids[:, 1:, None]).squeeze(-1)
+    found = logp.gather(-1, rows[:, columns + 1, None]).squeeze(-1)
     spread = -(logp.exp() * logp).sum(-1)
-    front = torch.zeros_like(found[:, :1])
-    return torch.cat([front, found], dim=1), torch.cat([front, spread], dim=1)
+    spaced = lambda x: x.new_zeros(rows.shape).index_copy(1, columns + 1, x)[back].cpu()
+    return spaced(found), spaced(spread)
 
 
 def _with_lora(lm: Any, config: ModelConfig) -> Any:

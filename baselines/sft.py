@@ -122,7 +122,7 @@ def _backward(model: Model, batch: Batch, micro_rows: int) -> float:
     for part in torch.arange(len(batch.ids)).split(micro_rows or len(batch.ids)):
         width = int(batch.valid[part].sum(1).max())
         mask = batch.sampled[part, :width]
-        logprobs, _ = model.logprobs(batch.ids[part, :width], batch.valid[part, :width])
+        logprobs, _ = model.logprobs(batch.ids[part, :width], batch.valid[part, :width], sampled=mask)
         loss = aggregate(-logprobs, mask) * mask.sum() / labels
         loss.backward()
         total += loss.item()

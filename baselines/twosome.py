@@ -19,7 +19,7 @@ import torch
 from baselines import ppo
 from baselines.batch import collate
 from baselines.descent import Optimisers, _finite, descend
-from baselines.estimators import whiten
+from baselines.estimators import members, whiten
 from baselines.losses import clipped_surrogate, early_stop_kl
 from baselines.model import Model
 from baselines.ppo import Rates, boot_values, in_parts
@@ -104,16 +104,19 @@ def _policy_steps(
                 scaled = whiten(scaled, torch.ones_like(scaled, dtype=torch.bool))
             optimisers.actor.zero_grad(set_to_none=True)
             sums: dict[str, float] = defaultdict(float)
-            for place, a in zip(chosen.tolist(), scaled, strict=True):
-                new, spread = _score(model, turns[place], config.normalisation, temperature)
-                old = torch.tensor(turns[place].reply.extra["logprob"], dtype=new.dtype)
-                per, active = clipped_surrogate(new, old, a.to(new.dtype), config.clip_low, config.clip_high)
-                loss = (per - config.entropy_coef * spread) / len(chosen)
+            for places in _alike([turns[place] for place in chosen.tolist()]):
+                some = [turns[place] for place in chosen[places].tolist()]
+                new, spread = scores(model, some, config.normalisation, temperature)
+                old = torch.tensor([turn.reply.extra["logprob"] for turn in some], dtype=new.dtype)
+                per, active = clipped_surrogate(
+                    new, old, scaled[places].to(new.dtype), config.clip_low, config.clip_high
+                )
+                loss = (per - config.entropy_coef * spread).sum() / len(chosen)
                 loss.backward()
                 sums["policy_loss"] += loss.item()
-                sums["entropy"] += spread.item() / len(chosen)
-                sums["kl"] += early_stop_kl(new.detach(), old).item() / len(chosen)
-                sums["clip_share"] += float(active) / len(chosen)
+                sums["entropy"] += spread.item() * len(some) / len(chosen)
+                sums["kl"] += early_stop_kl(new.detach(), old).sum().item() / len(chosen)
+                sums["clip_share"] += active.sum().item() / len(chosen)
             _finite(sums["policy_loss"], "policy")
             for name, value in sums.items():
                 log[name].append(value)
@@ -128,12 +131,20 @@ def _policy_steps(
     return {name: sum(found) / len(found) for name, found in log.items()}
 
 
-def _score(model: Model, turn: Turn, normalisation: str, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probability of the command that was chosen, and the entropy over the admissible ones; differentiable."""
-    extra = turn.reply.extra
+def _alike(turns: Sequence[Turn]) -> list[list[int]]:
+    """Turns that chose from the same commands after the same prompt: scored once for all of them."""
+    return members([(tuple(turn.reply.extra["prompt"]), tuple(turn.reply.extra["candidates"])) for turn in turns])
+
+
+def scores(
+    model: Model, turns: Sequence[Turn], normalisation: str, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities [n] of what n turns alike chose, and the entropy [] over what they chose from; differentiable."""
+    extra = turns[0].reply.extra
     found = extra["candidates"]
     each, _ = token_logprobs(model.lm, extra["prompt"], found)
     sums = torch.stack([one.sum() for one in each])
-    words = [word_count(command) for command in turn.admissible]
+    words = [word_count(command) for command in turns[0].admissible]
     result = choice(sums, [len(one.ids) for one in found], words, normalisation, temperature or 1.0)
-    return result.logprobs[extra["index"]], result.entropy
+    chosen = torch.tensor([turn.reply.extra["index"] for turn in turns])
+    return result.logprobs.cpu()[chosen], result.entropy.cpu()
