@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envsuite.errors import UsageError
 from harness import cli
 
 
@@ -18,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
         prog="envsuite-train",
         description="Train a language model on registered tasks. The model it leaves goes into envsuite-eval --model.",
     )
-    found.add_argument("recipe", type=Path, help="a TOML file; baselines/recipes has some")
+    found.add_argument("recipe", help="a TOML file, or the name of one in baselines/recipes")
     found.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="say config.gamma=0.9; may be repeated"
     )
@@ -41,14 +40,9 @@ def _main(argv: Sequence[str] | None) -> int:
 
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
-    overrides = {}
-    for word in args.set:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise UsageError(f"--set takes KEY=VALUE, not {word!r}.")
-        overrides[key] = value
-    recipe = recipes.load(args.recipe, overrides)
-    folder = args.output_dir or Path("runs/train") / args.recipe.stem
+    path = recipes.find(args.recipe)
+    recipe = recipes.load(path, recipes.settings(args.set))
+    folder = args.output_dir or Path("runs/train") / path.stem
     if args.dry_run:
         from envsuite import registry
 

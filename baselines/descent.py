@@ -146,7 +146,7 @@ def _minibatch(
         for part in parts:
             ids, valid, mask = _cut(batch, part)
             width = ids.shape[1]
-            values = model.values(ids, valid)
+            values = model.values(ids, valid, mask)
             clip = config.value_clip or None
             old, target = columns["old_value"][part, :width], columns["return"][part, :width]
             per = 0.5 * clipped_value_loss(values, old, target, clip)

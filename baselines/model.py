@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from baselines import shared
 from envsuite.errors import MissingExtra, UsageError
 from harness import models
 
@@ -56,12 +57,11 @@ class Critic(nn.Module):
         self.head = nn.Sequential(*layers, last)
         self.trunk, self.frozen = trunk, frozen
 
-    def forward(self, ids: Tensor, valid: Tensor) -> Tensor:
-        """[B, L], [B, L] -> [B, L]; column l is read at token l - 1, column 0 is 0."""
+    def forward(self, ids: Tensor, valid: Tensor, columns: Tensor) -> Tensor:
+        """[B, L], [B, L], [C] -> [B, C]: the value read at each of `columns`."""
         with torch.no_grad() if self.frozen else contextlib.nullcontext():
-            states = self.trunk(input_ids=ids, attention_mask=valid.long()).last_hidden_state
-        values = self.head(states.float()).squeeze(-1)
-        return torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], dim=1)
+            output, first = shared.forward(self.trunk, ids, valid, columns, logits=False)
+        return self.head(output.last_hidden_state[:, columns - first].float()).squeeze(-1)
 
 
 class Model:
@@ -106,11 +106,12 @@ class Model:
         return _logprobs(self.lm, ids, valid, temperature, sampled)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
-        """[B, L] -> [B, L]; `sampled` spares nothing here."""
+        """[B, L] -> [B, L]; with `sampled`, 0 in columns in which it has no entry."""
         if self.critic is None:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
-        rows, valid, back = distinct(ids.to(self.device), valid.to(self.device))
-        return self.critic(rows, valid)[back].cpu()
+        columns = _before(ids, sampled).to(self.device)
+        rows, valid, back = shared.distinct(ids.to(self.device), valid.to(self.device))
+        return _spaced(self.critic(rows, valid, columns), columns, ids.shape[1])[back].cpu()
 
     @torch.no_grad()
     def reference_logprobs(
@@ -171,30 +172,30 @@ class Model:
             self._reference.load_state_dict(state["reference"])
 
 
-def distinct(ids: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Each row once, and for every row of [B, L] where it went: [U, L], [U, L], [B].
-
-    Rows that are the same tokens have the same values and log-probs, and their gradients add up; where an action is one of
-    few and histories are short, most rows of a batch are copies.
-    """
-    rows, back = torch.unique(torch.where(valid, ids, -1), dim=0, return_inverse=True)
-    return rows.clamp(min=0), rows >= 0, back
-
-
 def _logprobs(
     lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    wanted = torch.ones(ids.shape[1], dtype=torch.bool) if sampled is None else sampled.any(0)
-    columns = wanted[1:].nonzero().flatten().to(lm.device)  # token l + 1 is foretold at l
-    rows, valid, back = distinct(ids.to(lm.device), valid.to(lm.device))
-    logits = lm(input_ids=rows, attention_mask=valid.long(), logits_to_keep=columns).logits.float()
+    columns = _before(ids, sampled).to(lm.device)
+    rows, valid, back = shared.distinct(ids.to(lm.device), valid.to(lm.device))
+    logits = shared.forward(lm, rows, valid, columns, logits=True)[0].logits.float()
     if temperature != 1.0 and temperature > 0:
         logits = logits / temperature
     logp = logits.log_softmax(-1)
     found = logp.gather(-1, rows[:, columns + 1, None]).squeeze(-1)
     spread = -(logp.exp() * logp).sum(-1)
-    spaced = lambda x: x.new_zeros(rows.shape).index_copy(1, columns + 1, x)[back].cpu()
-    return spaced(found), spaced(spread)
+    width = ids.shape[1]
+    return _spaced(found, columns, width)[back].cpu(), _spaced(spread, columns, width)[back].cpu()
+
+
+def _before(ids: Tensor, sampled: Tensor | None) -> Tensor:
+    """Columns whose next token is sampled in some row: where what is said of it is read."""
+    wanted = torch.ones(ids.shape[1] - 1, dtype=torch.bool) if sampled is None else sampled[:, 1:].any(0)
+    return wanted.nonzero().flatten()
+
+
+def _spaced(x: Tensor, columns: Tensor, width: int) -> Tensor:
+    """[U, C] read at `columns` to [U, width], each under the token that follows; 0 elsewhere."""
+    return x.new_zeros(len(x), width).index_copy(1, columns + 1, x)
 
 
 def _with_lora(lm: Any, config: ModelConfig) -> Any:

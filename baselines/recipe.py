@@ -8,6 +8,7 @@ import json
 import tomllib
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,31 @@ class Recipe:
     @property
     def module(self) -> types.ModuleType:
         return importlib.import_module(f"baselines.{self.algorithm}")
+
+
+SHIPPED = Path(__file__).parent / "recipes"
+
+
+def find(name: str) -> Path:
+    """The recipe a word stands for: a file, or one of those shipped in `baselines/recipes`."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    names = sorted(one.stem for one in SHIPPED.glob("*.toml"))
+    if name not in names:
+        raise UsageError(f"There is no recipe {name!r}: it is a TOML file, or {', '.join(names)}.{did_you_mean(name, names)}")
+    return SHIPPED / f"{name}.toml"
+
+
+def settings(words: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE words of the command line."""
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes KEY=VALUE, not {word!r}.")
+        found[key] = value
+    return found
 
 
 def load(path: Path, overrides: dict[str, str] | None = None) -> Recipe:

@@ -12,6 +12,7 @@ same update (on a CPU with fixed threads: to the bit).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
@@ -124,9 +125,11 @@ class Run:
                 found += demonstrations(self._play(config, todo, make_policy(asked.expert)), self.recipe.prompting)
             found.sort(key=lambda one: (one["task"], one["seed"]))
             actor = self.actor()
-            for line in sft.train(self.model, sft.rows_of(found), actor.template, asked.train, self.generator):
+            # With a window of history a line is one turn: what it remembers has a line of its own.
+            how = dataclasses.replace(asked.train, last_only=asked.train.last_only or self.recipe.prompting.history >= 0)
+            for line in sft.train(self.model, sft.rows_of(found), actor.template, how, self.generator):
                 self._note({"kind": "sft", **line})
-            self.spent += DEMONSTRATION_COST * len(found)
+            self.spent += DEMONSTRATION_COST * len({(one["task"], one["seed"]) for one in found})
             if self.model.critic is not None and self.recipe.model.critic == "own":
                 # Actor and critic both start from the tuned weights (specs of the Guide's code).
                 self.model.critic.trunk.load_state_dict(self.model.lm.base_model.state_dict())
