@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from baselines.batch import Batch
-from baselines.estimators import whiten
+from baselines.estimators import standardise
 from baselines.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
 from baselines.model import Model
 from envsuite.errors import EnvsuiteError
@@ -45,13 +45,15 @@ class Descent:
     entropy_coef: float = 0.0
     kl_coef: float = 0.0
     kl_kind: str = "k3"
-    """k1 | k2 | k3"""
+    """k1 | k2 | k3 | k1+ | k3+: the value of the one, as a loss with the gradient of k2"""
     kl_in: str = "loss"
     """loss | reward; never both"""
     target_kl: float = 0.0
     """skip the policy step of a minibatch whose KL to the rollout exceeds this; 0: never"""
     normalise: str = "batch"
     """advantages to mean 0, variance 1: none | batch | minibatch"""
+    deviation: str = "whiten"
+    """how: whiten (verl) | sample (TWOSOME) | population (ADRL); see `estimators.standardise`"""
     aggregation: str = "token-mean"
     """token-mean | seq-mean-token-mean | seq-mean-token-sum | seq-sum-constant"""
     constant: float = 0.0
@@ -107,7 +109,7 @@ def descend(
     Returns what is worth logging. Raises NonFiniteLoss before a bad step is taken.
     """
     if config.normalise == "batch":
-        advantages = whiten(advantages, torch.ones_like(advantages, dtype=torch.bool))
+        advantages = standardise(advantages, torch.ones_like(advantages, dtype=torch.bool), config.deviation)
     columns = {"advantage": batch.spread(advantages)}
     for name, column in (("return", returns), ("old_value", old_values), ("reference", reference)):
         if column is not None:
@@ -137,7 +139,7 @@ def _minibatch(
     if config.normalise == "minibatch":
         mask = torch.zeros_like(batch.sampled)
         mask[chosen] = batch.sampled[chosen]
-        advantage = whiten(advantage, mask)
+        advantage = standardise(advantage, mask, config.deviation)
     parts = chosen.split(config.micro_rows or len(chosen))
     shares = _shares(batch, parts, config)
     if optimisers.critic is not None and "return" in columns:

@@ -170,6 +170,10 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise UsageError(f"{where}: expected a table, not {value!r}.")
         return dict(value)
+    if origin is types.UnionType:
+        if not isinstance(value, kind):
+            raise UsageError(f"{where} cannot be {value!r}: it is {kind}.")
+        return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

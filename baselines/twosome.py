@@ -19,7 +19,7 @@ import torch
 from baselines import ppo
 from baselines.batch import collate
 from baselines.descent import Optimisers, _finite, descend
-from baselines.estimators import members, whiten
+from baselines.estimators import members, standardise
 from baselines.losses import clipped_surrogate, early_stop_kl
 from baselines.model import Model
 from baselines.ppo import Rates, boot_values, in_parts
@@ -37,6 +37,7 @@ class Config(ppo.Config):
     entropy_coef: float = 0.01
     minibatches: int = 4
     normalise: str = "minibatch"
+    deviation: str = "sample"
     whole: bool = False
     target_kl: float = 0.02
 
@@ -96,12 +97,12 @@ def _policy_steps(
 ) -> dict[str, float]:
     log: dict[str, list[float]] = defaultdict(list)
     if config.normalise == "batch":
-        advantage = whiten(advantage, torch.ones_like(advantage, dtype=torch.bool))
+        advantage = standardise(advantage, torch.ones_like(advantage, dtype=torch.bool), config.deviation)
     for _ in range(config.epochs):
         for chosen in torch.randperm(len(turns), generator=generator).chunk(max(1, config.minibatches)):
             scaled = advantage[chosen]
             if config.normalise == "minibatch":
-                scaled = whiten(scaled, torch.ones_like(scaled, dtype=torch.bool))
+                scaled = standardise(scaled, torch.ones_like(scaled, dtype=torch.bool), config.deviation)
             optimisers.actor.zero_grad(set_to_none=True)
             sums: dict[str, float] = defaultdict(float)
             for places in _alike([turns[place] for place in chosen.tolist()]):
