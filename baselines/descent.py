@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from baselines import world
 from baselines.batch import Batch
 from baselines.estimators import standardise
 from baselines.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
@@ -140,12 +141,12 @@ def _minibatch(
         mask = torch.zeros_like(batch.sampled)
         mask[chosen] = batch.sampled[chosen]
         advantage = standardise(advantage, mask, config.deviation)
-    parts = chosen.split(config.micro_rows or len(chosen))
-    shares = _shares(batch, parts, config)
+    parts = chosen.split(config.micro_rows or -(-len(chosen) // world.size()))
+    mine = world.share(list(zip(parts, _shares(batch, parts, config), strict=True)))
     if optimisers.critic is not None and "return" in columns:
         optimisers.critic.zero_grad(set_to_none=True)
         total = 0.0
-        for part in parts:
+        for part, _ in mine:
             ids, valid, mask = _cut(batch, part)
             width = ids.shape[1]
             values = model.values(ids, valid, mask)
@@ -156,7 +157,9 @@ def _minibatch(
             loss = config.value_coef * aggregate(per, mask) * mask.sum() / batch.sampled[chosen].sum()
             loss.backward()
             total += loss.item()
+        total = world.add(torch.tensor(total, dtype=torch.float64)).item()
         _finite(total, "value")
+        world.add_gradients(model.critic_parameters())
         norm = torch.nn.utils.clip_grad_norm_(model.critic_parameters(), config.max_grad_norm)
         optimisers.critic.step()
         log["value_loss"].append(total)
@@ -165,7 +168,7 @@ def _minibatch(
         return
     optimisers.actor.zero_grad(set_to_none=True)
     sums: dict[str, float] = defaultdict(float)
-    for part, share in zip(parts, shares, strict=True):
+    for part, share in mine:
         ids, valid, mask = _cut(batch, part)
         width = ids.shape[1]
         new, spread = model.logprobs(ids, valid, temperature, mask)
@@ -184,6 +187,7 @@ def _minibatch(
             sums["entropy"] += aggregate(spread, mask).item() * weight
             sums["kl"] += aggregate(early_stop_kl(new, old), mask).item() * weight
             sums["clip_share"] += aggregate(active.float(), mask).item() * weight
+    world.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
     _finite(sums["policy_loss"], "policy")
     for name, value in sums.items():
         log[name].append(value)
@@ -191,6 +195,7 @@ def _minibatch(
         log["skipped"].append(1.0)
         return
     log["skipped"].append(0.0)
+    world.add_gradients(model.actor_parameters())
     norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
     _finite(norm.item(), "gradient")
     optimisers.actor.step()
@@ -213,6 +218,4 @@ def _cut(batch: Batch, part: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _finite(value: float, what: str) -> None:
     if value != value or value in (float("inf"), float("-inf")):
-        raise NonFiniteLoss(
-            f"The {what} loss is {value}: lower the learning rate, or clip the gradient harder; the last checkpoint is good."
-        )
+        raise NonFiniteLoss(f"The {what} loss is {value}: lower the learning rate, or clip the gradient harder.")

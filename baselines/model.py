@@ -103,6 +103,8 @@ class Model:
         With `sampled` [B, L], only columns in which it has an entry are computed, and the others are 0: of a prompt and its
         reply, the prompt's logits (vocabulary x length) are most of the memory.
         """
+        # Transformers checkpoints activations in training mode alone; there is no dropout that the mode would turn on.
+        self.lm.train(self.config.gradient_checkpointing and torch.is_grad_enabled())
         return _logprobs(self.lm, ids, valid, temperature, sampled)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
@@ -172,9 +174,7 @@ class Model:
             self._reference.load_state_dict(state["reference"])
 
 
-def _logprobs(
-    lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None) -> tuple[Tensor, Tensor]:
     columns = _before(ids, sampled).to(lm.device)
     rows, valid, back = shared.distinct(ids.to(lm.device), valid.to(lm.device))
     logits = shared.forward(lm, rows, valid, columns, logits=True)[0].logits.float()

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from baselines import world
 from baselines.batch import Batch, collate, streams, token_rewards, turn_values
 from baselines.descent import Descent, Optimisers, descend
 from baselines.estimators import gae
@@ -130,12 +131,12 @@ def update(
 
 def in_parts(evaluate, batch: Batch, micro_rows: int) -> Tensor:  # type: ignore[no-untyped-def]
     """`evaluate(ids, valid, sampled)` over the rows of a batch, a few at a time. [B, L]"""
-    size = micro_rows or len(batch.ids)
+    size = micro_rows or -(-len(batch.ids) // world.size())
     out = torch.zeros(batch.ids.shape)
-    for part in torch.arange(len(batch.ids)).split(size):
+    for part in world.share(torch.arange(len(batch.ids)).split(size)):
         width = int(batch.valid[part].sum(1).max())
         out[part, :width] = evaluate(batch.ids[part, :width], batch.valid[part, :width], batch.sampled[part, :width])
-    return out
+    return world.add(out)
 
 
 def kl_terms(model: Model, batch: Batch, config: Descent, temperature: float) -> tuple[Tensor, Tensor | None]:

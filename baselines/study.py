@@ -72,7 +72,10 @@ def _main(argv: Sequence[str] | None) -> int:
             with records.open("a") as file:
                 file.write(json.dumps(found) + "\n")
             last = found["updates"][-1]
-            print(f"{key} = {value}  seed {seed}: success {last['success']:.2f} after {found['cpu_seconds']:.0f} s", flush=True)
+            print(
+                f"{key} = {value}  seed {seed}: success {last['success']:.2f} after {found['cpu_seconds']:.0f} s",
+                flush=True,
+            )
     return 0
 
 
@@ -100,7 +103,9 @@ def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, An
         "seed": recipe.seed,
         "algorithm": recipe.algorithm,
         "task": ", ".join(recipe.tasks),
-        "evals": [{name: line[name] for name in ("update", "n", "success")} for line in lines if line["kind"] == "eval"],
+        "evals": [
+            {name: line[name] for name in ("update", "n", "success")} for line in lines if line["kind"] == "eval"
+        ],
         "updates": updates,
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "wall_seconds": round(time.monotonic() - began, 1),

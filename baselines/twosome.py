@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from baselines import ppo
+from baselines import ppo, world
 from baselines.batch import collate
 from baselines.descent import Optimisers, _finite, descend
 from baselines.estimators import members, standardise
@@ -105,7 +105,7 @@ def _policy_steps(
                 scaled = standardise(scaled, torch.ones_like(scaled, dtype=torch.bool), config.deviation)
             optimisers.actor.zero_grad(set_to_none=True)
             sums: dict[str, float] = defaultdict(float)
-            for places in _alike([turns[place] for place in chosen.tolist()]):
+            for places in world.share(_alike([turns[place] for place in chosen.tolist()])):
                 some = [turns[place] for place in chosen[places].tolist()]
                 new, spread = scores(model, some, config.normalisation, temperature)
                 old = torch.tensor([turn.reply.extra["logprob"] for turn in some], dtype=new.dtype)
@@ -118,6 +118,7 @@ def _policy_steps(
                 sums["entropy"] += spread.item() * len(some) / len(chosen)
                 sums["kl"] += early_stop_kl(new.detach(), old).sum().item() / len(chosen)
                 sums["clip_share"] += active.sum().item() / len(chosen)
+            world.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
             _finite(sums["policy_loss"], "policy")
             for name, value in sums.items():
                 log[name].append(value)
@@ -125,6 +126,7 @@ def _policy_steps(
             log["skipped"].append(float(bool(stop)))
             if stop:  # the pending gradient is dropped, and all that would follow (TWOSOME's guard)
                 return {name: sum(found) / len(found) for name, found in log.items()}
+            world.add_gradients(model.actor_parameters())
             norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
             _finite(norm.item(), "gradient")
             optimisers.actor.step()

@@ -292,7 +292,9 @@ def test_normalisation_and_entropy(golden):
     found = {case["name"]: case for case in golden("normalisation_entropy_sft")}
     for name, kind in (("adrl_token_norm", "population"), ("adrl_twosome_action_norm", "sample")):
         x, y = T(found[name]["inputs"]["x"]), T(found[name]["expected"]["y"])
-        seen = x != 0 if kind == "population" else torch.ones_like(x, dtype=torch.bool)  # zeros are masked here, scaled there
+        seen = (
+            x != 0 if kind == "population" else torch.ones_like(x, dtype=torch.bool)
+        )  # zeros are masked here, scaled there
         close(estimators.standardise(x, seen, kind), y * seen)
     case = found["verl_masked_whiten"]
     x, mask = T(case["inputs"]["x"]), torch.tensor(case["inputs"]["mask"], dtype=torch.bool)

@@ -204,7 +204,11 @@ def _config(task: Task, args: argparse.Namespace) -> RunConfig:
             args.temperature, args.top_p, args.max_tokens, args.action_mode, args.normalisation, args.dtype
         ),
         prompting=Prompting(
-            args.action_grammar, args.thinking == "on", args.history, _reasoning(args.history_reasoning), args.admissible
+            args.action_grammar,
+            args.thinking == "on",
+            args.history,
+            _reasoning(args.history_reasoning),
+            args.admissible,
         ),
     )
     config.seeds  # noqa: B018  an impossible number of episodes is said before anything is played
