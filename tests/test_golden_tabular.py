@@ -70,7 +70,7 @@ class Tokens:
 best = lambda node, q: max(q.values())
 
 
-def named(golden, name):
+def named(golden, name):  # noqa: F811
     return next(case for case in golden("tabular_bad") if case["name"] == name)
 
 
