@@ -32,6 +32,10 @@ test: setup  ## the whole test suite
 	$(BIN)/envsuite-models get smollm2-135m
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
 
+train-demo: setup  ## a language model of 0.17 million parameters learns a household task from nothing, on the CPU
+	$(BIN)/python -m baselines.tiny --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
+	$(BIN)/envsuite-train demo
+
 proof: setup  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
@@ -66,4 +70,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup eval test proof lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup eval test train-demo proof lint check equivalence leaderboards boards site constraints clean

@@ -85,7 +85,9 @@ def add_options(found: argparse.ArgumentParser) -> None:
     group = found.add_argument_group("prompt")
     group.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
     group.add_argument("--thinking", choices=["on", "off"], default="on")
-    group.add_argument("--history-reasoning", choices=["on", "off"], default="on", help="replies keep it in memory")
+    group.add_argument(
+        "--history-reasoning", default="on", metavar="on|off|N", help="replies keep it in memory; N: the latest N alone"
+    )
     group.add_argument("--admissible", choices=ADMISSIBLE, default="latest", help="where admissible commands are shown")
     group.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
     group.add_argument("--prompt-wording", choices=list(WORDINGS), default="plain", help="the same game in other words")
@@ -271,13 +273,21 @@ def configure(task: Task, args: argparse.Namespace) -> RunConfig:
             args.action_grammar,
             args.thinking == "on",
             args.history,
-            args.history_reasoning == "on",
+            _reasoning(args.history_reasoning),
             args.admissible,
             args.prompt_wording,
         ),
     )
     config.seeds  # noqa: B018  an impossible number of episodes is said before anything is played
     return config
+
+
+def _reasoning(word: str) -> bool | int:
+    if word in ("on", "off"):
+        return word == "on"
+    if not word.isdecimal():
+        raise UsageError(f"--history-reasoning is on, off or a number of replies, not {word!r}.")
+    return int(word)
 
 
 def setting(word: str) -> tuple[str, str]:
