@@ -39,6 +39,12 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 proof: setup  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
+swe-proof: setup  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
+	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
+
+swe-manifest: setup  ## make SWE-Gym's list of generated tasks (goes on where it was cut; hours of two loaded cores, less of free ones)
+	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
+
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -70,4 +76,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup eval test train-demo proof lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup eval test train-demo proof swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean
