@@ -56,10 +56,7 @@ check: setup  ## every registered task against the whole contract (an hour or so
 equivalence: setup  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 
-leadersite: setup  ## the docs and leaderboards as static pages, in site/
-	$(BIN)/python -m mkdocs build --strict --quiet
-
-boards: setup  ## render the pages of the leaderboards from their records
+leaderboards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render
 
 site: setup  ## the docs and leaderboards as static pages, in site/
