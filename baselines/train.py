@@ -56,8 +56,16 @@ Log = Callable[[dict[str, Any]], None]
 class Run:
     """A training run: what it is (`recipe`), where it lies (`folder`), and where it stands."""
 
-    def __init__(self, recipe: Recipe, folder: Path, resume: bool = False, say: Log = lambda line: None) -> None:
-        self.recipe, self.folder, self.say = recipe, folder, say
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        resume: bool = False,
+        say: Log = lambda line: None,
+        execution: Execution = Execution(max_concurrent=CONCURRENT),
+    ) -> None:
+        """`execution` says where the environments live; what is learned does not depend on it."""
+        self.recipe, self.folder, self.say, self.execution = recipe, folder, say, execution
         self.tasks = [task for pattern in recipe.tasks for task in registry.tasks(pattern)]
         self.configs = [self._config(task) for task in self.tasks]
         kept = folder / "checkpoint.pt"
@@ -277,9 +285,7 @@ class Run:
         mine = world.share(todo)
         runs: list[Trajectory] = []
         if mine:
-            slots: Slots = open_slots(
-                config, Execution(max_concurrent=CONCURRENT), len(mine), policy.asks, self.recipe.shaping_gamma
-            )
+            slots: Slots = open_slots(config, self.execution, len(mine), policy.asks, self.recipe.shaping_gamma)
             try:
                 runs = list(rollout(policy, mine, slots, self.recipe.prompting, self.recipe.max_turns or None))
             finally:
