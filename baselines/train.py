@@ -62,10 +62,11 @@ class Run:
         folder: Path,
         resume: bool = False,
         say: Log = lambda line: None,
-        execution: Execution = Execution(max_concurrent=CONCURRENT),
+        execution: Execution | None = None,
     ) -> None:
         """`execution` says where the environments live; what is learned does not depend on it."""
-        self.recipe, self.folder, self.say, self.execution = recipe, folder, say, execution
+        self.recipe, self.folder, self.say = recipe, folder, say
+        self.execution = execution or Execution(max_concurrent=CONCURRENT)
         self.tasks = [task for pattern in recipe.tasks for task in registry.tasks(pattern)]
         self.configs = [self._config(task) for task in self.tasks]
         kept = folder / "checkpoint.pt"

@@ -11,6 +11,7 @@ more workers than that share them.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import tempfile
@@ -168,7 +169,7 @@ def main() -> None:
     import ray
     from ray.cluster_utils import Cluster
 
-    count, rows = 32, [f"| what | episodes/s | x plain loop |\n|---|--:|--:|"]
+    count, rows = 32, ["| what | episodes/s | x plain loop |\n|---|--:|--:|"]
     base = args.episodes / timed(lambda: plain(args.episodes))
 
     def row(name: str, rate: float) -> None:
@@ -183,7 +184,8 @@ def main() -> None:
         for workers in (1, 2, 4):
             slots = RaySlots(ray, count, workers, asks="random")
             through(slots, count)  # engines imported
-            row(f"(b) Ray, 32 slots in {workers} workers", args.episodes / timed(lambda: through(slots, args.episodes)))
+            seconds = timed(functools.partial(through, slots, args.episodes))
+            row(f"(b) Ray, 32 slots in {workers} workers", args.episodes / seconds)
             slots.close()
         few = args.episodes // 4
         row("(d) Ray, an actor per environment (32)", few / timed(lambda: actor_per_environment(ray, few, count), 1))
