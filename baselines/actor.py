@@ -26,7 +26,9 @@ class Actor:
             "top_p": acting.top_p,
             "max_tokens": acting.max_tokens,
             "thinking": prompting.thinking,
-            "prefix_reuse": prompting.history != 0,
+            "context": acting.context or None,
+            # Without history a free reply shares too little to keep; scored commands share the rules even then.
+            "prefix_reuse": prompting.history != 0 or acting.choose == "admissible",
         }
         self.policy: HFPolicy
         if acting.choose == "admissible":

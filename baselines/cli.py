@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envsuite.errors import UsageError
 from harness import cli
 
 
@@ -18,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
         prog="envsuite-train",
         description="Train a language model on registered tasks. The model it leaves goes into envsuite-eval --model.",
     )
-    found.add_argument("recipe", type=Path, help="a TOML file; baselines/recipes has some")
+    found.add_argument("recipe", help="a TOML file, or the name of one in baselines/recipes")
     found.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="say config.gamma=0.9; may be repeated"
     )
@@ -41,14 +40,9 @@ def _main(argv: Sequence[str] | None) -> int:
 
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
-    overrides = {}
-    for word in args.set:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise UsageError(f"--set takes KEY=VALUE, not {word!r}.")
-        overrides[key] = value
-    recipe = recipes.load(args.recipe, overrides)
-    folder = args.output_dir or Path("runs/train") / args.recipe.stem
+    path = recipes.find(args.recipe)
+    recipe = recipes.load(path, recipes.settings(args.set))
+    folder = args.output_dir or Path("runs/train") / path.stem
     if args.dry_run:
         from envsuite import registry
 
@@ -56,12 +50,23 @@ def _main(argv: Sequence[str] | None) -> int:
         print(
             f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {recipe.episodes} episodes -> {folder}"
         )
+        from baselines import memory
+
+        print(f"memory with {recipe.model.name}:\n{memory.table(memory.estimate(recipe))}")
         return 0
+    from baselines import world
     from baselines.train import Run
 
     began = time.monotonic()
-    success = Run(recipe, folder, args.resume, _say).train()
-    print(f"{folder / 'model'}: success {100 * success:.1f} % on held-out games after {time.monotonic() - began:.0f} s")
+    world.join()
+    try:
+        success = Run(recipe, folder, args.resume, _say).train()
+    finally:
+        world.leave()
+    if world.first():
+        print(
+            f"{folder / 'model'}: success {100 * success:.1f} % on held-out games after {time.monotonic() - began:.0f} s"
+        )
     return 0
 
 
@@ -87,6 +92,12 @@ def warnings_of(line: dict[str, Any]) -> list[str]:
         found.append("nine of ten commands are not understood: fine-tune on demonstrations first ([sft])")
     if line.get("kl", 0.0) > 0.5:
         found.append("the policy moves far in one update (KL > 0.5): lower the learning rate or set config.target_kl")
+    if line.get("dropped_turns", 0):
+        found.append(
+            f"{line['dropped_turns']} turns were left out of prompts that were too long: raise acting.context, or show less history"
+        )
+    if line.get("too_long", 0):
+        found.append(f"{line['too_long']} prompts left no room for a reply even without history: raise acting.context")
     if line.get("flat_groups", 0.0) == 1.0:
         found.append("all groups were paid alike: nothing was learnt; easier games, or config.group_size up")
     return found

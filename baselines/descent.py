@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from baselines import world
 from baselines.batch import Batch
-from baselines.estimators import whiten
+from baselines.estimators import standardise
 from baselines.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
 from baselines.model import Model
 from envsuite.errors import EnvsuiteError
@@ -45,13 +46,15 @@ class Descent:
     entropy_coef: float = 0.0
     kl_coef: float = 0.0
     kl_kind: str = "k3"
-    """k1 | k2 | k3"""
+    """k1 | k2 | k3 | k1+ | k3+: the value of the one, as a loss with the gradient of k2"""
     kl_in: str = "loss"
     """loss | reward; never both"""
     target_kl: float = 0.0
     """skip the policy step of a minibatch whose KL to the rollout exceeds this; 0: never"""
     normalise: str = "batch"
     """advantages to mean 0, variance 1: none | batch | minibatch"""
+    deviation: str = "whiten"
+    """how: whiten (verl) | sample (TWOSOME) | population (ADRL); see `estimators.standardise`"""
     aggregation: str = "token-mean"
     """token-mean | seq-mean-token-mean | seq-mean-token-sum | seq-sum-constant"""
     constant: float = 0.0
@@ -107,7 +110,7 @@ def descend(
     Returns what is worth logging. Raises NonFiniteLoss before a bad step is taken.
     """
     if config.normalise == "batch":
-        advantages = whiten(advantages, torch.ones_like(advantages, dtype=torch.bool))
+        advantages = standardise(advantages, torch.ones_like(advantages, dtype=torch.bool), config.deviation)
     columns = {"advantage": batch.spread(advantages)}
     for name, column in (("return", returns), ("old_value", old_values), ("reference", reference)):
         if column is not None:
@@ -137,16 +140,16 @@ def _minibatch(
     if config.normalise == "minibatch":
         mask = torch.zeros_like(batch.sampled)
         mask[chosen] = batch.sampled[chosen]
-        advantage = whiten(advantage, mask)
-    parts = chosen.split(config.micro_rows or len(chosen))
-    shares = _shares(batch, parts, config)
+        advantage = standardise(advantage, mask, config.deviation)
+    parts = chosen.split(config.micro_rows or -(-len(chosen) // world.size()))
+    mine = world.share(list(zip(parts, _shares(batch, parts, config), strict=True)))
     if optimisers.critic is not None and "return" in columns:
         optimisers.critic.zero_grad(set_to_none=True)
         total = 0.0
-        for part in parts:
+        for part, _ in mine:
             ids, valid, mask = _cut(batch, part)
             width = ids.shape[1]
-            values = model.values(ids, valid)
+            values = model.values(ids, valid, mask)
             clip = config.value_clip or None
             old, target = columns["old_value"][part, :width], columns["return"][part, :width]
             per = 0.5 * clipped_value_loss(values, old, target, clip)
@@ -154,7 +157,9 @@ def _minibatch(
             loss = config.value_coef * aggregate(per, mask) * mask.sum() / batch.sampled[chosen].sum()
             loss.backward()
             total += loss.item()
+        total = world.add(torch.tensor(total, dtype=torch.float64)).item()
         _finite(total, "value")
+        world.add_gradients(model.critic_parameters())
         norm = torch.nn.utils.clip_grad_norm_(model.critic_parameters(), config.max_grad_norm)
         optimisers.critic.step()
         log["value_loss"].append(total)
@@ -163,10 +168,10 @@ def _minibatch(
         return
     optimisers.actor.zero_grad(set_to_none=True)
     sums: dict[str, float] = defaultdict(float)
-    for part, share in zip(parts, shares, strict=True):
+    for part, share in mine:
         ids, valid, mask = _cut(batch, part)
         width = ids.shape[1]
-        new, spread = model.logprobs(ids, valid, temperature)
+        new, spread = model.logprobs(ids, valid, temperature, mask)
         old = batch.logprobs[part, :width]
         per, active = clipped_surrogate(
             new, old, advantage[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
@@ -182,6 +187,7 @@ def _minibatch(
             sums["entropy"] += aggregate(spread, mask).item() * weight
             sums["kl"] += aggregate(early_stop_kl(new, old), mask).item() * weight
             sums["clip_share"] += aggregate(active.float(), mask).item() * weight
+    world.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
     _finite(sums["policy_loss"], "policy")
     for name, value in sums.items():
         log[name].append(value)
@@ -189,6 +195,7 @@ def _minibatch(
         log["skipped"].append(1.0)
         return
     log["skipped"].append(0.0)
+    world.add_gradients(model.actor_parameters())
     norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
     _finite(norm.item(), "gradient")
     optimisers.actor.step()
@@ -211,6 +218,4 @@ def _cut(batch: Batch, part: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _finite(value: float, what: str) -> None:
     if value != value or value in (float("inf"), float("-inf")):
-        raise NonFiniteLoss(
-            f"The {what} loss is {value}: lower the learning rate, or clip the gradient harder; the last checkpoint is good."
-        )
+        raise NonFiniteLoss(f"The {what} loss is {value}: lower the learning rate, or clip the gradient harder.")

@@ -167,6 +167,22 @@ def gigpo(
     return episode.tolist(), step, total
 
 
+def standardise(x: Tensor, mask: Tensor, kind: str = "whiten") -> Tensor:
+    """Advantages to mean 0 and deviation 1 over the valid entries; 0 elsewhere. Below two entries only masked.
+
+    whiten: as verl; sample: (x - mean) / (std + 1e-8), as TWOSOME; population: likewise with the population's deviation,
+    and entries that are exactly 0 left out of the statistics, as ADRL (POAD's code).
+    """
+    if kind == "whiten":
+        return whiten(x, mask)
+    if kind not in ("sample", "population"):
+        raise ValueError(f"unknown normalisation {kind!r}: whiten, sample or population")
+    seen = x[mask] if kind == "sample" else x[mask & (x != 0)]
+    if len(seen) < 2:
+        return x * mask.to(x.dtype)
+    return (x - seen.mean()) / (seen.std(unbiased=kind == "sample") + 1e-8) * mask.to(x.dtype)
+
+
 def whiten(x: Tensor, mask: Tensor) -> Tensor:
     """Mean 0 and variance 1 over the valid entries (Bessel-corrected); 0 elsewhere. Below two entries only masked.
 

@@ -65,8 +65,12 @@ def clipped_value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float
 def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor:
     """Schulman's estimators of KL(pi || ref) on sampled tokens, elementwise.
 
-    As a loss, the gradient of k2 is the right one; that of k1 has mean 0, and that of k3 follows KL(ref || pi).
+    As a loss, the gradient of k2 is the right one; that of k1 has mean 0, and that of k3 follows KL(ref || pi). "k1+" and
+    "k3+" have the value of the one and the gradient of k2.
     """
+    if kind.endswith("+"):
+        right = kl_estimate(logprobs, reference, "k2")
+        return right + (kl_estimate(logprobs, reference, kind[:-1]) - right).detach()
     x = logprobs - reference
     if kind == "k1":
         return x
@@ -76,7 +80,7 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor
         return ((-x).clamp(-20, 20).exp() + x - 1).clamp(-10, 10)
     if kind == "abs":
         return x.abs()
-    raise ValueError(f"unknown KL estimator {kind!r}: k1, k2, k3 or abs")
+    raise ValueError(f"unknown KL estimator {kind!r}: k1, k2, k3 or abs, or k1+ or k3+")
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The model that is trained: a causal language model, and where an algorithm needs one, a critic.
 
-Values and log-probs are those of what is about to be said: column l of [B, L] belongs to token l given the tokens before
+Batches lie in the main memory; what is computed on a GPU comes back. Values and log-probs are those of what is about to be said: column l of [B, L] belongs to token l given the tokens before
 it, so V_{t,0} is read at the last token of the prompt, never at the token itself and never at a pad.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from baselines import shared
 from envsuite.errors import MissingExtra, UsageError
 from harness import models
 
@@ -56,12 +57,11 @@ class Critic(nn.Module):
         self.head = nn.Sequential(*layers, last)
         self.trunk, self.frozen = trunk, frozen
 
-    def forward(self, ids: Tensor, valid: Tensor) -> Tensor:
-        """[B, L], [B, L] -> [B, L]; column l is read at token l - 1, column 0 is 0."""
+    def forward(self, ids: Tensor, valid: Tensor, columns: Tensor) -> Tensor:
+        """[B, L], [B, L], [C] -> [B, C]: the value read at each of `columns`."""
         with torch.no_grad() if self.frozen else contextlib.nullcontext():
-            states = self.trunk(input_ids=ids, attention_mask=valid.long()).last_hidden_state
-        values = self.head(states.float()).squeeze(-1)
-        return torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], dim=1)
+            output, first = shared.forward(self.trunk, ids, valid, columns, logits=False)
+        return self.head(output.last_hidden_state[:, columns - first].float()).squeeze(-1)
 
 
 class Model:
@@ -95,21 +95,33 @@ class Model:
         lm, tokenizer = load(config.name, config.device, config.dtype)
         return cls(lm, tokenizer, config)
 
-    def logprobs(self, ids: Tensor, valid: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Log-prob of every token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]; column 0 is 0."""
-        return _logprobs(self.lm, ids, valid, temperature)
+    def logprobs(
+        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Log-prob of every token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]; column 0 is 0.
 
-    def values(self, ids: Tensor, valid: Tensor) -> Tensor:
-        """[B, L] -> [B, L]"""
+        With `sampled` [B, L], only columns in which it has an entry are computed, and the others are 0: of a prompt and its
+        reply, the prompt's logits (vocabulary x length) are most of the memory.
+        """
+        # Transformers checkpoints activations in training mode alone; there is no dropout that the mode would turn on.
+        self.lm.train(self.config.gradient_checkpointing and torch.is_grad_enabled())
+        return _logprobs(self.lm, ids, valid, temperature, sampled)
+
+    def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
+        """[B, L] -> [B, L]; with `sampled`, 0 in columns in which it has no entry."""
         if self.critic is None:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
-        return self.critic(ids, valid)
+        columns = _before(ids, sampled).to(self.device)
+        rows, valid, back = shared.distinct(ids.to(self.device), valid.to(self.device))
+        return _spaced(self.critic(rows, valid, columns), columns, ids.shape[1])[back].cpu()
 
     @torch.no_grad()
-    def reference_logprobs(self, ids: Tensor, valid: Tensor, temperature: float = 1.0) -> Tensor:
+    def reference_logprobs(
+        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
+    ) -> Tensor:
         """Log-probs of the weights training began with. [B, L]"""
         with self._as_reference() as lm:
-            return _logprobs(lm, ids, valid, temperature)[0]
+            return _logprobs(lm, ids, valid, temperature, sampled)[0]
 
     def keep_reference(self) -> None:
         """Freezes the present weights as the reference; with LoRA the base is the reference already."""
@@ -162,15 +174,28 @@ class Model:
             self._reference.load_state_dict(state["reference"])
 
 
-def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    logits = lm(input_ids=ids, attention_mask=valid.long()).logits[:, :-1].float()
+def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None) -> tuple[Tensor, Tensor]:
+    columns = _before(ids, sampled).to(lm.device)
+    rows, valid, back = shared.distinct(ids.to(lm.device), valid.to(lm.device))
+    logits = shared.forward(lm, rows, valid, columns, logits=True)[0].logits.float()
     if temperature != 1.0 and temperature > 0:
         logits = logits / temperature
     logp = logits.log_softmax(-1)
-    found = logp.gather(-1, ids[:, 1:, None]).squeeze(-1)
+    found = logp.gather(-1, rows[:, columns + 1, None]).squeeze(-1)
     spread = -(logp.exp() * logp).sum(-1)
-    front = torch.zeros_like(found[:, :1])
-    return torch.cat([front, found], dim=1), torch.cat([front, spread], dim=1)
+    width = ids.shape[1]
+    return _spaced(found, columns, width)[back].cpu(), _spaced(spread, columns, width)[back].cpu()
+
+
+def _before(ids: Tensor, sampled: Tensor | None) -> Tensor:
+    """Columns whose next token is sampled in some row: where what is said of it is read."""
+    wanted = torch.ones(ids.shape[1] - 1, dtype=torch.bool) if sampled is None else sampled[:, 1:].any(0)
+    return wanted.nonzero().flatten()
+
+
+def _spaced(x: Tensor, columns: Tensor, width: int) -> Tensor:
+    """[U, C] read at `columns` to [U, width], each under the token that follows; 0 elsewhere."""
+    return x.new_zeros(len(x), width).index_copy(1, columns + 1, x)
 
 
 def _with_lora(lm: Any, config: ModelConfig) -> Any:

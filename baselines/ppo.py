@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from baselines import world
 from baselines.batch import Batch, collate, streams, token_rewards, turn_values
 from baselines.descent import Descent, Optimisers, descend
 from baselines.estimators import gae
@@ -129,13 +130,13 @@ def update(
 
 
 def in_parts(evaluate, batch: Batch, micro_rows: int) -> Tensor:  # type: ignore[no-untyped-def]
-    """`evaluate(ids, valid)` over the rows of a batch, a few at a time. [B, L]"""
-    size = micro_rows or len(batch.ids)
+    """`evaluate(ids, valid, sampled)` over the rows of a batch, a few at a time. [B, L]"""
+    size = micro_rows or -(-len(batch.ids) // world.size())
     out = torch.zeros(batch.ids.shape)
-    for part in torch.arange(len(batch.ids)).split(size):
+    for part in world.share(torch.arange(len(batch.ids)).split(size)):
         width = int(batch.valid[part].sum(1).max())
-        out[part, :width] = evaluate(batch.ids[part, :width], batch.valid[part, :width])
-    return out
+        out[part, :width] = evaluate(batch.ids[part, :width], batch.valid[part, :width], batch.sampled[part, :width])
+    return world.add(out)
 
 
 def kl_terms(model: Model, batch: Batch, config: Descent, temperature: float) -> tuple[Tensor, Tensor | None]:
@@ -145,7 +146,7 @@ def kl_terms(model: Model, batch: Batch, config: Descent, temperature: float) ->
         return none, None
     if config.kl_in not in ("loss", "reward"):
         raise UsageError(f"kl_in cannot be {config.kl_in!r}: it is loss or reward.")
-    evaluate = lambda ids, valid: model.reference_logprobs(ids, valid, temperature)
+    evaluate = lambda ids, valid, mask: model.reference_logprobs(ids, valid, temperature, mask)
     reference = batch.flat(in_parts(evaluate, batch, config.micro_rows))
     if config.kl_in == "loss":
         return none, reference

@@ -8,11 +8,12 @@ import json
 import tomllib
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from baselines import sft
+from baselines import sft, trackers
 from baselines.descent import Descent
 from baselines.model import ModelConfig
 from envsuite.errors import DataError, UsageError, did_you_mean
@@ -28,6 +29,8 @@ class Acting:
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 16
+    context: int = 0
+    """tokens of a prompt and its reply at most; the oldest turns are left out (and counted) above it; 0: the model's own"""
     choose: str = "free"
     """free: tokens are sampled | admissible: a command is drawn from the likelihoods of the admissible ones (TWOSOME)"""
     normalisation: str = "word"
@@ -67,6 +70,10 @@ class Recipe:
     save_every: int = 10
     budget: int = 0
     """units of the Guide's rule: a demonstration costs 10, an episode 1; 0: no budget, `updates` counts"""
+    advance_at: float = 0.0
+    """the tasks are a ladder: play the first alone, and one more each time an update wins this share; 0: all at once"""
+    trackers: tuple[str, ...] = ()
+    """tensorboard | wandb, beside metrics.jsonl"""
     stop_at: float = 0.0
     """end once this success is measured on held-out seeds; 0: never"""
     acting: Acting = Acting()
@@ -77,6 +84,33 @@ class Recipe:
     @property
     def module(self) -> types.ModuleType:
         return importlib.import_module(f"baselines.{self.algorithm}")
+
+
+SHIPPED = Path(__file__).parent / "recipes"
+
+
+def find(name: str) -> Path:
+    """The recipe a word stands for: a file, or one of those shipped in `baselines/recipes`."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    names = sorted(one.stem for one in SHIPPED.glob("*.toml"))
+    if name not in names:
+        raise UsageError(
+            f"There is no recipe {name!r}: it is a TOML file, or {', '.join(names)}.{did_you_mean(name, names)}"
+        )
+    return SHIPPED / f"{name}.toml"
+
+
+def settings(words: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE words of the command line."""
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes KEY=VALUE, not {word!r}.")
+        found[key] = value
+    return found
 
 
 def load(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
@@ -108,6 +142,8 @@ def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
     group = getattr(recipe.config, "group_size", 1)
     if recipe.episodes % group:
         raise UsageError(f"{where}: episodes = {recipe.episodes} is not a whole number of groups of {group}.")
+    for tracker in recipe.trackers:
+        trackers.check(tracker)
     if recipe.acting.choose not in ("free", "admissible"):
         raise UsageError(f"{where}: acting.choose cannot be {recipe.acting.choose!r}: it is free or admissible.")
     return recipe
@@ -144,6 +180,10 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise UsageError(f"{where}: expected a table, not {value!r}.")
         return dict(value)
+    if origin is types.UnionType:
+        if not isinstance(value, kind):
+            raise UsageError(f"{where} cannot be {value!r}: it is {kind}.")
+        return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

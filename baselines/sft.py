@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from baselines import world
 from baselines.batch import Batch, collate
 from baselines.descent import NonFiniteLoss
 from baselines.losses import aggregate
@@ -107,6 +108,7 @@ def train(
             batch = collate([runs[i] for i in chosen.tolist()])
             optimiser.zero_grad(set_to_none=True)
             loss = _backward(model, batch, config.micro_rows)
+            world.add_gradients(parameters)
             if loss != loss:
                 raise NonFiniteLoss("The loss of fine-tuning is NaN: lower sft.learning_rate; nothing was saved.")
             torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
@@ -119,14 +121,15 @@ def train(
 def _backward(model: Model, batch: Batch, micro_rows: int) -> float:
     """Gradients of the mean over the batch's label tokens, a few rows at a time."""
     total, labels = 0.0, batch.sampled.sum()
-    for part in torch.arange(len(batch.ids)).split(micro_rows or len(batch.ids)):
+    size = micro_rows or -(-len(batch.ids) // world.size())
+    for part in world.share(torch.arange(len(batch.ids)).split(size)):
         width = int(batch.valid[part].sum(1).max())
         mask = batch.sampled[part, :width]
-        logprobs, _ = model.logprobs(batch.ids[part, :width], batch.valid[part, :width])
+        logprobs, _ = model.logprobs(batch.ids[part, :width], batch.valid[part, :width], sampled=mask)
         loss = aggregate(-logprobs, mask) * mask.sum() / labels
         loss.backward()
         total += loss.item()
-    return total
+    return float(world.add(torch.tensor(total, dtype=torch.float64)))
 
 
 def _cosine(done: float, warmup: float) -> float:

@@ -31,7 +31,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
-SIZES = {  # layers, width, heads: about 0.3, 1.3 and 4 million parameters beside the embeddings
+SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4 and 6.3 million parameters beside the embeddings
+    "xxs": (2, 64, 4),
     "xs": (2, 128, 4),
     "s": (4, 192, 6),
     "m": (6, 256, 8),

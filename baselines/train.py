@@ -12,6 +12,7 @@ same update (on a CPU with fixed threads: to the bit).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
@@ -26,9 +27,9 @@ import numpy as np
 import torch
 
 from baselines import recipe as recipes
-from baselines import sft
+from baselines import sft, trackers, world
 from baselines.actor import Actor
-from baselines.descent import Optimisers
+from baselines.descent import NonFiniteLoss, Optimisers
 from baselines.model import Model
 from baselines.recipe import Recipe
 from envsuite import registry
@@ -46,6 +47,9 @@ from harness.types import Episode, Trajectory
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
 """units of the Practitioner's Guide's budget rule (its Table 9)"""
 
+CONCURRENT = 64
+"""so many episodes are played at once"""
+
 Log = Callable[[dict[str, Any]], None]
 
 
@@ -62,7 +66,8 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = filelock.FileLock(folder / ".lock")
         try:
-            self.lock.acquire(timeout=0)
+            if world.first():  # of several processes that train together
+                self.lock.acquire(timeout=0)
         except filelock.Timeout:
             raise UsageError(
                 f"{folder} is in use by another process: wait for it, or choose another --output-dir."
@@ -71,10 +76,15 @@ class Run:
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
+        self.rung = 0 if recipe.advance_at else len(self.configs) - 1  # the last of the tasks that are played
+        self.trackers: list[trackers.Tracker] = []
+        if world.first():
+            self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
         if kept.exists():
             self._restore(kept)
         else:
-            self._describe()
+            if world.first():
+                self._describe()
 
     def _config(self, task: Task) -> RunConfig:
         knobs = registry.overrides(task, dict(self.recipe.knobs))
@@ -124,9 +134,13 @@ class Run:
                 found += demonstrations(self._play(config, todo, make_policy(asked.expert)), self.recipe.prompting)
             found.sort(key=lambda one: (one["task"], one["seed"]))
             actor = self.actor()
-            for line in sft.train(self.model, sft.rows_of(found), actor.template, asked.train, self.generator):
+            # With a window of history a line is one turn: what it remembers has a line of its own.
+            how = dataclasses.replace(
+                asked.train, last_only=asked.train.last_only or self.recipe.prompting.history >= 0
+            )
+            for line in sft.train(self.model, sft.rows_of(found), actor.template, how, self.generator):
                 self._note({"kind": "sft", **line})
-            self.spent += DEMONSTRATION_COST * len(found)
+            self.spent += DEMONSTRATION_COST * len({(one["task"], one["seed"]) for one in found})
             if self.model.critic is not None and self.recipe.model.critic == "own":
                 # Actor and critic both start from the tuned weights (specs of the Guide's code).
                 self.model.critic.trunk.load_state_dict(self.model.lm.base_model.state_dict())
@@ -155,20 +169,23 @@ class Run:
                 f"update {self.update}: all {len(runs)} episodes broke: {runs[0].error if runs else 'none'}"
             )
         finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run in usable]
+        actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
         assert self.optimisers is not None
         self.optimisers.anneal(self.update / max(1, recipe.updates))
-        log = recipe.module.update(
-            self.model,
-            self.optimisers,
-            usable,
-            recipe.config,
-            self.generator,
-            finals,
-            recipe.acting.temperature,
-            self.update,
-        )
+        try:
+            log = recipe.module.update(
+                self.model, self.optimisers, usable, recipe.config, self.generator, finals,
+                recipe.acting.temperature, self.update,
+            )  # fmt: skip
+        except NonFiniteLoss as error:
+            kept = self.folder / "checkpoint.pt"
+            left = f"{kept} is of an earlier update" if kept.exists() else "nothing had been saved"
+            raise NonFiniteLoss(f"Update {self.update + 1} of {self.folder}: {error} Stopped; {left}.") from error
         self.update += 1
+        won = float(np.mean([run.success for run in usable]))
+        if recipe.advance_at and won >= recipe.advance_at:
+            self.rung = min(self.rung + 1, len(self.configs) - 1)
         self.spent += EPISODE_COST * len(runs)
         turns = [turn for run in usable for turn in run.turns]
         sampled = sum(len(turn.reply.ids) for turn in turns)
@@ -179,12 +196,14 @@ class Run:
                 "episodes": self.update * recipe.episodes,
                 "env_steps": len(turns),
                 "reward": float(np.mean([run.total_reward for run in usable])),
-                "success": float(np.mean([run.success for run in usable])),
+                "success": won,
+                "tasks": self.rung + 1,
                 "turns": len(turns) / len(usable),
                 "invalid": float(np.mean([bool(turn.fault) for turn in turns])),
                 "broken": len(runs) - len(usable),
                 "tokens": sampled,
                 "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
+                "too_long": sum(turn.reply.finish_reason == "context" for turn in turns),
                 "rollout_seconds": round(played, 3),
                 "update_seconds": round(time.monotonic() - began - played, 3),
                 **{key: float(value) for key, value in log.items()},
@@ -198,7 +217,7 @@ class Run:
         rng = np.random.default_rng([recipe.seed, update])
         found = []
         for group in range(recipe.episodes // size):
-            config = self.configs[int(rng.integers(len(self.configs)))]
+            config = self.configs[int(rng.integers(self.rung + 1))]
             seeds = self._seeds(config)
             seed = seeds[int(rng.integers(len(seeds)))]
             first = (update * recipe.episodes) + group * size
@@ -245,7 +264,8 @@ class Run:
         )
         if interval.value > self.best:
             self.best = interval.value
-            self._export("best")
+            if world.first():
+                self._export("best")
         return interval.value
 
     def actor(self, temperature: float | None = None) -> Actor:
@@ -254,19 +274,28 @@ class Run:
         return Actor(self.model, acting, self.recipe.prompting, chosen)
 
     def _play(self, config: RunConfig, todo: Sequence[Episode], policy: Any) -> list[Trajectory]:
-        slots: Slots = open_slots(
-            config, Execution(max_concurrent=64), len(todo), policy.asks, self.recipe.shaping_gamma
-        )
-        try:
-            return list(rollout(policy, todo, slots, self.recipe.prompting, self.recipe.max_turns or None))
-        finally:
-            slots.close()
+        mine = world.share(todo)
+        runs: list[Trajectory] = []
+        if mine:
+            slots: Slots = open_slots(
+                config, Execution(max_concurrent=CONCURRENT), len(mine), policy.asks, self.recipe.shaping_gamma
+            )
+            try:
+                runs = list(rollout(policy, mine, slots, self.recipe.prompting, self.recipe.max_turns or None))
+            finally:
+                slots.close()
+        return sorted(world.gather(runs), key=lambda run: run.episode.key)
 
     # ---- on disk ----------------------------------------------------------------------------------------------------
 
     def _note(self, line: dict[str, Any]) -> None:
+        if not world.first():
+            return
         with (self.folder / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
+        numbers = {f"{line['kind']}/{key}": value for key, value in line.items() if isinstance(value, (int, float))}
+        for tracker in self.trackers:
+            tracker.log(numbers, int(line.get("update", 0)))
         self.say(line)
 
     def _describe(self) -> None:
@@ -281,7 +310,8 @@ class Run:
 
     def save(self) -> None:
         """Replaces the checkpoint; a crash leaves the old one or the new one."""
-        assert self.recipe is not None
+        if not world.first():
+            return
         state = {
             "recipe": recipes.plain(self.recipe),
             "model": self.model.state(),
@@ -290,6 +320,7 @@ class Run:
             "update": self.update,
             "spent": self.spent,
             "best": self.best,
+            "rung": self.rung,
             "lines": sum(1 for _ in (self.folder / "metrics.jsonl").open()),
         }
         temporary = self.folder / ".checkpoint.pt"
@@ -320,6 +351,7 @@ class Run:
             self.optimisers.load_state(state["optimisers"])
         self.generator.set_state(state["generator"])
         self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
+        self.rung = state["rung"]
         metrics = self.folder / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True)
         write_atomically(metrics, "".join(lines[: state["lines"]]))

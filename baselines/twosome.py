@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from baselines import ppo
+from baselines import ppo, world
 from baselines.batch import collate
 from baselines.descent import Optimisers, _finite, descend
-from baselines.estimators import whiten
+from baselines.estimators import members, standardise
 from baselines.losses import clipped_surrogate, early_stop_kl
 from baselines.model import Model
 from baselines.ppo import Rates, boot_values, in_parts
@@ -37,6 +37,7 @@ class Config(ppo.Config):
     entropy_coef: float = 0.01
     minibatches: int = 4
     normalise: str = "minibatch"
+    deviation: str = "sample"
     whole: bool = False
     target_kl: float = 0.02
 
@@ -96,24 +97,28 @@ def _policy_steps(
 ) -> dict[str, float]:
     log: dict[str, list[float]] = defaultdict(list)
     if config.normalise == "batch":
-        advantage = whiten(advantage, torch.ones_like(advantage, dtype=torch.bool))
+        advantage = standardise(advantage, torch.ones_like(advantage, dtype=torch.bool), config.deviation)
     for _ in range(config.epochs):
         for chosen in torch.randperm(len(turns), generator=generator).chunk(max(1, config.minibatches)):
             scaled = advantage[chosen]
             if config.normalise == "minibatch":
-                scaled = whiten(scaled, torch.ones_like(scaled, dtype=torch.bool))
+                scaled = standardise(scaled, torch.ones_like(scaled, dtype=torch.bool), config.deviation)
             optimisers.actor.zero_grad(set_to_none=True)
             sums: dict[str, float] = defaultdict(float)
-            for place, a in zip(chosen.tolist(), scaled, strict=True):
-                new, spread = _score(model, turns[place], config.normalisation, temperature)
-                old = torch.tensor(turns[place].reply.extra["logprob"], dtype=new.dtype)
-                per, active = clipped_surrogate(new, old, a.to(new.dtype), config.clip_low, config.clip_high)
-                loss = (per - config.entropy_coef * spread) / len(chosen)
+            for places in world.share(_alike([turns[place] for place in chosen.tolist()])):
+                some = [turns[place] for place in chosen[places].tolist()]
+                new, spread = scores(model, some, config.normalisation, temperature)
+                old = torch.tensor([turn.reply.extra["logprob"] for turn in some], dtype=new.dtype)
+                per, active = clipped_surrogate(
+                    new, old, scaled[places].to(new.dtype), config.clip_low, config.clip_high
+                )
+                loss = (per - config.entropy_coef * spread).sum() / len(chosen)
                 loss.backward()
                 sums["policy_loss"] += loss.item()
-                sums["entropy"] += spread.item() / len(chosen)
-                sums["kl"] += early_stop_kl(new.detach(), old).item() / len(chosen)
-                sums["clip_share"] += float(active) / len(chosen)
+                sums["entropy"] += spread.item() * len(some) / len(chosen)
+                sums["kl"] += early_stop_kl(new.detach(), old).sum().item() / len(chosen)
+                sums["clip_share"] += active.sum().item() / len(chosen)
+            world.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
             _finite(sums["policy_loss"], "policy")
             for name, value in sums.items():
                 log[name].append(value)
@@ -121,6 +126,7 @@ def _policy_steps(
             log["skipped"].append(float(bool(stop)))
             if stop:  # the pending gradient is dropped, and all that would follow (TWOSOME's guard)
                 return {name: sum(found) / len(found) for name, found in log.items()}
+            world.add_gradients(model.actor_parameters())
             norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
             _finite(norm.item(), "gradient")
             optimisers.actor.step()
@@ -128,12 +134,20 @@ def _policy_steps(
     return {name: sum(found) / len(found) for name, found in log.items()}
 
 
-def _score(model: Model, turn: Turn, normalisation: str, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probability of the command that was chosen, and the entropy over the admissible ones; differentiable."""
-    extra = turn.reply.extra
+def _alike(turns: Sequence[Turn]) -> list[list[int]]:
+    """Turns that chose from the same commands after the same prompt: scored once for all of them."""
+    return members([(tuple(turn.reply.extra["prompt"]), tuple(turn.reply.extra["candidates"])) for turn in turns])
+
+
+def scores(
+    model: Model, turns: Sequence[Turn], normalisation: str, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities [n] of what n turns alike chose, and the entropy [] over what they chose from; differentiable."""
+    extra = turns[0].reply.extra
     found = extra["candidates"]
     each, _ = token_logprobs(model.lm, extra["prompt"], found)
     sums = torch.stack([one.sum() for one in each])
-    words = [word_count(command) for command in turn.admissible]
+    words = [word_count(command) for command in turns[0].admissible]
     result = choice(sums, [len(one.ids) for one in found], words, normalisation, temperature or 1.0)
-    return result.logprobs[extra["index"]], result.entropy
+    chosen = torch.tensor([turn.reply.extra["index"] for turn in turns])
+    return result.logprobs.cpu()[chosen], result.entropy.cpu()

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -69,8 +69,8 @@ class Difference:
     """games needed to show `effect`"""
 
 
-def read_run(path: Path) -> Run:
-    """A run folder, or its results.jsonl."""
+def read_run(path: Path, keep_broken: bool = False) -> Run:
+    """A run folder, or its results.jsonl; broken episodes are left out unless they are asked for."""
     folder = path if path.is_dir() else path.parent
     if not (folder / "results.jsonl").exists():
         cure = "finish it with --resume" if (folder / "journal.jsonl").exists() else "name the folder of a finished run"
@@ -81,8 +81,13 @@ def read_run(path: Path) -> Run:
         raise DataError(
             f"{folder / 'config.json'} cannot be read ({error}): it is needed to compare like with like."
         ) from error
-    found = [one for one in records.read_results(folder / "results.jsonl") if not is_broken(one)]
-    return Run(str(config["model"]), folder, config, found)
+    run = Run(str(config["model"]), folder, config, records.read_results(folder / "results.jsonl"))
+    return run if keep_broken else scored(run)
+
+
+def scored(run: Run) -> Run:
+    """The run without its broken episodes."""
+    return replace(run, records=[one for one in run.records if not is_broken(one)])
 
 
 def refuse_unlike(runs: Sequence[Run], allow: Iterable[str] = ()) -> None:
@@ -179,8 +184,11 @@ def sign_flip(deltas: np.ndarray) -> float:
     if len(moved) <= EXACT_UP_TO:
         signs = np.array(list(itertools.product((-1, 1), repeat=len(moved))))
         return float((np.abs(signs @ moved) >= observed - 1e-12).mean())
-    signs = np.random.default_rng(0).choice((-1, 1), size=(DRAWS, len(moved)))
-    hits = int((np.abs(signs @ moved) >= observed - 1e-12).sum())
+    rng, hits = np.random.default_rng(0), 0
+    block = max(1, 2_000_000 // len(moved))  # draws at a time: thousands of games would fill the memory
+    for start in range(0, DRAWS, block):
+        signs = rng.choice((-1, 1), size=(min(block, DRAWS - start), len(moved)))
+        hits += int((np.abs(signs @ moved) >= observed - 1e-12).sum())
     return (hits + 1) / (DRAWS + 1)  # the observed labelling is one of the draws (Phipson & Smyth, 2010)
 
 

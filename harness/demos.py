@@ -9,11 +9,12 @@ from harness.prompting import GRAMMARS, Prompting
 from harness.types import Message, Reply, Trajectory, Turn
 
 
-def conversation(run: Trajectory, prompting: Prompting) -> list[Message]:
-    """The whole episode as one chat, every reply spelled in the grammar that evaluation will parse.
+def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
+    """The episode as chats, every reply spelled in the grammar that evaluation will parse.
 
-    The messages are those of `prompting.messages` at the last turn, so that what is learned is what will be asked;
-    with a history of n turns only the last n are in it.
+    The messages are those of `prompting.messages`, so that what is learned is what will be asked: one chat of the whole
+    episode where all turns are remembered, and with a window of history one chat per turn, whose last reply is the
+    turn's.
     """
     grammar = GRAMMARS[prompting.grammar]
     spelled = [
@@ -28,22 +29,29 @@ def conversation(run: Trajectory, prompting: Prompting) -> list[Message]:
         )
         for turn in run.turns
     ]
-    last = spelled[-1]
-    asked = prompting.messages(run.instructions, run.objective, spelled[:-1], last.observation, last.admissible)
-    return [*asked, {"role": "assistant", "content": last.reply.text}]
+    chats = []
+    for place in range(len(spelled)) if prompting.history >= 0 else [len(spelled) - 1]:
+        last = spelled[place]
+        asked = prompting.messages(run.instructions, run.objective, spelled[:place], last.observation, last.admissible)
+        chats.append([*asked, {"role": "assistant", "content": last.reply.text}])
+    return chats
 
 
 def demonstrations(runs: Iterable[Trajectory], prompting: Prompting) -> Iterator[dict[str, Any]]:
-    """One JSON object per solved episode: `messages` in OpenAI's spelling, and where they came from."""
+    """JSON objects of solved episodes: `messages` in OpenAI's spelling, and where they came from.
+
+    One per episode; with a window of history one per turn, of which the last message alone is to be learned.
+    """
     for run in runs:
         if run.success and run.turns:
             task, knobs, seed, attempt = run.episode.key
-            yield {
-                "messages": conversation(run, prompting),
-                "task": task,
-                "knobs": knobs,
-                "seed": seed,
-                "attempt": attempt,
-                "num_turns": len(run.turns),
-                "labels": run.labels,
-            }
+            for messages in conversations(run, prompting):
+                yield {
+                    "messages": messages,
+                    "task": task,
+                    "knobs": knobs,
+                    "seed": seed,
+                    "attempt": attempt,
+                    "num_turns": len(run.turns),
+                    "labels": run.labels,
+                }

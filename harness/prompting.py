@@ -254,8 +254,8 @@ class Prompting:
     thinking: bool = True
     history: int = -1
     """remembered turns; -1: all"""
-    history_reasoning: bool = True
-    """remembered replies keep their reasoning; False leaves the command alone"""
+    history_reasoning: bool | int = True
+    """remembered replies keep their reasoning; False leaves the command alone, a number so many of the latest whole"""
     admissible: str = "latest"
     """where admissible commands are listed: none | latest turn only | all turns"""
     wording: str = "plain"
@@ -289,10 +289,11 @@ class Prompting:
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
         first = 0 if self.history < 0 else max(0, len(turns) - self.history)
         note = turns[first - 1].note if first else ""
-        for turn in turns[first:]:
+        whole = first if self.history_reasoning is True else len(turns) - self.history_reasoning
+        for place, turn in enumerate(turns[first:], first):
             listed = self.listed(turn.admissible) if self.admissible == "all" else ()
             messages.append({"role": "user", "content": _seen(reword(turn.observation), note, listed)})
-            messages.append({"role": "assistant", "content": self._said(turn)})
+            messages.append({"role": "assistant", "content": self._said(turn, place >= whole)})
             note = turn.note
         listed = () if self.admissible == "none" else self.listed(admissible)
         messages.append({"role": "user", "content": _seen(reword(observation), note, listed)})
@@ -320,8 +321,8 @@ class Prompting:
         """Strings that end a reply. None while thinking: a command quoted in a thought must not end it."""
         return () if self.thinking else GRAMMARS[self.grammar].stop
 
-    def _said(self, turn: Turn) -> str:
-        if self.history_reasoning or not turn.commands:
+    def _said(self, turn: Turn, whole: bool) -> str:
+        if whole or not turn.commands:
             return turn.reply.text
         return GRAMMARS[self.grammar].spell(self.reword(turn.commands[-1]), "")
 

@@ -124,6 +124,15 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
     return parsed
 
 
+LIGHT = ("steps", "first_observation")
+"""what a record in memory is spared: a run of a million episodes must fit"""
+
+
+def light(found: Record) -> Record:
+    """A record without the texts of its turns: what the numbers need."""
+    return {name: value for name, value in found.items() if name not in LIGHT}
+
+
 def schema_cure(schema: Any) -> str:
     """How to migrate a file of another schema, in words."""
     kind, _, number = SCHEMA.rpartition("-")
@@ -137,48 +146,66 @@ def schema_cure(schema: Any) -> str:
 
 
 class Journal:
-    """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened."""
+    """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened.
+
+    `records` holds the episodes without the texts of their turns; `lines` reads those from the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records: dict[Key, Record] = {}
+        self._places: dict[Key, tuple[int, int]] = {}  # offset and length of the line
+        self._size = 0
         if path.exists():
             self._load()
         self._file = path.open("ab")
 
     def _load(self) -> None:
-        data = self.path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:whole].split(b"\n"), 1):
-            if line.strip():
-                self._keep(_parse(self.path, number, line))
-        if whole < len(data):
-            os.truncate(self.path, whole)
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                if line.strip():
+                    self._keep(_parse(self.path, number, line), len(line))
+                self._size += len(line)
+        if self._size < self.path.stat().st_size:
+            os.truncate(self.path, self._size)
 
-    def _keep(self, found: Record) -> None:
+    def _keep(self, found: Record, length: int) -> None:
         key = key_of(found)
         if key not in self.records or is_broken(self.records[key]):
-            self.records[key] = found
+            self.records[key] = light(found)
+            self._places[key] = self._size, length
 
     def append(self, found: Record) -> None:
         """Raises OSError where the disk is full; the half-written line is cut off by the next run."""
-        self._file.write(dump(found))
+        line = dump(found)
+        self._file.write(line)
         self._file.flush()
-        self._keep(found)
+        self._keep(found, len(line))
+        self._size += len(line)
 
     def done(self) -> set[Key]:
         """The episodes that need not be played again."""
         return {key for key, found in self.records.items() if not is_broken(found)}
 
+    def lines(self, keys: Iterable[Key]) -> Iterator[bytes]:
+        """The whole records of these episodes, as they lie in the file."""
+        with self.path.open("rb") as file:
+            for key in keys:
+                offset, length = self._places[key]
+                file.seek(offset)
+                yield file.read(length)
+
     def close(self) -> None:
         self._file.close()
 
 
-def write_results(path: Path, found: Iterable[Record]) -> list[Record]:
-    """Sorted by key and written whole."""
-    ordered = sorted(found, key=key_of)
-    write_atomically(path, b"".join(map(dump, ordered)))
-    return ordered
+def write_results(path: Path, journal: Journal, keys: Iterable[Key]) -> list[Record]:
+    """Writes the records of these episodes, sorted and whole; returns them without the texts of their turns."""
+    ordered = sorted(keys)
+    write_atomically(path, journal.lines(ordered))
+    return [journal.records[key] for key in ordered]
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:

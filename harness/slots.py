@@ -40,7 +40,13 @@ class Shown:
     instructions: str = ""  # on reset
     objective: str = ""  # on reset
     error: str = ""  # the environment broke; nothing else here counts
+    lost: str = ""  # with `error`: the environment went down with its worker, as a "suspect" of having done it or not
     fatal: EnvsuiteError | None = field(default=None)  # no episode of this kind can be played: stop the run
+
+
+def lost(why: str, suspect: bool) -> Shown:
+    """What is said of an environment whose worker is gone."""
+    return Shown("", {}, error=f"{EngineFailure.__name__}: {why}", lost="suspect" if suspect else "bystander")
 
 
 class Slots(Protocol):
@@ -96,7 +102,7 @@ class Host:
     def step(self, commands: tuple[str, ...], turn: int) -> Shown:
         env = self.env
         if env is None:
-            return Shown("", {}, error="the environment was lost")
+            return Shown("", {}, error="the environment was lost with its worker", lost="bystander")
         try:
             texts, total, shown, valid = [], 0.0, None, True
             for done, command in enumerate(commands or ("",), 1):
@@ -162,8 +168,8 @@ class LocalSlots:
 class PoolSlots:
     """Environments in worker processes; slot s lives in worker s modulo the number of workers.
 
-    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it was asked about end
-    as broken; the other slots go on. Its interpreter's start, slow on a loaded machine, has `START` seconds of its own.
+    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it held are lost; the
+    other slots go on. Its interpreter's start, slow on a loaded machine, has `START` seconds of its own.
     """
 
     START = 120.0
@@ -223,7 +229,8 @@ class PoolSlots:
         return answers
 
     def _replace(self, worker: _Worker, why: str) -> None:
-        self._lost.extend((slot, Shown("", {}, error=f"{EngineFailure.__name__}: {why}")) for slot, _ in worker.asked)
+        # A worker answers in order: what it was thinking about is the first question left.
+        self._lost.extend((slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.asked))
         worker.stop()
         self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
 

@@ -1,12 +1,18 @@
 """Every golden case of the algorithms, in float64 at the tolerance its file states."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from baselines import estimators, losses
+from baselines.model import _logprobs
+from harness import scoring
+from harness.prompting import Prompting
+from harness.types import Reply, Turn
 
 KINDS = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}  # verl's older names
 T = lambda x: torch.tensor(x, dtype=torch.float64)
@@ -261,12 +267,66 @@ def test_kl_estimators_and_kl_in_the_reward(golden):
     assert checked >= 6
 
 
+def test_kl_gradients_and_expectations(golden):
+    for case in golden("kl"):
+        i, e = case["inputs"], case["expected"]
+        if "grad_of_masked_sum" in e:
+            mask, kind = T(i["mask"]), case["params"]["kind"]
+            wanted = {kind: e["grad_of_masked_sum"]}
+            if "straight_through_grad" in e:
+                wanted[f"{kind}+"] = e["straight_through_grad"]
+            for name, gradient in wanted.items():
+                new = T(i["logprobs"]).requires_grad_()
+                value = losses.kl_estimate(new, T(i["ref_logprobs"]), name)
+                close(value.detach(), e["value"])
+                close(losses.aggregate(value, mask).detach(), e["loss_token_mean"], 1e-8)
+                (value * mask).sum().backward()
+                close(new.grad, gradient)
+        elif case["name"] == "expectations_exact":
+            p, q = T(i["logp"]), T(i["logq"])
+            for kind in ("k1", "k2", "k3"):
+                close((p.exp() * losses.kl_estimate(p, q, kind)).sum(), e[f"E_{kind}"])
+
+
 def test_normalisation_and_entropy(golden):
     found = {case["name"]: case for case in golden("normalisation_entropy_sft")}
+    for name, kind in (("adrl_token_norm", "population"), ("adrl_twosome_action_norm", "sample")):
+        x, y = T(found[name]["inputs"]["x"]), T(found[name]["expected"]["y"])
+        seen = (
+            x != 0 if kind == "population" else torch.ones_like(x, dtype=torch.bool)
+        )  # zeros are masked here, scaled there
+        close(estimators.standardise(x, seen, kind), y * seen)
     case = found["verl_masked_whiten"]
     x, mask = T(case["inputs"]["x"]), torch.tensor(case["inputs"]["mask"], dtype=torch.bool)
     close(estimators.whiten(x, mask), np.array(case["expected"]["y"]) * mask.numpy(), 1e-8)
     close(losses.entropy(T(found["entropy"]["inputs"]["logits"])), found["entropy"]["expected"]["entropy"])
+    case = found["entropy"]
+    mean = losses.aggregate(losses.entropy(T(case["inputs"]["logits"])), T(case["inputs"]["mask"]))
+    close(mean, case["expected"]["token_mean"], 1e-8)
+
+
+def test_fine_tuning_learns_the_tokens_that_the_mask_marks(golden):
+    """The library's own column convention: token l is foretold at l - 1, and the mask marks tokens."""
+    case = next(case for case in golden("normalisation_entropy_sft") if case["name"] == "sft")
+    i, e = case["inputs"], case["expected"]
+
+    class Fixed(torch.nn.Module):  # what a model would answer: the file's logits, in the file's float64
+        config = LlamaConfig()
+        device = torch.device("cpu")
+
+        def forward(self, input_ids, logits_to_keep, **options):
+            rows = [i["input_ids"].index(row) for row in input_ids.tolist()]
+            return SimpleNamespace(logits=Double(T(i["logits"])[rows][:, logits_to_keep]))
+
+    class Double(torch.Tensor):
+        def float(self):
+            return self.as_subclass(torch.Tensor)
+
+    ids, mask = torch.tensor(i["input_ids"]), torch.tensor(i["loss_mask"], dtype=torch.bool)
+    mask[:, 0] = False  # nothing foretells the first token
+    logprobs, _ = _logprobs(Fixed().eval(), ids, torch.ones_like(mask), 1.0, None)
+    close(-logprobs[:, 1:], e["nll"])
+    close(losses.aggregate(-logprobs, mask), e["loss_label_mask"])
 
 
 def test_token_ppo_end_to_end(golden):
@@ -301,3 +361,93 @@ def test_token_ppo_end_to_end(golden):
         value = losses.clipped_value_loss(flat(i["new_values"]), old, flat(got) + old, p["value_clip"])
         close(0.5 * value.mean(), e["value_loss"])
     assert len(cases) == 8
+
+
+def test_the_window_of_history(golden):
+    cases = golden("history_window")
+    for case in cases:
+        p, count = case["params"], case["inputs"]["turns"]
+        turns = [
+            Turn(f"o{t}", Reply(f"<think>p{t}</think><action>a{t}</action>"), (f"a{t}",), 0.0, {}) for t in range(count)
+        ]
+        prompting = Prompting(history=p["n"], history_reasoning=p["max_cot_history"], admissible="none")
+        for t in range(count):
+            asked = prompting.messages("rules", "", turns[:t], f"o{t}", ())[1:]
+            spelled = [
+                message["content"]
+                .replace(f"<think>p{k}</think><action>a{k}</action>", f"plan:p{k}")
+                .replace(f"<action>a{k}</action>", f"act:a{k}")
+                for message in asked
+                for k in [int("".join(filter(str.isdigit, message["content"]))[0])]
+            ]
+            assert spelled == case["expected"]["context_per_turn"][t]
+    assert len(cases) == 12
+
+
+def test_policies_over_admissible_commands(golden):
+    cases = golden("policy_over_admissible_actions")
+    for case in cases:
+        i, e = case["inputs"], case["expected"]
+        if case["name"].startswith("twosome"):
+            for tokens, commands, want in zip(i["token_logps"], i["actions"], e):
+                sums = T([sum(row) for row in tokens])
+                lengths, words = [len(row) for row in tokens], [scoring.word_count(command) for command in commands]
+                got = scoring.choice(sums, lengths, words, case["params"]["normalisation"])
+                close(got.scores, want["scores"], 1e-8)
+                close(got.logprobs, want["log_probs"], 1e-8)
+                close(got.entropy, want["entropy"], 1e-8)
+        elif case["name"] == "glam_scores":  # the paper's version; the code's sums raw logits
+            got = scoring.choice(T([sum(row) for row in i["token_logps"]]), [1] * 3, [1] * 3, "sum")
+            close(got.scores, e["paper_scores"], 1e-8)
+            close(got.logprobs, e["paper_log_probs"], 1e-8)
+        elif case["name"] == "action_level_ratio":
+            loss, _ = losses.clipped_surrogate(
+                T(i["new_log_probs"]), T(i["old_log_probs"]), T(i["advantages"]), i["clip"], i["clip"]
+            )
+            close(loss, e["per_action_loss"], 1e-8)
+    assert len(cases) == 14
+
+
+def test_tokens_of_admissible_commands_have_the_log_probs_of_the_whole_vocabulary(shared_folder):
+    """ADRL's ratio is over plain token log-probs, each read at the token before; TWOSOME's sums are of the same."""
+    found = json.loads((shared_folder / "golden" / "algorithms" / "policy_over_admissible_actions.json").read_text())
+    piece = {name: k for k, name in enumerate(found["pieces"])}
+    spell = lambda text: [piece[part] for word in text.split() for part in found["words"][word]]
+
+    class Bigram(torch.nn.Module):
+        """The file's model: what follows a token depends on it alone."""
+
+        device = torch.device("cpu")
+
+        def __init__(self, table):
+            super().__init__()
+            self.table = T(table)
+
+        def forward(self, input_ids, logits_to_keep=0, **options):
+            return SimpleNamespace(logits=Wide(self.table[input_ids][:, -logits_to_keep:]))
+
+    class Wide(torch.Tensor):  # scoring works in float32, the file in float64
+        def float(self):
+            return self.as_subclass(torch.Tensor)
+
+    checked = 0
+    for case in found["cases"]:
+        i = case["inputs"]
+        if case["name"].startswith("twosome"):
+            sets, wanted = i["actions"], i["token_logps"]
+        elif case["name"].startswith("adrl"):
+            sets, wanted = [[one] for one in i["chosen"]], [[row] for row in case["expected"]["ratio_token_log_probs"]]
+        else:
+            continue
+        network = Bigram(found["bigram_tables"][i.get("bigram_table", "old")])
+        for prompt, commands, want in zip(i["prompts"], sets, wanted):
+            before = [1, *spell(prompt)]
+            tokens = [scoring.Candidate(len(before), tuple(spell(command))) for command in commands]
+            got = scoring.token_logprobs_apart(network, before, tokens)
+            ragged([row.tolist() for row in got], want)
+            if case["name"].startswith("adrl"):  # where the value of each token is read
+                place = i["prompts"].index(prompt)
+                reads = [len(before) - 1 + j for j in range(len(tokens[0].ids))]
+                assert reads == case["expected"]["value_read_at_input_position"][place]
+            checked += 1
+    assert checked == 24

@@ -168,7 +168,7 @@ def test_the_trainer_finds_the_distribution_over_commands_that_was_drawn_from(mo
     runs = list(rollout(actor, [episode(task, seed) for seed in range(4)], LocalSlots(4), PROMPTING))
     for turn in (turn for run in runs for turn in run.turns):
         assert turn.commands[0] in turn.admissible
-        new, spread = twosome._score(model, turn, normalisation, 1.0)
+        new, spread = twosome.scores(model, [turn], normalisation, 1.0)
         assert new.item() == pytest.approx(turn.reply.extra["logprob"], abs=1e-5)
         assert spread.item() == pytest.approx(turn.reply.extra["entropy"], abs=1e-5)
         new.backward()

@@ -85,7 +85,9 @@ def add_options(found: argparse.ArgumentParser) -> None:
     group = found.add_argument_group("prompt")
     group.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
     group.add_argument("--thinking", choices=["on", "off"], default="on")
-    group.add_argument("--history-reasoning", choices=["on", "off"], default="on", help="replies keep it in memory")
+    group.add_argument(
+        "--history-reasoning", default="on", metavar="on|off|N", help="replies keep it in memory; N: the latest N alone"
+    )
     group.add_argument("--admissible", choices=ADMISSIBLE, default="latest", help="where admissible commands are shown")
     group.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
     group.add_argument("--prompt-wording", choices=list(WORDINGS), default="plain", help="the same game in other words")
@@ -93,6 +95,11 @@ def add_options(found: argparse.ArgumentParser) -> None:
     group.add_argument("--baselines", default="random,expert", help="played beside the model; 'none' for none")
     group.add_argument("--baseline-episodes", type=int, default=None, help="seeds for them (default: the model's)")
     group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
+    group.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
+    group.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
+    group.add_argument(
+        "--policy-replicas", type=int, default=0, help="with ray: so many actors hold the model; 0: none"
+    )
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
     group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
     group.add_argument("--resume", action="store_true", help="go on with a run of the same settings")
@@ -153,6 +160,16 @@ def _main(argv: Sequence[str] | None) -> int:
     return 1 if all_broken else 0
 
 
+def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
+    """The policy in this process, or replicas of it on the cluster."""
+    if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
+        from harness.cluster.connect import connect
+        from harness.cluster.replicas import RayPolicy
+
+        return RayPolicy(connect(args.ray_address), name, args.policy_replicas, options)
+    return make_policy(name, **options)
+
+
 class Players:
     """Policies by name: one of each in memory, made again only where the next run asks for other settings."""
 
@@ -165,7 +182,7 @@ class Players:
         if name in self._made and self._made[name][0] != options:
             self._made.pop(name)[1].close()
         if name not in self._made:
-            self._made[name] = options, make_policy(name, **options)
+            self._made[name] = options, _load(name, options, self._args)
         return self._made[name][1]
 
     def __enter__(self) -> Players:
@@ -193,7 +210,9 @@ def play(
 def execution(args: argparse.Namespace) -> Execution:
     """How runs are carried out, from the flags."""
     budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
-    return Execution(args.max_concurrent, args.num_workers, args.resume, budget)
+    return Execution(
+        args.max_concurrent, args.num_workers, args.resume, budget, executor=args.executor, ray_address=args.ray_address
+    )
 
 
 class Planned(NamedTuple):
@@ -232,6 +251,8 @@ def configure(task: Task, args: argparse.Namespace) -> RunConfig:
             raise UsageError(f"{flag} must be at least 1, not {value}.")
     if args.temperature < 0 or not 0 < args.top_p <= 1:
         raise UsageError(f"--temperature {args.temperature} must be >= 0 and --top-p {args.top_p} in (0, 1].")
+    if args.executor != "ray" and (args.ray_address or args.policy_replicas):
+        raise UsageError("--ray-address and --policy-replicas belong to --executor ray, which was not given.")
     if args.max_turns is not None and args.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {args.max_turns}.")
     task, split = resolve_split(task, args.split)
@@ -252,13 +273,21 @@ def configure(task: Task, args: argparse.Namespace) -> RunConfig:
             args.action_grammar,
             args.thinking == "on",
             args.history,
-            args.history_reasoning == "on",
+            _reasoning(args.history_reasoning),
             args.admissible,
             args.prompt_wording,
         ),
     )
     config.seeds  # noqa: B018  an impossible number of episodes is said before anything is played
     return config
+
+
+def _reasoning(word: str) -> bool | int:
+    if word in ("on", "off"):
+        return word == "on"
+    if not word.isdecimal():
+        raise UsageError(f"--history-reasoning is on, off or a number of replies, not {word!r}.")
+    return int(word)
 
 
 def setting(word: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from harness.types import Message, Prompt, Reply
 
 NODES = 2048
 """at most about so many command tokens go through the model at once"""
+KNOWN = 4096
+"""the scores of so many prompts with their commands are remembered, the latest used"""
 
 
 class ScorePolicy(HFPolicy):
@@ -51,6 +54,7 @@ class ScorePolicy(HFPolicy):
         if normalisation not in NORMALISATIONS:
             raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join(NORMALISATIONS)}.")
         super()._set_up(name, network, tokenizer, **options)
+        self._known: OrderedDict[tuple[tuple[int, ...], tuple[Candidate, ...]], list[torch.Tensor]] = OrderedDict()
         self.normalisation, self.close_tag = normalisation, close
         self.lead = lead or (" " if self.template.plain else "")  # after 'Assistant:' words begin with a blank
 
@@ -125,6 +129,22 @@ class ScorePolicy(HFPolicy):
 
     def _score(self, key: str, ids: list[int], found: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
         """Log-probs of each candidate's tokens, and how many tokens of the prompt were not computed again."""
+        asked = (tuple(ids), tuple(found))
+        if self.prefix_reuse and asked in self._known:  # small worlds are seen again and again, in many episodes
+            self._known.move_to_end(asked)
+            return self._known[asked], len(ids)
+        each, reused = self._compute(key, ids, found)
+        if self.prefix_reuse:
+            self._known[asked] = each
+            if len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+        return each, reused
+
+    def forget(self) -> None:
+        super().forget()
+        self._known.clear()
+
+    def _compute(self, key: str, ids: list[int], found: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
         if not self.prefix_reuse:
             return token_logprobs_apart(self.network, ids, found), 0
         prefix, covered = self._prefixes.longest(key, ids) if key else (None, 0)

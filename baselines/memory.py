@@ -1,0 +1,96 @@
+"""What a recipe needs of a device's memory, before any weight is loaded.
+
+Parameters, gradients and the optimisers' moments are counted on a model without storage ("meta"), exactly; activations,
+logits and the keys and values of the rollout are reckoned from shapes, to within some tens of per cent.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from baselines.model import Model
+from baselines.recipe import SHIPPED, Recipe
+from baselines.train import CONCURRENT
+from envsuite.errors import UsageError
+from harness import models
+
+
+def configuration(name: str) -> Any:
+    """The architecture of a model: of its folder where it is here, else one that is shipped beside the recipes."""
+    from transformers import AutoConfig
+
+    path: Path | None = Path(name) if Path(name).is_dir() else models.here(models.resolve(name))
+    if path is not None:
+        return AutoConfig.from_pretrained(path)
+    known = {one.stem: one for one in SHIPPED.glob("*.json")}
+    if name not in known:
+        raise UsageError(
+            f"--dry-run cannot tell how large {name!r} is: it is not in the cache. "
+            f"Fetch it (envsuite-models get {name}), or name one of {', '.join(sorted(known))}."
+        )
+    found = json.loads(known[name].read_text())
+    return AutoConfig.for_model(found.pop("model_type"), **found)
+
+
+def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16) -> dict[str, float]:
+    """Bytes by what they are for; `recipe.model.dtype` "auto" counts as `dtype`, as on a GPU."""
+    from transformers import AutoModelForCausalLM
+
+    config = configuration(recipe.model.name)
+    kind = dtype if recipe.model.dtype == "auto" else getattr(torch, recipe.model.dtype)
+    with torch.device("meta"):
+        lm = AutoModelForCausalLM.from_config(config, dtype=kind)
+        model = Model(lm, None, recipe.model)
+    size = lambda tensors: float(sum(one.numel() * one.element_size() for one in tensors))
+    learning = [*model.actor_parameters(), *model.critic_parameters()]
+    critic = [] if model.critic is None else list(model.critic.parameters())
+    found = {
+        "actor's weights": size(model.lm.parameters()),
+        "critic's weights": size(critic),
+        "reference": 0.0,
+        "gradients": size(learning),
+        "optimisers' moments": 2 * size(learning),
+    }
+    if recipe.algorithm != "sft" and recipe.config.kl_coef and not recipe.model.lora_rank:
+        found["reference"] = found["actor's weights"]
+    return {**found, **_reckoned(recipe, config.get_text_config(), kind)}
+
+
+def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype) -> dict[str, float]:
+    width, layers = config.hidden_size, config.num_hidden_layers
+    length = recipe.acting.context or config.max_position_embeddings
+    rows = recipe.config.micro_rows or -(-recipe.episodes // max(1, recipe.config.minibatches))
+    head = getattr(config, "head_dim", None) or width // config.num_attention_heads
+    itemsize = torch.empty(0, dtype=kind).element_size()
+    # Of a layer: what normalisations, projections and the gated feed-forward network keep for the way back.
+    layer = (12 * width + 4 * config.intermediate_size) * itemsize
+    kept = layers * width * itemsize + layer if recipe.model.gradient_checkpointing else layers * layer
+    # Logits in the model's type, then float32: the copy, log-softmax, its exponential, their gradient.
+    # Only columns in which a row of the pass was sampled have logits: of rows that are turns, those of the replies.
+    turns = recipe.prompting.history >= 0 or not getattr(recipe.config, "whole", True)
+    columns = min(length, rows * recipe.acting.max_tokens) if turns else length
+    cache = 2 * layers * config.num_key_value_heads * head * itemsize
+    return {
+        "activations": float(rows * length * kept),
+        "logits": float(rows * columns * config.vocab_size * (itemsize + 4 * 4)),
+        "rollout's keys and values": float(min(CONCURRENT, recipe.episodes) * length * cache),
+    }
+
+
+def peak(parts: dict[str, float]) -> float:
+    """Playing and learning take turns: of activations and logits on one side and the rollout's cache on the other, the larger."""
+    learning = parts["activations"] + parts["logits"]
+    standing = sum(
+        value for name, value in parts.items() if name not in ("activations", "logits", "rollout's keys and values")
+    )
+    return standing + max(learning, parts["rollout's keys and values"])
+
+
+def table(parts: dict[str, float]) -> str:
+    """The estimate in lines of megabytes (1e6 bytes)."""
+    shown = {**{name: value for name, value in parts.items() if value}, "at the most at once": peak(parts)}
+    return "\n".join(f"  {name:28} {value / 1e6:10,.1f} MB" for name, value in shown.items())

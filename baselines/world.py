@@ -1,0 +1,79 @@
+"""Several processes that train one model: each plays its share of the games and carries its share of every minibatch.
+
+Under `accelerate launch` or `torchrun` every process holds the whole model. What was played is exchanged, so that all know
+the same batch; gradients are summed before each step, so that all take the same one: that of a single process with the
+whole batch. With one process all of this does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+Item = TypeVar("Item")
+
+
+def join() -> None:
+    """Meets the other processes that the launcher started (WORLD_SIZE of them), if it started any."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        # Tensors on a GPU go by nccl, what was played (plain objects) by gloo.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+
+
+def leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def size() -> int:
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def first() -> bool:
+    """Whether this process is the one that writes."""
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
+def share(items: Sequence[Item]) -> list[Item]:
+    """This process's part of what all have."""
+    return list(items[dist.get_rank() :: size()]) if size() > 1 else list(items)
+
+
+def gather(items: Sequence[Item]) -> list[Item]:
+    """Everyone's items, the same list everywhere."""
+    if size() == 1:
+        return list(items)
+    found: list[Any] = [None] * size()
+    dist.all_gather_object(found, list(items))
+    return [item for part in found for item in part]
+
+
+def add(tensor: Tensor) -> Tensor:
+    """The sum over processes, in place."""
+    if size() > 1:
+        dist.all_reduce(tensor)
+    return tensor
+
+
+def add_numbers(sums: dict[str, float], names: Iterable[str]) -> None:
+    """Sums each of `names` over the processes, in place; a name that is missing somewhere counts 0 there."""
+    if size() > 1:
+        names = list(names)
+        total = add(torch.tensor([sums.get(name, 0.0) for name in names], dtype=torch.float64))
+        sums.update(zip(names, total.tolist(), strict=True))
+
+
+def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Sums gradients over the processes; a parameter without one has 0."""
+    if size() > 1:
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            add(parameter.grad)

@@ -1,0 +1,145 @@
+"""Training: what playing many episodes at once and learning from what rows share saves.
+
+python -m benchmarks.training [--episodes 16] [--markdown]
+
+Rollout: 16 episodes at once against a plain loop that plays one environment at a time with `model.generate`, the same model,
+task, number of turns and tokens a reply; both sample to the full length, so that they say the same number of tokens. Update:
+one GRPO step from those episodes against a plain one that reads every turn's row alone with all of its logits; the
+gradients are compared. Seconds are those of this process on one core (`time.process_time`), so that other work counts little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from baselines import descent, grpo, tiny
+from baselines.actor import Actor
+from baselines.batch import collate
+from baselines.losses import aggregate, clipped_surrogate
+from baselines.model import Model, ModelConfig
+from baselines.recipe import Acting
+from envsuite import registry
+from harness.prompting import Prompting
+from harness.rollout import rollout
+from harness.slots import LocalSlots
+from harness.types import Trajectory, episode
+
+TASK, TURNS, TOKENS = "VirtualHome-food_preparation-v0", 8, 12
+PROMPTING = Prompting("bare", False, 2, admissible="none")
+
+
+def network(folder: Path, size: str) -> Model:
+    tiny.make(folder, tiny.texts([TASK], 4), size, vocabulary=1024, context=2048)
+    model = Model.load(ModelConfig(str(folder), critic="none"))
+    # No reply ends early: otherwise the two ways would say different numbers of tokens.
+    model.lm.get_input_embeddings().weight.data[model.tokenizer.eos_token_id] = -10.0
+    return model
+
+
+def together(model: Model, episodes: int) -> list[Trajectory]:
+    actor = Actor(model, Acting(max_tokens=TOKENS), PROMPTING, 1.0)
+    todo = [episode(registry.TASKS[TASK], seed // 4, seed % 4) for seed in range(episodes)]
+    return list(rollout(actor, todo, LocalSlots(episodes), PROMPTING, TURNS))
+
+
+@torch.inference_mode()
+def one_by_one(model: Model, episodes: int) -> int:
+    """The loop of a first attempt; returns the number of tokens it sampled."""
+    lm, tokenizer, said = model.lm, model.tokenizer, 0
+    for seed in range(episodes):
+        env = registry.make(TASK)
+        observation, _ = env.reset(seed=seed // 4)
+        past: list[dict[str, str]] = [{"role": "system", "content": env.instructions}]
+        for _ in range(TURNS):
+            past.append({"role": "user", "content": observation})
+            shown = [past[0], *past[1:][-5:]]
+            ids = tokenizer.apply_chat_template(
+                shown, add_generation_prompt=True, return_tensors="pt", return_dict=True
+            )
+            out: Any = lm.generate(
+                **ids, max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=True, top_k=0, pad_token_id=0
+            )
+            reply = out[0, ids["input_ids"].shape[1] :]
+            said += len(reply)
+            past.append({"role": "assistant", "content": tokenizer.decode(reply, skip_special_tokens=True)})
+            observation, _, terminated, truncated, _ = env.step(past[-1]["content"])
+            if terminated or truncated:
+                break
+        env.close()
+    return said
+
+
+def plain_update(model: Model, runs: list[Trajectory], advantages: list[list[float]]) -> None:
+    """Gradients of the same loss, each turn's row alone, all logits."""
+    batch = collate(runs, whole=False)
+    model.lm.eval()
+    model.lm.zero_grad()
+    total = batch.sampled.sum()
+    place = {(e, t): advantages[e][t] for e, row in enumerate(advantages) for t in range(len(row))}
+    for row in range(len(batch.ids)):
+        width = int(batch.valid[row].sum())
+        ids, mask = batch.ids[row : row + 1, :width], batch.sampled[row : row + 1, :width]
+        logp = model.lm(input_ids=ids, use_cache=False).logits[:, :-1].float().log_softmax(-1)
+        found = logp.gather(-1, ids[:, 1:, None]).squeeze(-1)
+        mine = (batch.where[:, 0] == row).nonzero()[0, 0]
+        value = place[int(batch.episode[mine]), int(batch.turn[mine])]
+        per, _ = clipped_surrogate(found, batch.logprobs[row : row + 1, 1:width], torch.full_like(found, value))
+        (aggregate(per, mask[:, 1:]) * mask.sum() / total).backward()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--episodes", type=int, default=16)
+    parser.add_argument("--size", default="s")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    clock = time.process_time
+    with tempfile.TemporaryDirectory() as work:
+        model = network(Path(work) / "tiny", args.size)
+    parameters = sum(p.numel() for p in model.lm.parameters())
+    print(
+        f"tiny {args.size}, {parameters / 1e6:.1f} million parameters, {TASK}, {args.episodes} episodes of at most {TURNS} turns, ",
+        end="",
+    )
+    print(f"{TOKENS} tokens a reply, history 2, one core, torch {torch.__version__}\n")
+    together(model, 1), one_by_one(model, 1)  # what is done once is not measured
+    began = clock()
+    runs = sorted(together(model, args.episodes), key=lambda run: run.episode.key)
+    fast = clock() - began
+    ours = sum(len(turn.reply.ids) for run in runs for turn in run.turns)
+    began = clock()
+    theirs = one_by_one(model, args.episodes)
+    slow = clock() - began
+    print("| | tokens | CPU s | tokens/s | times |\n|---|--:|--:|--:|--:|")
+    print(f"| rollout, one environment at a time | {theirs} | {slow:.2f} | {theirs / slow:.0f} | 1 |")
+    print(
+        f"| rollout, {args.episodes} together | {ours} | {fast:.2f} | {ours / fast:.0f} | {ours / fast / (theirs / slow):.1f} |"
+    )
+    dice = torch.Generator().manual_seed(0)
+    for number, run in enumerate(runs):  # whatever was earned: a spread within each group
+        run.turns[-1].reward = float(number % 4)
+    config = grpo.Config(group_size=4, kl_coef=0.0, whole=False, aggregation="token-mean", max_grad_norm=1e9)
+    advantages = grpo.advantages(runs, config)
+    read = int(collate(runs, whole=False).valid.sum())
+    began = clock()
+    plain_update(model, runs, advantages)
+    slow = clock() - began
+    plain = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
+    began = clock()
+    grpo.update(model, descent.Optimisers(model, config), runs, config, dice)
+    fast = clock() - began
+    once = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
+    gap = float((once - plain).norm() / plain.norm())
+    print(f"| update, each turn alone | {read} | {slow:.2f} | {read / slow:.0f} | 1 |")
+    print(f"| update, what rows share once | {read} | {fast:.2f} | {read / fast:.0f} | {slow / fast:.1f} |")
+    print(f"\nGradients of the two updates differ by {gap:.1e} of their norm.")
+
+
+if __name__ == "__main__":
+    main()

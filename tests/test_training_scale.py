@@ -1,0 +1,278 @@
+"""Trainers at scale and at the edges: shared beginnings, several processes, memory, recipes, studies, bad input."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from baselines import cli, curves, descent, memory, shared, study, tiny, world  # noqa: E402
+from baselines import recipe as recipes  # noqa: E402
+from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.train import Run  # noqa: E402
+from envsuite.errors import DataError, UsageError  # noqa: E402
+from harness.demos import conversations  # noqa: E402
+from harness.prompting import Prompting  # noqa: E402
+from harness.types import Reply, Trajectory, Turn, episode  # noqa: E402
+from tests import toys  # noqa: E402, F401
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    corpus = ["Say the word. Objective: Say it. north east south west Yes."] * 20
+    tiny.make(path, corpus, size="xxs", vocabulary=300, context=256)
+    return path
+
+
+def recipe(folder, **changes):
+    return {
+        "algorithm": "poad",
+        "model": {"name": str(folder)},
+        "tasks": ["Signpost-v0"],
+        "updates": 2,
+        "episodes": 8,
+        "eval_every": 0,
+        "eval_episodes": 4,
+        "save_every": 1,
+        "acting": {"max_tokens": 5},
+        "prompting": {"grammar": "bare", "thinking": False, "history": 0, "admissible": "none"},
+        "config": {"learning_rate": 1e-3, "entropy_coef": 0.01},
+        **changes,
+    }
+
+
+def write(path, table):
+    """A recipe file from a table of tables (JSON's values are TOML's here)."""
+    plain = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    tables = [
+        line
+        for key, value in table.items()
+        if isinstance(value, dict)
+        for line in (f"[{key}]", *(f"{name} = {json.dumps(one)}" for name, one in value.items()))
+    ]
+    path.write_text("\n".join([*plain, *tables]) + "\n")
+    return path
+
+
+def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(folder, monkeypatch):
+    model = Model.load(ModelConfig(str(folder), critic="own"))
+    torch.nn.init.normal_(model.critic.head[-1].weight)
+    dice = torch.Generator().manual_seed(0)
+    same = torch.randint(5, 250, (1, 40), generator=dice).expand(6, -1)
+    ids = torch.cat([same, torch.randint(5, 250, (6, 20), generator=dice)], dim=1)
+    ids[3] = ids[1]  # a copy
+    lengths = torch.tensor([60, 55, 50, 55, 58, 60])
+    valid = torch.arange(60)[None] < lengths[:, None]
+    sampled = valid & (torch.arange(60) >= 45)[None]
+
+    def found():
+        model.lm.zero_grad()
+        model.critic.zero_grad()
+        logprobs, spread = model.logprobs(ids, valid, 1.0, sampled)
+        values = model.values(ids, valid, sampled)
+        ((logprobs + spread + values) * sampled).sum().backward()
+        gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
+        return torch.stack([logprobs, spread, values]).detach() * sampled, torch.cat([g.flatten() for g in gradients])
+
+    assert shared.beginning(ids, valid, torch.tensor([44])) == 40
+    once, once_gradient = found()
+    monkeypatch.setattr(shared, "WORTH", 1000)
+    monkeypatch.setattr(shared, "distinct", lambda ids, valid: (ids * valid, valid, torch.arange(len(ids))))
+    each, each_gradient = found()
+    torch.testing.assert_close(once, each, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(once_gradient, each_gradient, atol=1e-3, rtol=1e-3)
+
+
+def test_a_window_of_history_makes_every_turn_a_demonstration():
+    from envsuite import registry
+
+    run = Trajectory(episode(registry.TASKS["Signpost-v0"], 0))
+    run.turns = [Turn(f"o{t}", Reply(f"a{t}"), (f"a{t}",), 0.0, {}) for t in range(3)]
+    whole = conversations(run, Prompting("bare", False, -1, admissible="none"))
+    assert [[message["content"] for message in chat][1:] for chat in whole] == [["o0", "a0", "o1", "a1", "o2", "a2"]]
+    windows = conversations(run, Prompting("bare", False, 1, admissible="none"))
+    spelled = [[message["content"] for message in chat][1:] for chat in windows]
+    assert spelled == [["o0", "a0"], ["o0", "a0", "o1", "a1"], ["o1", "a1", "o2", "a2"]]
+
+
+@pytest.mark.parametrize("algorithm", ["poad", "twosome"])
+def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm):
+    """gloo on loopback: each plays half of the games and carries half of each minibatch."""
+    acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
+    sft = {"episodes": 4}
+    path = write(tmp_path / "recipe.toml", recipe(folder, algorithm=algorithm, acting=acting, sft=sft))
+    command = [sys.executable, "-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, tmp_path / "one"], check=True, cwd=ROOT, env=quiet, capture_output=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    launched = {**quiet, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    started = [
+        subprocess.Popen(
+            [*command, tmp_path / "two"],
+            cwd=ROOT,
+            env={**launched, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for rank in range(2)
+    ]
+    ended = [(*one.communicate(timeout=280), one.returncode) for one in started]
+    assert [code for *_, code in ended] == [0, 0], ended
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("one", "two"))
+    for part in ("lm", "critic"):
+        for name, value in one["model"][part].items():
+            torch.testing.assert_close(two["model"][part][name], value, atol=2e-5, rtol=1e-3)
+
+
+def test_one_process_needs_no_launcher():
+    assert (world.size(), world.first(), world.share([1, 2]), world.gather([3])) == (1, True, [1, 2], [3])
+
+
+@pytest.mark.parametrize(("lora", "critic"), [(0, "own"), (4, "none"), (0, "head")])
+def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
+    table = recipe(folder, model={"name": str(folder), "critic": critic, "lora_rank": lora, "dtype": "float32"})
+    parts = memory.estimate(recipes.parse(table))
+    model = Model.load(recipes.parse(table).model)
+    size = lambda found: sum(p.numel() * p.element_size() for p in found)
+    learning = [*model.actor_parameters(), *model.critic_parameters()]
+    assert parts["actor's weights"] == size(model.lm.parameters())
+    assert parts["critic's weights"] == (size(model.critic.parameters()) if model.critic else 0)
+    assert parts["gradients"] == size(learning)
+    optimisers = descent.Optimisers(model, recipes.parse(table).config)
+    for p in learning:
+        p.grad = torch.zeros_like(p)
+    optimisers.actor.step()
+    if optimisers.critic is not None:
+        optimisers.critic.step()
+    moments = [
+        one
+        for optimiser in (optimisers.actor, optimisers.critic)
+        if optimiser is not None
+        for state in optimiser.state.values()
+        for name, one in state.items()
+        if name != "step"
+    ]
+    assert parts["optimisers' moments"] == size(moments)
+
+
+def test_three_billion_parameters_with_lora_fit_a_gpu_of_24_gb():
+    parts = memory.estimate(recipes.load(recipes.find("alfworld-gigpo-3b")))
+    assert 6.1e9 < parts["actor's weights"] < 6.3e9  # 3.09 billion in bfloat16
+    assert memory.peak(parts) < 24e9
+
+
+@pytest.mark.parametrize("path", sorted(recipes.SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_shipped_recipe_is_sound(path):
+    from envsuite import registry
+
+    found = recipes.load(recipes.find(path.stem))
+    assert all(registry.tasks(pattern) for pattern in found.tasks)
+
+
+def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder, tmp_path, capsys):
+    path = write(tmp_path / "toy.toml", recipe(folder))
+    words = [str(path), "--vary", "algorithm=poad,ntpo", "--module", "tests.toys", "-o", str(tmp_path / "study")]
+    study._main([*words, "--seeds", "1"])
+    runs = tmp_path / "study" / "runs.jsonl"
+    before = runs.read_text()
+    assert [(one["variant"], one["seed"]) for one in study.read(runs)] == [("poad", 0), ("ntpo", 0)]
+    study._main([*words, "--seeds", "2", "--minutes", "1e-9"])
+    assert runs.read_text() == before
+    curves._main([str(tmp_path / "study")])
+    page = (tmp_path / "study" / "README.md").read_text()
+    assert "Not run: poad seed 1, ntpo seed 1." in page
+    assert "| poad | 1 of 2 |" in page
+    assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
+    with pytest.raises(DataError, match="no study"):
+        curves.page(tmp_path)
+
+
+def test_bands_are_students():
+    mean, low, high = curves.interval([1.0, 2.0, 3.0])
+    assert (mean, high - mean) == pytest.approx((2.0, 4.303 / 3**0.5))
+    assert mean - low == pytest.approx(high - mean)
+
+
+def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
+    table = recipe(folder, tasks=["Signpost-v0", "HiLo-v0"], advance_at=0.01, updates=1)
+    run = Run(recipes.parse(table), tmp_path / "run")
+    assert {game.task.id for game in run.games(0)} == {"Signpost-v0"}
+    run.rung = 1
+    assert {game.task.id for update in range(4) for game in run.games(update)} == {"Signpost-v0", "HiLo-v0"}
+    run._ready()
+    run.save()
+    run.lock.release()
+    assert Run(recipes.parse(table), tmp_path / "run", resume=True).rung == 1
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path):
+    run = Run(recipes.parse(recipe(folder, config={"learning_rate": 1e30, "epochs": 3})), tmp_path / "run")
+    with pytest.raises(descent.NonFiniteLoss, match=r"Update \d of .*run: .*lower the learning rate"):
+        run.train()
+
+
+def test_metrics_go_to_tensorboard_where_a_recipe_asks(folder, tmp_path):
+    pytest.importorskip("tensorboard")
+    Run(recipes.parse(recipe(folder, trackers=["tensorboard"], updates=1)), tmp_path / "run").train()
+    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+
+
+def test_faults_are_said_by_name(folder, tmp_path):
+    with pytest.raises(UsageError, match="Did you mean 'tensorboard'"):
+        recipes.parse(recipe(folder, trackers=["tensorbord"]))
+    with pytest.raises(UsageError, match="Did you mean 'food-preparation'"):
+        recipes.find("food-preperation")
+    with pytest.raises(UsageError, match="not in the cache"):
+        memory.configuration("qwen2.5-72b")
+
+
+def test_warnings_name_what_collapses_and_the_cure():
+    assert cli.warnings_of({"entropy": 1.0, "invalid": 0.1, "kl": 0.01, "flat_groups": 0.5}) == []
+    for line, said in (
+        ({"entropy": 0.0}, "entropy"),
+        ({"invalid": 0.95}, "not understood"),
+        ({"kl": 0.9}, "target_kl"),
+        ({"flat_groups": 1.0}, "group_size"),
+        ({"dropped_turns": 3}, "3 turns were left out"),
+        ({"too_long": 2}, "acting.context"),
+    ):
+        (found,) = cli.warnings_of(line)
+        assert said in found
+
+
+def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folder, tmp_path):
+    table = recipe(folder, updates=1, acting={"max_tokens": 5, "context": 60},
+                   prompting={"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"})  # fmt: skip
+    Run(recipes.parse(table), tmp_path / "run").train()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    (update,) = [line for line in lines if line["kind"] == "update"]
+    assert update["dropped_turns"] + update["too_long"] > 0
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_resumes_to_the_same_weights(folder, tmp_path):
+    path = write(tmp_path / "recipe.toml", recipe(folder, updates=30))
+    words = [sys.executable, "-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*words, tmp_path / "whole"], check=True, cwd=ROOT, env=quiet, capture_output=True)
+    cut = subprocess.Popen([*words, tmp_path / "cut"], cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL)
+    while not (tmp_path / "cut" / "checkpoint.pt").exists() and cut.poll() is None:
+        time.sleep(0.05)
+    cut.send_signal(signal.SIGKILL)
+    cut.wait()
+    subprocess.run([*words, tmp_path / "cut", "--resume"], check=True, cwd=ROOT, env=quiet, capture_output=True)
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("whole", "cut"))
+    assert all(torch.equal(value, two["model"]["lm"][name]) for name, value in one["model"]["lm"].items())
