@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 TORCH ?= torch==2.13.0
 # Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128 for CUDA or .../cpu for a small build.
 TORCH_INDEX ?=
-EXTRAS ?= all,serving,dev
+EXTRAS ?= all,serving,docs,trl,inspect,openenv,ray,dev
 WORKERS ?= 2
 .DEFAULT_GOAL := help
 
@@ -39,6 +39,12 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 proof: setup  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
+swe-proof: setup  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
+	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
+
+swe-manifest: setup  ## make SWE-Gym's list of generated tasks (goes on where it was cut; hours of two loaded cores, less of free ones)
+	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
+
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,11 +56,21 @@ check: setup  ## every registered task against the whole contract (an hour or so
 equivalence: setup  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 
+leaderboards: setup  ## render the pages of the leaderboards from their records
+	$(BIN)/python -m harness.cli.boards render
+
+site: setup  ## the docs and leaderboards as static pages, in site/
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+boards: setup  ## play the random player and the expert of every leaderboard again, then render
+	$(BIN)/python -m harness.cli.boards play $(dir $(wildcard leaderboards/*/metadata.json))
+	$(BIN)/python -m harness.cli.boards render
+
 constraints:  ## resolve constraints.txt again (needs uv)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --constraint <(echo torch==2.13.0) --no-header --no-annotate -q \
 	  | sed 's/+cpu//' > constraints.txt
 
 clean:  ## remove .venv and caches of tools
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup eval test train-demo proof lint check equivalence constraints clean
+.PHONY: help setup eval test train-demo proof swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean

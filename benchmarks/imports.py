@@ -1,4 +1,4 @@
-"""Import time of envsuite beyond gymnasium, in fresh processes, medians of 9.
+"""Import time beyond gymnasium in fresh processes: processor time, which a busy machine disturbs less than the clock.
 
 python -m benchmarks.imports
 """
@@ -7,23 +7,31 @@ import statistics
 import subprocess
 import sys
 
+RUNS = 15
+STATEMENTS = {
+    "gymnasium": "import gymnasium",
+    "envsuite": "import envsuite",
+    "overcooked's engine": "import envsuite.envs.overcooked.env",
+    "virtualhome's engine": "import envsuite.envs.virtualhome.env",
+    "harness": "import harness.evaluate",
+}
 
-def seconds(statement: str) -> float:
-    """Median wall-clock of one import statement, measured inside a fresh interpreter."""
-    code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
-    runs = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-        for _ in range(9)
-    ]
-    return statistics.median(runs)
+
+def milliseconds() -> dict[str, float]:
+    """What each statement adds to those before it, measured inside one fresh interpreter."""
+    lines = ["import time", "last = time.process_time()"]
+    for statement in STATEMENTS.values():
+        lines += [statement, "now = time.process_time()", "print(1000 * (now - last))", "last = now"]
+    out = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True).stdout
+    return dict(zip(STATEMENTS, map(float, out.split())))
 
 
 def main() -> None:
-    gymnasium, suite = seconds("import gymnasium"), seconds("import gymnasium, envsuite")
-    harness = seconds("import gymnasium, envsuite, harness.evaluate")
-    print(f"gymnasium                  {1000 * gymnasium:7.1f} ms")
-    print(f"envsuite beyond it         {1000 * (suite - gymnasium):7.1f} ms")
-    print(f"harness beyond these       {1000 * (harness - suite):7.1f} ms")
+    runs = [milliseconds() for _ in range(RUNS)]
+    print("each beyond those above it  median ms  least ms")
+    for name in STATEMENTS:
+        spent = [run[name] for run in runs]
+        print(f"{name:26}  {statistics.median(spent):9.1f}  {min(spent):8.1f}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """Submissions per second through each sandbox driver, beside a new interpreter for each: one run, side by side.
 
-    python benchmarks/sandbox.py [driver ...] [--markdown FILE]
+    python -m benchmarks.sandbox [driver ...] [--markdown FILE]
 
 A submission is a fitted GaussianNB on iris, one split. `python -c` starts an interpreter, imports the same packages and
-does the same work. Overhead is the time of a submission less the median of the same work in a process that is warm.
+does the same work; it is timed before and after every driver, so that all have the same machine beside them. Overhead is
+the time of a submission less the median of the same work in a process that is warm.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import pickle
 import statistics
 import subprocess
@@ -63,8 +65,8 @@ def main() -> None:
     runner.warm_up()
     work = statistics.median(timed(lambda: runner.handle(payload), 30))
     rows = []
-    fresh = timed(lambda: cold(payload), 3)
-    rows.append(("python -c", 0.0, fresh, 1 / statistics.mean(fresh), None))
+    fresh = timed(lambda: cold(payload), 2)
+    load = os.getloadavg()[0]
     for driver in args.drivers:
         if reason := drivers.probe(driver):
             print(f"{driver}: left out, {reason}", file=sys.stderr)
@@ -83,9 +85,12 @@ def main() -> None:
         assert len(set(values)) == 1
         rows.append((driver, start, single, 1 / statistics.mean(single), parallel))
         pool.close()
-    base = rows[0][3]
+        fresh += timed(lambda: cold(payload), 1)
+    base = 1 / statistics.mean(fresh)
+    rows.insert(0, ("python -c", 0.0, fresh, base, None))
     lines = [
-        f"The work itself, in a warm process: {work * 1e3:.1f} ms. 2 sandboxes for the parallel figure.",
+        f"The work itself, in a warm process: {work * 1e3:.1f} ms. 2 sandboxes for the parallel figure. "
+        f"{len(os.sched_getaffinity(0))} cores; load average at the start {load:.1f}, the benchmark's own included.",
         "",
         "| | start s | p50 ms | p95 ms | overhead p50 ms | submissions/s, one at a time | times `python -c` | 100 at once, /s |",
         "|---|---|---|---|---|---|---|---|",

@@ -27,7 +27,8 @@ class TextEnv(gym.Env[str, str], ABC):
     be understood costs a turn and is answered in words.
 
     `info` of reset and step holds `success`, `is_action_valid`, `admissible_commands`, `progression`, `stop_reason`,
-    `primitive_steps` (what the last command took, for a discount of gamma**k), on reset `objective` and `labels`, and at the end `metrics`.
+    `primitive_steps` (what the last command took, for a discount of gamma**k), on reset `objective` and `labels`, and at
+    the end `metrics`.
     """
 
     knobs: ClassVar[tuple[Knob, ...]] = ()
@@ -193,6 +194,11 @@ class TextEnv(gym.Env[str, str], ABC):
     def needs_process(cls, settings: dict[str, Any]) -> bool:
         """Whether an environment of these settings is given a worker process of its own by the rollout."""
         return cls.isolate
+
+    @classmethod
+    def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
+        """What else than a processor a cluster's node must offer, by the cluster's names: {"docker": 0.001}."""
+        return {}
 
     def get_state(self) -> Any:
         """A value that `set_state` brings back, for search and branching; equal values mean equal states."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
-import importlib.metadata
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -62,7 +61,7 @@ def env_class(task: Task) -> type[TextEnv]:
     return found
 
 
-def panel(task: Task, **knobs: Any) -> Panel | None:
+def panel(task: Task, /, **knobs: Any) -> Panel | None:
     """The finite list of games a task plays, None where its seeds make them up."""
     if not task.panel:
         return None
@@ -113,6 +112,7 @@ def _default(family: Family, notices: list[str] | None) -> Task:
 
 def make(
     task: str | Task,
+    /,  # a knob may be called `task`
     reward_mode: RewardMode | str = RewardMode.SPARSE,
     *,
     shaping_gamma: float = 0.99,
@@ -127,6 +127,7 @@ def make(
 
 def build(
     task: str | Task,
+    /,  # a knob may be called `task`
     reward_mode: RewardMode | str = RewardMode.SPARSE,
     *,
     shaping_gamma: float = 0.99,
@@ -185,6 +186,8 @@ def _load_plugins() -> None:
     if _plugins_loaded:
         return
     _plugins_loaded = True
+    import importlib.metadata  # here, since it is a third of the package's import time
+
     for entry in importlib.metadata.entry_points(group=PLUGINS):
         try:
             loaded = entry.load()

@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -22,8 +21,9 @@ import numpy as np
 from envsuite.errors import DataError, UsageError
 from envsuite.types import knobs_json
 from harness import records
+from harness.aggregate import Game, game_scores, interquartile_mean, profile, repeated
 from harness.records import Record, is_broken
-from harness.stats import Interval, bootstrap
+from harness.stats import Interval, bootstrap, success_interval
 
 PROTOCOL = (
     "envsuite",
@@ -41,8 +41,6 @@ PROTOCOL = (
 
 EXACT_UP_TO = 14  # 2**14 sign patterns are enumerated; beyond that they are drawn
 DRAWS = 20_000
-
-Game = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ class Difference:
     """games needed to show `effect`"""
 
 
-def read_run(path: Path) -> Run:
-    """A run folder, or its results.jsonl."""
+def read_run(path: Path, keep_broken: bool = False) -> Run:
+    """A run folder, or its results.jsonl; broken episodes are left out unless they are asked for."""
     folder = path if path.is_dir() else path.parent
     if not (folder / "results.jsonl").exists():
         cure = "finish it with --resume" if (folder / "journal.jsonl").exists() else "name the folder of a finished run"
@@ -83,8 +81,13 @@ def read_run(path: Path) -> Run:
         raise DataError(
             f"{folder / 'config.json'} cannot be read ({error}): it is needed to compare like with like."
         ) from error
-    found = [one for one in records.read_results(folder / "results.jsonl") if not is_broken(one)]
-    return Run(str(config["model"]), folder, config, found)
+    run = Run(str(config["model"]), folder, config, records.read_results(folder / "results.jsonl"))
+    return run if keep_broken else scored(run)
+
+
+def scored(run: Run) -> Run:
+    """The run without its broken episodes."""
+    return replace(run, records=[one for one in run.records if not is_broken(one)])
 
 
 def refuse_unlike(runs: Sequence[Run], allow: Iterable[str] = ()) -> None:
@@ -103,16 +106,44 @@ def refuse_unlike(runs: Sequence[Run], allow: Iterable[str] = ()) -> None:
 
 
 def scores(run: Run, metric: str) -> dict[Game, float]:
-    """The mean of `metric` per game."""
-    values: dict[Game, list[float]] = defaultdict(list)
-    for one in run.records:
-        value = one["metrics"].get(metric) if metric not in ("success", "reward", "progression") else one[metric]
-        if value is None:
-            raise UsageError(
-                f"{run.path} has no metric {metric!r}: it has success, reward, progression, {', '.join(one['metrics'])}."
-            )
-        values[one["task"], knobs_json(one["knobs"]), one["seed"]].append(float(value))
-    return {game: sum(found) / len(found) for game, found in values.items()}
+    """The mean of `metric` per game. Raises UsageError where a record has no such metric."""
+    try:
+        return game_scores(run.records, metric)
+    except KeyError:
+        known = sorted({name for one in run.records for name in one["metrics"]})
+        raise UsageError(
+            f"{run.path} has no metric {metric!r}: it has {', '.join(['success', 'reward', 'progression', *known])}."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One run by itself."""
+
+    name: str
+    success: Interval
+    mean: Interval
+    """of the metric, over games"""
+    iqm: Interval
+    """of the metric: the mean of the middle half of the games"""
+    repeats: dict[str, Interval]
+    profile: dict[float, Interval]
+    """share of games above each threshold"""
+
+
+def standing(run: Run, metric: str = "success", level: float = 0.05) -> Standing:
+    """What is said of a run before it is compared; intervals of 1 - `level`."""
+    strata = [np.array(list(scores(run, metric).values()))]
+    games = [(one["task"], knobs_json(one["knobs"]), one["seed"]) for one in run.records]
+    wins = [bool(one["success"]) for one in run.records]
+    return Standing(
+        name=run.name,
+        success=success_interval(wins, games),
+        mean=bootstrap(strata[0].tolist(), confidence=1 - level),
+        iqm=interquartile_mean(strata, confidence=1 - level),
+        repeats=repeated(wins, games),
+        profile=profile(strata, confidence=1 - level),
+    )
 
 
 def compare(
@@ -153,8 +184,11 @@ def sign_flip(deltas: np.ndarray) -> float:
     if len(moved) <= EXACT_UP_TO:
         signs = np.array(list(itertools.product((-1, 1), repeat=len(moved))))
         return float((np.abs(signs @ moved) >= observed - 1e-12).mean())
-    signs = np.random.default_rng(0).choice((-1, 1), size=(DRAWS, len(moved)))
-    hits = int((np.abs(signs @ moved) >= observed - 1e-12).sum())
+    rng, hits = np.random.default_rng(0), 0
+    block = max(1, 2_000_000 // len(moved))  # draws at a time: thousands of games would fill the memory
+    for start in range(0, DRAWS, block):
+        signs = rng.choice((-1, 1), size=(min(block, DRAWS - start), len(moved)))
+        hits += int((np.abs(signs @ moved) >= observed - 1e-12).sum())
     return (hits + 1) / (DRAWS + 1)  # the observed labelling is one of the draws (Phipson & Smyth, 2010)
 
 

@@ -82,6 +82,8 @@ class RunConfig:
         }
         if is_model(self.model):
             found["sampling"], found["prompting"] = asdict(self.sampling), asdict(self.prompting)
+            if self.prompting.wording == "plain":  # runs from before there were wordings keep their names
+                del found["prompting"]["wording"]
             found["weights"] = models.fingerprint(self.model.removeprefix("hf:"))
         return found
 
@@ -170,6 +172,10 @@ class Execution:
     budget: Budget = Budget()
     patience: float = 0.0
     """seconds to wait for another process that writes to the same run"""
+    executor: str = "local"
+    """local | ray"""
+    ray_address: str = ""
+    """host:port | auto | "" for a cluster of this process"""
 
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
@@ -187,7 +193,7 @@ def evaluate(
     on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
 ) -> tuple[list[Record], Summary]:
-    """Plays what the run folder does not hold yet; returns all records, sorted, and their summary.
+    """Plays what the run folder does not hold yet; returns all records (`records.light`), sorted, and their summary.
 
     Raises UsageError where the folder exists and `resume` is off, or another process is writing to it. Interrupted at
     any point, what has ended is in the journal, and a later call with `resume` goes on from there. `play` replaces the
@@ -216,11 +222,10 @@ def evaluate(
                 runs = play(todo) if play else _roll(config, todo, make_policy, execution)
                 with contextlib.closing(runs):  # type: ignore[type-var]
                     _keep(config, runs, journal, folder / "timing.jsonl", execution.budget, on_episode)
-            wanted = {episode.key for episode in episodes}
-            found = [one for key, one in journal.records.items() if key in wanted]
+            played = {episode.key for episode in episodes} & journal.records.keys()
+            ordered = records.write_results(folder / "results.jsonl", journal, played)
         finally:
             journal.close()
-        ordered = records.write_results(folder / "results.jsonl", found)
         summary = {**config.identity(), **summarise(ordered)}
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return ordered, summary
@@ -265,12 +270,22 @@ def _keep(
 
 
 def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str, shaping_gamma: float = 0.99) -> Slots:
-    """The slots a run needs: in this process for engines that answer at once, else in a pool."""
+    """The slots a run needs: in this process for engines that answer at once, else in a pool; or on a Ray cluster."""
     count = max(1, min(execution.max_concurrent, episodes))
     workers = execution.num_workers
+    cls = registry.env_class(config.task)
+    settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
+    if execution.executor == "ray":
+        from harness.cluster import connect
+        from harness.cluster.slots import RaySlots
+
+        needs = cls.resources(settings)
+        ray = connect.connect(execution.ray_address, offers=needs)
+        if workers <= 0:
+            workers = max(1, int(ray.available_resources().get("CPU", 1)))
+        fast = not cls.needs_process(settings)
+        return RaySlots(ray, count, workers, config.reward_mode, asks, shaping_gamma, needs, fast)
     if workers < 0:
-        cls = registry.env_class(config.task)
-        settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
         workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
     if workers == 0:
         return LocalSlots(count, config.reward_mode, asks, shaping_gamma)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from envsuite.errors import UsageError, did_you_mean
 from harness.types import Message, Turn
+from harness.wording import WORDINGS
 
 Tool = dict[str, Any]  # OpenAI's function-tool schema
 
@@ -257,6 +258,8 @@ class Prompting:
     """remembered replies keep their reasoning; False leaves the command alone, a number so many of the latest whole"""
     admissible: str = "latest"
     """where admissible commands are listed: none | latest turn only | all turns"""
+    wording: str = "plain"
+    """a name of `harness.wording.WORDINGS`: the same game in other words"""
 
     def __post_init__(self) -> None:
         if self.grammar not in GRAMMARS:
@@ -264,6 +267,9 @@ class Prompting:
             raise UsageError(f"Unknown action grammar {self.grammar!r}: choose {', '.join(GRAMMARS)}.{hint}")
         if self.admissible not in ADMISSIBLE:
             raise UsageError(f"Admissible commands are shown {'|'.join(ADMISSIBLE)}, not {self.admissible!r}.")
+        if self.wording not in WORDINGS:
+            hint = did_you_mean(self.wording, WORDINGS)
+            raise UsageError(f"Unknown wording {self.wording!r}: choose {', '.join(WORDINGS)}.{hint}")
         if self.history < -1:
             raise UsageError(f"History is a number of turns, or -1 for all of them, not {self.history}.")
 
@@ -277,25 +283,38 @@ class Prompting:
     ) -> list[Message]:
         """The conversation that asks for the next command."""
         grammar = GRAMMARS[self.grammar]
-        rules = [instructions.strip(), f"Objective: {objective}" if objective else "", grammar.describe(self.thinking)]
+        reword = self.reword
+        told = [instructions.strip(), f"Objective: {objective}" if objective else ""]
+        rules = [*map(reword, told), grammar.describe(self.thinking)]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
         first = 0 if self.history < 0 else max(0, len(turns) - self.history)
         note = turns[first - 1].note if first else ""
         whole = first if self.history_reasoning is True else len(turns) - self.history_reasoning
         for place, turn in enumerate(turns[first:], first):
-            listed = turn.admissible if self.admissible == "all" else ()
-            messages.append({"role": "user", "content": _seen(turn.observation, note, listed)})
+            listed = self.listed(turn.admissible) if self.admissible == "all" else ()
+            messages.append({"role": "user", "content": _seen(reword(turn.observation), note, listed)})
             messages.append({"role": "assistant", "content": self._said(turn, place >= whole)})
             note = turn.note
-        listed = () if self.admissible == "none" else admissible
-        messages.append({"role": "user", "content": _seen(observation, note, listed)})
+        listed = () if self.admissible == "none" else self.listed(admissible)
+        messages.append({"role": "user", "content": _seen(reword(observation), note, listed)})
         return messages
 
     def parse(self, text: str) -> Parsed:
-        return GRAMMARS[self.grammar].parse(text)
+        """What a reply says, its commands in the environment's own words."""
+        found = GRAMMARS[self.grammar].parse(text)
+        return found._replace(commands=self.listed(found.commands))
 
     def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        return GRAMMARS[self.grammar].tools(admissible)
+        return GRAMMARS[self.grammar].tools(self.listed(admissible))
+
+    @property
+    def reword(self) -> Callable[[str], str]:
+        """From the environment's words to the model's, and back."""
+        return WORDINGS[self.wording]
+
+    def listed(self, commands: Sequence[str]) -> tuple[str, ...]:
+        """Commands reworded."""
+        return tuple(map(self.reword, commands))
 
     @property
     def stop(self) -> tuple[str, ...]:
@@ -305,7 +324,7 @@ class Prompting:
     def _said(self, turn: Turn, whole: bool) -> str:
         if whole or not turn.commands:
             return turn.reply.text
-        return GRAMMARS[self.grammar].spell(turn.commands[-1], "")
+        return GRAMMARS[self.grammar].spell(self.reword(turn.commands[-1]), "")
 
 
 def _seen(observation: str, note: str, admissible: Sequence[str]) -> str:

@@ -1,20 +1,31 @@
-"""Published numbers, and our runs beside them.
+"""Published numbers, and our runs beside them, cell by cell.
 
 `published.jsonl.gz` holds 1,687 printed results with their set-ups and sources, one JSON object a line; `tables.toml` says
-which tasks of ours a table's columns are. Nothing printed here was made by hand.
+which tasks of ours a table's columns are, and which model of ours a published row is. Nothing printed here was made by hand.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import importlib.resources
 import json
+import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from envsuite import registry
 from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.types import knobs_json
+from harness.records import SCHEMA, schema_cure
+
+REPRODUCED, WITHIN, DEVIATES, NOT_RUN = "reproduced", "within interval", "deviates", "not run"
+SHARED = ("models", "zero-shot", "trained")  # sections of tables.toml that are no tables
+PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
+"""what must be equal in all of one model's runs that stand in one table"""
 
 
 class Cell(NamedTuple):
@@ -26,104 +37,214 @@ class Cell(NamedTuple):
     n: int | None = None
 
 
-class Row(NamedTuple):
-    """A line of a table: who, and a cell per column."""
+@dataclass(frozen=True)
+class Column:
+    """A column as printed, and what is played for it: a task at a setting. No task: nothing here can be played for it."""
+
+    name: str
+    task: str = ""
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    task_type: str = ""
+    """only the games of this type count"""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.task, knobs_json(registry.overrides(registry.TASKS[self.task], dict(self.knobs)))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: who, and a cell per column. Published rows know which of our models they are ('' for none)."""
 
     label: str
     ours: bool
     cells: dict[str, Cell]
+    model: str = ""
+    command: str = ""
+    cost: str = ""
 
 
-class PaperTable(NamedTuple):
+@dataclass(frozen=True)
+class PaperTable:
     """A published table with our rows beside it."""
 
     name: str
     title: str
-    columns: dict[str, str]  # published variant -> our task
+    metric: str
+    suite: str
+    columns: list[Column]
     rows: list[Row]
     notes: list[str]
-    suite: str
+    footnotes: dict[tuple[str, str], str]
+    """(row, column) -> what contradicts the number printed there"""
+
+    def measured(self, row: Row) -> Row | None:
+        """Our row that stands beside a published one."""
+        return next((one for one in self.rows if one.ours and one.label == row.model), None) if row.model else None
+
+    def status(self, row: Row, column: str) -> str:
+        """'' where nothing was published, else one of the four verdicts."""
+        if column not in row.cells:
+            return ""
+        mine = self.measured(row)
+        return verdict(row.cells[column], mine.cells[column]) if mine and column in mine.cells else NOT_RUN
 
 
-def records() -> list[dict[str, Any]]:
+@functools.cache
+def records() -> tuple[dict[str, Any], ...]:
     """Every published number."""
     data = (importlib.resources.files("harness") / "published.jsonl.gz").read_bytes()
-    return [json.loads(line) for line in gzip.decompress(data).splitlines()]
+    return tuple(json.loads(line) for line in gzip.decompress(data).splitlines())
+
+
+def _spec() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((importlib.resources.files("harness") / "tables.toml").read_text())
 
 
 def tables() -> dict[str, dict[str, Any]]:
     """The tables that can be printed, by name."""
-    return tomllib.loads((importlib.resources.files("harness") / "tables.toml").read_text())
+    return {name: spec for name, spec in _spec().items() if name not in SHARED}
 
 
-def table(name: str, folders: Iterable[Path] = ()) -> PaperTable:
-    """A table by name, with the runs found below `folders`. Raises UsageError naming the nearest."""
+def table(
+    name: str, folders: Iterable[Path] = (), rows: Mapping[str, str] | None = None, metric: str = ""
+) -> PaperTable:
+    """A table by name, with the runs found below `folders`. Raises UsageError naming the nearest.
+
+    `rows`: published row -> the model of ours that stands beside it, for models trained here. `metric` replaces the
+    table's own.
+    """
     known = tables()
     if name not in known:
         raise UsageError(f"No table {name!r}: there are {', '.join(known)}.{did_you_mean(name, known)}")
     spec = known[name]
-    columns, scale = spec["columns"], spec.get("scale", 1.0)
+    columns = [_column(column, value) for column, value in spec["columns"].items()]
+    published = _published(name, spec, [one.name for one in columns], rows or {})
+    metric = metric or spec["metric"]
+    footnotes = {(one["row"], one["column"]): one["text"] for one in spec.get("footnotes", ())}
+    found = [*published, *_ours(metric, columns, folders)]
+    return PaperTable(name, spec["title"], metric, spec["suite"], columns, found, spec.get("notes", []), footnotes)
+
+
+def _column(name: str, value: str | dict[str, Any]) -> Column:
+    if isinstance(value, str):
+        return Column(name, value)
+    return Column(name, value["task"], value.get("set", {}), value.get("task_type", ""))
+
+
+def _published(name: str, spec: dict[str, Any], columns: list[str], chosen: Mapping[str, str]) -> list[Row]:
+    scale, pivot = spec.get("scale", 1.0), re.compile(spec.get("variant", r"(?P<column>.*)"))
     rows: dict[str, dict[str, Cell]] = {}
+    who: dict[str, tuple[str, str]] = {}
     for one in records():
-        if one["key"] != spec["key"] or one["table_or_figure"] != spec["table"] or one["task_variant"] not in columns:
+        if one["key"] != spec["key"] or one["table_or_figure"] != spec["table"]:
             continue
-        if not isinstance(one["value"], (int, float)):
+        if any(one[key] != value for key, value in spec.get("only", {}).items()):
+            continue
+        match = pivot.fullmatch(one["task_variant"])
+        if not match or match["column"] not in columns or not isinstance(one["value"], (int, float)):
             continue
         spread = one["std_or_ci"] if isinstance(one["std_or_ci"], (int, float)) else None
         value = one["value"] * scale
         low, high = (None, None) if spread is None else (value - spread * scale, value + spread * scale)
-        label = f"{one['model']}, {one['method']}"
-        rows.setdefault(label, {}).setdefault(one["task_variant"], Cell(value, low, high, one["n_episodes"]))
-    found = [Row(label, False, cells) for label, cells in rows.items()]
-    found += _ours(spec["metric"], columns, folders)
-    return PaperTable(name, spec["title"], columns, found, spec.get("notes", []), spec["suite"])
+        label = ", ".join([one["model"], one["method"], *([match["row"]] if "row" in match.groupdict() else [])])
+        who[label] = one["model"], one["method"]
+        rows.setdefault(label, {}).setdefault(match["column"], Cell(value, low, high, one["n_episodes"]))
+    for label in chosen:
+        if label not in rows:
+            raise UsageError(
+                f"Table {name!r} has no row {label!r}: it has {'; '.join(rows)}.{did_you_mean(label, rows)}"
+            )
+    return [
+        Row(label, False, cells, *_runner(name, spec, label, *who[label], chosen.get(label, "")))
+        for label, cells in rows.items()
+    ]
 
 
-def _ours(metric: str, columns: dict[str, str], folders: Iterable[Path]) -> list[Row]:
-    """A row per model that has finished runs of the columns' tasks. Runs with knobs of their own are another task."""
-    variants = {task: variant for variant, task in columns.items()}
+def _runner(name: str, spec: dict[str, Any], label: str, model: str, method: str, chosen: str) -> tuple[str, str, str]:
+    """(our model, the command that runs a published row, what that costs)."""
+    shared, costs = _spec(), spec.get("cost", {})
+    ours = shared["models"].get(model, "")
+    if chosen:
+        return chosen, f"envsuite-eval -m {chosen} -e suite:{spec['suite']}", costs.get("zero-shot", "")
+    if method in shared["zero-shot"]["methods"] and ours:
+        return ours, f"envsuite-table {name} --run paper --model {ours}", costs.get("zero-shot", "")
+    algorithm = shared["trained"].get(method)
+    if algorithm and ours:
+        command = (
+            f"envsuite-train RECIPE.toml --set algorithm={algorithm} --set model.name={ours} -o CKPT && "
+            f'envsuite-table {name} --run paper --model CKPT/model --row "{label}=CKPT/model"'
+        )
+        return "", command, costs.get("trained", "")
+    return "", "", "no command here: its model or method is not in this suite"
+
+
+def _ours(metric: str, columns: list[Column], folders: Iterable[Path]) -> list[Row]:
+    """A row per model that has finished runs of the columns' tasks at the columns' settings."""
+    wanted: dict[tuple[str, str], list[Column]] = {}
+    for column in columns:
+        if column.task and column.task in registry.TASKS:
+            wanted.setdefault(column.key, []).append(column)
     rows: dict[str, dict[str, Cell]] = {}
-    protocols: dict[str, dict[str, Any]] = {}
-    for folder in folders:
-        for path in sorted(folder.glob("**/summary.json")):
-            try:
-                summary = json.loads(path.read_text())
-            except ValueError as error:
-                raise DataError(f"{path} is no summary ({error}): finish the run with --resume.") from error
-            if summary["task"] not in variants or summary["knobs"]:
-                continue
-            interval = summary["metrics"].get(metric) if metric not in summary else summary[metric]
+    first: dict[str, tuple[Path, dict[str, Any]]] = {}
+    size: dict[tuple[str, str], int] = {}
+    for path in sorted(path for folder in folders for path in folder.glob("**/summary.json")):
+        summary = _read(path)
+        label = summary["model"]
+        for column in wanted.get((summary["task"], knobs_json(summary["knobs"])), ()):
+            interval = _interval(summary, metric, column.task_type)
             if interval is None or interval["value"] is None:
                 continue
-            variant = variants[summary["task"]]
-            same = {key: summary.get(key) for key in ("reward_mode", "max_turns", "sampling", "prompting")}
-            label = summary["model"]
-            if label in protocols and protocols[label] != same:
-                raise UsageError(
-                    f"{path.parent} differs in protocol from other runs of {label!r} below the same folders: "
-                    "name the runs of one protocol with --runs."
-                )
-            protocols[label] = same
-            if variant in rows.get(label, {}):
-                raise UsageError(f"Two runs of {label!r} on {summary['task']}: name one of them with --runs.")
-            rows.setdefault(label, {})[variant] = Cell(
+            _refuse_unlike(path, label, summary, first.setdefault(label, (path, summary)))
+            if size.get((label, column.name), 0) >= summary["episodes"]:
+                continue  # of runs of one protocol the larger stands
+            size[label, column.name] = summary["episodes"]
+            rows.setdefault(label, {})[column.name] = Cell(
                 interval["value"], interval["low"], interval["high"], interval["n"]
             )
-    return [Row(label, True, cells) for label, cells in sorted(rows.items())]
+    return [Row(label, True, cells, label) for label, cells in sorted(rows.items())]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text())
+        schema = summary.get("schema_version", SCHEMA)
+        summary["task"], summary["knobs"], summary["model"], summary["episodes"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path} is no summary ({type(error).__name__}: {error}): finish the run with --resume."
+        ) from error
+    if schema != SCHEMA:
+        raise DataError(f"{path} has schema_version {schema!r}: {schema_cure(schema)}.")
+    return summary
+
+
+def _interval(summary: dict[str, Any], metric: str, task_type: str) -> dict[str, Any] | None:
+    if task_type:
+        found = summary["by_task_type"].get(task_type) if metric == "success" else None
+    elif metric in ("success", "reward", "progression"):
+        found = summary[metric]
+    else:
+        found = summary.get("repeats", {}).get(metric) or summary["metrics"].get(metric)
+    return found
+
+
+def _refuse_unlike(path: Path, label: str, summary: dict[str, Any], first: tuple[Path, dict[str, Any]]) -> None:
+    for key in PROTOCOL:
+        mine, theirs = summary.get(key), first[1].get(key)
+        if mine != theirs:
+            raise UsageError(
+                f"{path.parent} and {first[0].parent} are different protocols of {label!r}: {key} is {mine!r} in one and "
+                f"{theirs!r} in the other. Name the runs of one protocol with --runs."
+            )
 
 
 def verdict(published: Cell, measured: Cell) -> str:
-    """'reproduced' within both intervals, 'within interval' inside ours, else 'deviates'."""
+    """'reproduced' within both intervals, 'within interval' inside one, else 'deviates'; 'no interval' of ours, no word."""
     if measured.low is None or measured.high is None:
         return "no interval"
     inside = measured.low <= published.value <= measured.high
     if published.low is not None and published.high is not None:
         overlap = published.low <= measured.value <= published.high
-        return "reproduced" if inside and overlap else "within interval" if inside or overlap else "deviates"
-    return "within interval" if inside else "deviates"
-
-
-def missing(found: PaperTable, model: str) -> Sequence[str]:
-    """The tasks of a table that a model has not been run on."""
-    have = next((row.cells for row in found.rows if row.ours and row.label == model), {})
-    return [task for variant, task in found.columns.items() if variant not in have]
+        return REPRODUCED if inside and overlap else WITHIN if inside or overlap else DEVIATES
+    return WITHIN if inside else DEVIATES

@@ -13,8 +13,10 @@ however the run went.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,9 +96,12 @@ def dump(record: Record) -> bytes:
 
 
 def read_results(path: Path) -> list[Record]:
-    """All records of a finished file. Raises DataError naming the file and line."""
+    """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        data = path.read_bytes()
+        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}): fetch it again.") from error
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
@@ -113,56 +118,94 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         ) from error
     if found.get("schema_version") != SCHEMA:
         raise DataError(
-            f"{path}:{number} has schema_version {found.get('schema_version')!r}, this envsuite reads {SCHEMA!r}: "
-            "read it with the version that wrote it, or run again."
+            f"{path}:{number} has schema_version {found.get('schema_version')!r}: {schema_cure(found.get('schema_version'))}."
         )
     parsed: Record = found
     return parsed
 
 
+LIGHT = ("steps", "first_observation")
+"""what a record in memory is spared: a run of a million episodes must fit"""
+
+
+def light(found: Record) -> Record:
+    """A record without the texts of its turns: what the numbers need."""
+    return {name: value for name, value in found.items() if name not in LIGHT}
+
+
+def schema_cure(schema: Any) -> str:
+    """How to migrate a file of another schema, in words."""
+    kind, _, number = SCHEMA.rpartition("-")
+    theirs, _, version = str(schema).rpartition("-")
+    if theirs == kind and version.isdecimal() and int(version) > int(number):
+        return f"this envsuite reads {SCHEMA!r}; to migrate, upgrade to the release that wrote it (pip install -U envsuite)"
+    return (
+        f"this envsuite reads {SCHEMA!r} and knows no way from there; to migrate, run the settings of its config.json "
+        "again with envsuite-eval, or read it with the envsuite version that config.json names"
+    )
+
+
 class Journal:
-    """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened."""
+    """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened.
+
+    `records` holds the episodes without the texts of their turns; `lines` reads those from the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records: dict[Key, Record] = {}
+        self._places: dict[Key, tuple[int, int]] = {}  # offset and length of the line
+        self._size = 0
         if path.exists():
             self._load()
         self._file = path.open("ab")
 
     def _load(self) -> None:
-        data = self.path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:whole].split(b"\n"), 1):
-            if line.strip():
-                self._keep(_parse(self.path, number, line))
-        if whole < len(data):
-            os.truncate(self.path, whole)
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                if line.strip():
+                    self._keep(_parse(self.path, number, line), len(line))
+                self._size += len(line)
+        if self._size < self.path.stat().st_size:
+            os.truncate(self.path, self._size)
 
-    def _keep(self, found: Record) -> None:
+    def _keep(self, found: Record, length: int) -> None:
         key = key_of(found)
         if key not in self.records or is_broken(self.records[key]):
-            self.records[key] = found
+            self.records[key] = light(found)
+            self._places[key] = self._size, length
 
     def append(self, found: Record) -> None:
         """Raises OSError where the disk is full; the half-written line is cut off by the next run."""
-        self._file.write(dump(found))
+        line = dump(found)
+        self._file.write(line)
         self._file.flush()
-        self._keep(found)
+        self._keep(found, len(line))
+        self._size += len(line)
 
     def done(self) -> set[Key]:
         """The episodes that need not be played again."""
         return {key for key, found in self.records.items() if not is_broken(found)}
 
+    def lines(self, keys: Iterable[Key]) -> Iterator[bytes]:
+        """The whole records of these episodes, as they lie in the file."""
+        with self.path.open("rb") as file:
+            for key in keys:
+                offset, length = self._places[key]
+                file.seek(offset)
+                yield file.read(length)
+
     def close(self) -> None:
         self._file.close()
 
 
-def write_results(path: Path, found: Iterable[Record]) -> list[Record]:
-    """Sorted by key and written whole."""
-    ordered = sorted(found, key=key_of)
-    write_atomically(path, b"".join(map(dump, ordered)))
-    return ordered
+def write_results(path: Path, journal: Journal, keys: Iterable[Key]) -> list[Record]:
+    """Writes the records of these episodes, sorted and whole; returns them without the texts of their turns."""
+    ordered = sorted(keys)
+    write_atomically(path, journal.lines(ordered))
+    return [journal.records[key] for key in ordered]
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:

@@ -31,27 +31,30 @@ class Verdict(NamedTuple):
 
 
 def check(file: Path, num_workers: int = -1, max_concurrent: int = 16) -> Iterator[Verdict]:
-    """Replays every record of a results file; yields a verdict for each, in the order they end."""
-    stored = {records.key_of(one): one for one in records.read_results(file)}
-    by_run: dict[tuple[str, str, str], list[Record]] = {}
-    for one in stored.values():
+    """Replays every record of a results file, which may hold several models; yields a verdict for each, as they end."""
+    by_run: dict[tuple[str, str, str, str], dict[records.Key, Record]] = {}
+    for one in records.read_results(file):
         if not is_broken(one):
-            by_run.setdefault((one["task"], records.key_of(one)[1], one["reward_mode"]), []).append(one)
-    policy = ReplayPolicy(str(file))
+            key = records.key_of(one)
+            run = by_run.setdefault((one["task"], key[1], one["reward_mode"], one["model"]), {})
+            if key in run:
+                yield Verdict(one, "the same episode stands in the file twice")
+            run[key] = one
     registry.tasks("*")  # plugins too
-    for (task_id, knobs, mode), group in sorted(by_run.items()):
+    for (task_id, knobs, mode, _), stored in sorted(by_run.items()):
         if task_id not in registry.TASKS:
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
-        task = registry.TASKS[task_id]
+        task, group = registry.TASKS[task_id], list(stored.values())
+        policy = ReplayPolicy(str(file), group)
         config = RunConfig(task, "replay", knobs=group[0]["knobs"], reward_mode=mode)
         episodes = [Episode(task, knobs, one["seed"], one["attempt"]) for one in group]
         slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), "")
         try:
             for limit in sorted({_limit(one) for one in group}):
                 chosen = [played for played, one in zip(episodes, group, strict=True) if _limit(one) == limit]
-                for run in rollout(policy, chosen, slots, max_turns=limit or None):
-                    one = stored[run.episode.key]
-                    yield Verdict(one, first_difference(one, records.record(run, one["model"], mode)))
+                for again in rollout(policy, chosen, slots, max_turns=limit or None):
+                    one = stored[again.episode.key]
+                    yield Verdict(one, first_difference(one, records.record(again, one["model"], mode)))
         finally:
             slots.close()
 

@@ -11,6 +11,9 @@ from harness.prompting import Parsed, Prompting
 from harness.slots import Shown, Slots
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
 
+LIVES = 2
+"""how often an episode may take its worker down, or seem to, before it counts as broken"""
+
 
 @dataclass
 class _Playing:
@@ -18,6 +21,7 @@ class _Playing:
 
     run: Trajectory
     shown: Shown
+    lives: int = LIVES - 1
     reply: Reply | None = None
     parsed: Parsed = Parsed(())
     began: float = field(default_factory=time.monotonic)
@@ -33,18 +37,22 @@ def rollout(
     """Plays every episode once and yields each as it ends; a slot that is free starts the next one.
 
     What happens in an episode depends on its key and the policy alone, not on what is played beside it.
-    Errors of an environment or of the policy's server end that episode as broken and spare its neighbours.
+    Errors of an environment or of the policy's server end that episode as broken and spare its neighbours. One that was
+    lost with its worker is played again from its start, and nobody can tell.
     """
     prompting = prompting or Prompting()
     queue = iter(episodes)
     playing: dict[int, _Playing] = {}
-    starting: dict[int, tuple[Episode, float]] = {}
+    starting: dict[int, tuple[Episode, float, int]] = {}  # with the lives left
+
+    def start(slot: int, played: Episode, began: float, lives: int) -> None:
+        starting[slot] = (played, began, lives)
+        slots.start(slot, played)
 
     def refill(slot: int) -> None:
         following = next(queue, None)
         if following is not None:
-            starting[slot] = (following, time.monotonic())
-            slots.start(slot, following)
+            start(slot, following, time.monotonic(), LIVES - 1)
 
     def finish(slot: int) -> Trajectory:
         state = playing.pop(slot)
@@ -62,11 +70,16 @@ def rollout(
                 if shown.fatal is not None:
                     raise shown.fatal
                 if slot in starting:
-                    played, began = starting.pop(slot)
-                    state = playing[slot] = _Playing(_begin(played, shown), shown, began=began)
+                    played, began, lives = starting.pop(slot)
+                    state = playing[slot] = _Playing(_begin(played, shown), shown, lives, began=began)
                 else:
                     state = playing[slot]
                     _take(state, shown, max_turns)
+                lives = state.lives - (shown.lost == "suspect")
+                if shown.lost and lives >= 0:
+                    del playing[slot]
+                    start(slot, state.run.episode, state.began, lives)
+                    continue
                 if state.run.stop_reason is None:
                     ready.append(slot)
                 else:
@@ -83,7 +96,10 @@ def rollout(
                 state.run.error, state.run.truncated = reply.error, not broken
                 yield finish(slot)
                 continue
-            state.parsed = prompting.parse(reply.text) if reply.commands is None else Parsed(reply.commands)
+            if reply.commands is None:
+                state.parsed = prompting.parse(reply.text)
+            else:  # chosen among what the prompt listed
+                state.parsed = Parsed(reply.commands if policy.asks else prompting.listed(reply.commands))
             slots.step(slot, state.parsed.commands, len(state.run.turns))
 
 
@@ -104,7 +120,7 @@ def _prompt(state: _Playing, prompting: Prompting, reads: bool) -> Prompt:
         messages=prompting.messages(run.instructions, run.objective, run.turns, shown.observation, admissible)
         if reads
         else (),
-        admissible=admissible,
+        admissible=prompting.listed(admissible) if reads else admissible,
         seed=run.episode.dice(turn),
         key="\0".join(map(str, run.episode.key)),
         advice=shown.advice,

@@ -40,7 +40,13 @@ class Shown:
     instructions: str = ""  # on reset
     objective: str = ""  # on reset
     error: str = ""  # the environment broke; nothing else here counts
+    lost: str = ""  # with `error`: the environment went down with its worker, as a "suspect" of having done it or not
     fatal: EnvsuiteError | None = field(default=None)  # no episode of this kind can be played: stop the run
+
+
+def lost(why: str, suspect: bool) -> Shown:
+    """What is said of an environment whose worker is gone."""
+    return Shown("", {}, error=f"{EngineFailure.__name__}: {why}", lost="suspect" if suspect else "bystander")
 
 
 class Slots(Protocol):
@@ -96,7 +102,7 @@ class Host:
     def step(self, commands: tuple[str, ...], turn: int) -> Shown:
         env = self.env
         if env is None:
-            return Shown("", {}, error="the environment was lost")
+            return Shown("", {}, error="the environment was lost with its worker", lost="bystander")
         try:
             texts, total, shown, valid = [], 0.0, None, True
             for done, command in enumerate(commands or ("",), 1):
@@ -162,9 +168,11 @@ class LocalSlots:
 class PoolSlots:
     """Environments in worker processes; slot s lives in worker s modulo the number of workers.
 
-    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it was asked about end
-    as broken; the other slots go on.
+    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it held are lost; the
+    other slots go on. Its interpreter's start, slow on a loaded machine, has `START` seconds of its own.
     """
+
+    START = 120.0
 
     def __init__(
         self,
@@ -204,14 +212,16 @@ class PoolSlots:
                 worker = busy[pipe]  # type: ignore[index]
                 try:
                     while worker.pipe.poll():
-                        slot, shown = worker.pipe.recv()
-                        worker.answered(slot)
-                        answers.append((slot, shown))
+                        answer = worker.pipe.recv()
+                        worker.answered(answer)
+                        if answer is not None:
+                            answers.append(answer)
                 except (EOFError, OSError):
                     self._replace(worker, "its worker process died")
             for worker in busy.values():
-                if worker.asked and time.monotonic() - worker.alive_at > self.timeout:
-                    self._replace(worker, f"no answer within {self.timeout:.0f} s")
+                limit = self.timeout + (0.0 if worker.ready else self.START)
+                if worker.asked and time.monotonic() - worker.alive_at > limit:
+                    self._replace(worker, f"no answer within {limit:.0f} s")
             if not wait:
                 answers.extend(self._lost)
                 self._lost.clear()
@@ -219,7 +229,8 @@ class PoolSlots:
         return answers
 
     def _replace(self, worker: _Worker, why: str) -> None:
-        self._lost.extend((slot, Shown("", {}, error=f"{EngineFailure.__name__}: {why}")) for slot, _ in worker.asked)
+        # A worker answers in order: what it was thinking about is the first question left.
+        self._lost.extend((slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.asked))
         worker.stop()
         self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
 
@@ -232,6 +243,7 @@ class _Worker:
     def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
         self.pipe, theirs = context.Pipe()
         self.asked: deque[tuple[int, float]] = deque()  # what it has not answered, in order
+        self.ready = False
         self._last = time.monotonic()
         self.process = context.Process(target=_serve, args=(theirs, config, os.getpid()), daemon=True)
         self.process.start()
@@ -242,10 +254,13 @@ class _Worker:
         """When it last had reason to be thinking about something new."""
         return max(self._last, self.asked[0][1]) if self.asked else time.monotonic()
 
-    def answered(self, slot: int) -> None:
-        self._last = time.monotonic()
+    def answered(self, answer: tuple[int, Shown] | None) -> None:
+        """Books an answer; None is the first thing a worker says, when it has started."""
+        self._last, self.ready = time.monotonic(), True
+        if answer is None:
+            return
         for index, (asked, _) in enumerate(self.asked):
-            if asked == slot:
+            if asked == answer[0]:
                 del self.asked[index]
                 return
 
@@ -264,6 +279,7 @@ def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     hosts: dict[int, Host] = {}
     try:
+        pipe.send(None)
         while True:
             if not pipe.poll(5.0):
                 if os.getppid() != parent:  # the parent was killed outright

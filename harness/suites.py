@@ -7,15 +7,34 @@ import importlib.resources
 import tomllib
 from typing import Any
 
-from envsuite.errors import UsageError, did_you_mean
+from envsuite import registry
+from envsuite.errors import UnknownTask, UsageError, did_you_mean
+from envsuite.types import Task
 
 PREFIX = "suite:"
-NOT_FLAGS = ("tasks", "after")
+NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "pending")
+FEWER = ("episodes", "baseline_episodes")
+"""may be lowered, and the table then shows the smaller n"""
+STANDARD: dict[str, Any] = {
+    "split": "",
+    "seed": 0,
+    "reward": "sparse",
+    "set": [],
+    "max_turns": None,
+    "top_p": 1.0,
+    "action_mode": "write",
+    "normalisation": "word",
+    "action_grammar": "action",
+    "history_reasoning": "on",
+    "prompt_wording": "plain",
+}
+"""what a suite fixes unless it says otherwise. `repeats` is free: more attempts are the same protocol"""
 
 
 def read() -> dict[str, dict[str, Any]]:
     """All suites by name, from the package's own `suites.toml`."""
-    return tomllib.loads((importlib.resources.files("harness") / "suites.toml").read_text())
+    found = tomllib.loads((importlib.resources.files("harness") / "suites.toml").read_text())
+    return {name: {**STANDARD, **fixed} for name, fixed in found.items()}
 
 
 def suite(name: str) -> dict[str, Any]:
@@ -26,11 +45,46 @@ def suite(name: str) -> dict[str, Any]:
     return found[name]
 
 
+def tasks(name: str, notices: list[str] | None = None) -> list[Task]:
+    """A suite's tasks, checked against the step caps and panels it was written for.
+
+    A family that is still to come is left out with a notice, where the suite says that it waits for it. Raises
+    UsageError where nothing is left, or a task here is not the one the suite means.
+    """
+    fixed = suite(name)
+    found: list[Task] = []
+    for pattern in fixed["tasks"]:
+        try:
+            found += registry.tasks(pattern)
+        except UnknownTask:
+            family = pattern.partition("-")[0]
+            if family not in fixed.get("pending", ()) or family in registry.FAMILIES:
+                raise
+            if notices is not None:
+                notices.append(f"suite {name!r} is played without {family!r}: that family is not in this version yet")
+    if not found:
+        raise UsageError(f"Suite {name!r} cannot be played yet: {', '.join(fixed['pending'])} is not in this version.")
+    for task in found:
+        cap, expected = registry.knob_names(task)["max_steps"], fixed.get("caps", {}).get(task.id)
+        if expected is not None and cap != expected:
+            raise UsageError(f"Suite {name!r} caps {task.id} at {expected} commands, the task here at {cap}.")
+    return found
+
+
+def check_panel(name: str, task: Task, digest: str) -> None:
+    """Raises UsageError where the games on this machine are not those of the suite."""
+    expected = suite(name).get("panels", {}).get(task.id)
+    if expected is not None and digest != expected:
+        raise UsageError(
+            f"Suite {name!r} plays panel {expected} of {task.id}, and this machine holds {digest}: fetch the whole panel "
+            "with `envsuite-data`, or name the task with --env for another number."
+        )
+
+
 def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) -> argparse.Namespace:
     """`args` under a suite's protocol. Raises UsageError where a flag says otherwise.
 
-    `defaults` tells what was said from what was left alone. The number of episodes alone may be lowered, and the table
-    then shows the smaller n.
+    `defaults` tells what was said from what was left alone.
     """
     fixed = suite(name)
     out = argparse.Namespace(**vars(args))
@@ -40,14 +94,22 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
         if not hasattr(args, key):
             raise UsageError(f"Suite {name!r} sets {key!r}, which is no flag of envsuite-eval.")
         given, default = getattr(args, key), getattr(defaults, key)
-        if key == "episodes" and given is not None:
+        if key in FEWER and given is not None:
             if given > value:
-                raise UsageError(f"Suite {name!r} plays {value} episodes a task; --episodes {given} is more.")
+                flag = "--" + key.replace("_", "-")
+                raise UsageError(f"Suite {name!r} plays {value} episodes a task; {flag} {given} is more.")
             continue
         if given != default and given != value:
             flag = "--" + key.replace("_", "-")
             raise UsageError(
-                f"Suite {name!r} fixes {flag} {value}, not {given}: drop the flag, or name the tasks with --env."
+                f"Suite {name!r} fixes {flag} {_word(value)}, not {_word(given)}: "
+                "drop the flag, or name the tasks with --env."
             )
         setattr(out, key, value)
     return out
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(value) or "nothing"
+    return "unset" if value is None or value == "" else str(value)

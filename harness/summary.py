@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envsuite.types import knobs_json
+from harness import aggregate
 from harness.records import Record, is_broken
 from harness.stats import Interval, bootstrap, success_interval
 
@@ -36,6 +37,10 @@ def summarise(found: Sequence[Record]) -> Summary:
         "success": success(range(len(scored))),
         "reward": _plain(bootstrap([one["reward"] for one in scored], clusters)),
         "progression": _plain(bootstrap([one["progression"] for one in scored], clusters)),
+        "repeats": {
+            name: _plain(found)
+            for name, found in aggregate.repeated([one["success"] for one in scored], clusters).items()
+        },
         "metrics": {
             name: _plain(
                 bootstrap(
@@ -67,6 +72,17 @@ def _plain(interval: Interval) -> dict[str, Any]:
     }
 
 
+def over_tasks(found: Sequence[Record]) -> Summary:
+    """What is said of one model over several tasks. Every interval resamples games within each task."""
+    success, progression = (aggregate.task_scores(found, metric) for metric in ("success", "progression"))
+    return {
+        "tasks": len(success),
+        "success": _plain(aggregate.mean_over_tasks(success)),
+        "progression_iqm": _plain(aggregate.interquartile_mean(progression)),
+        "profile": {str(level): _plain(one) for level, one in aggregate.profile(progression).items()},
+    }
+
+
 def percent(interval: dict[str, Any]) -> str:
     """'12.5 [4.0, 31.0] n=8', in percent."""
     if interval["value"] is None:
@@ -76,7 +92,7 @@ def percent(interval: dict[str, Any]) -> str:
 
 
 def number(interval: dict[str, Any]) -> str:
-    """'0.125 [0.040, 0.310]'."""
+    """'0.125 [0.040, 0.310]', without n: for a column beside one that has it."""
     if interval["value"] is None:
         return "–"
     bounds = "" if interval["low"] is None else f" [{interval['low']:.3f}, {interval['high']:.3f}]"
@@ -115,4 +131,30 @@ def type_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
     for kind in kinds:
         cells = [summary["by_task_type"].get(kind) for _, summary in rows]
         table.add_row(kind, *(percent(cell) if cell else "–" for cell in cells))
+    return table
+
+
+def repeats_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
+    """pass@k (one of k attempts wins) and pass^k (all k win) per model; None where games were tried once."""
+    names = list(dict.fromkeys(name for _, summary in rows for name in summary["repeats"]))
+    if not names:
+        return None
+    table = Table(title="% of games won in k attempts [95 %]", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("model")
+    for name in names:
+        table.add_column(name, justify="right")
+    for model, summary in rows:
+        cells = [summary["repeats"].get(name) for name in names]
+        table.add_row(model, *(percent(cell) if cell else "–" for cell in cells))
+    return table
+
+
+def tasks_table(rows: Sequence[tuple[str, Summary]]) -> Table:
+    """Models down; what `over_tasks` says of each across."""
+    table = Table(title="over tasks", title_justify="left", box=SIMPLE_HEAD)
+    for head, side in (("model", "left"), ("tasks", "right"), ("success %, mean of tasks [95 %]", "right"),
+                       ("progression %, interquartile mean [95 %]", "right")):  # fmt: skip
+        table.add_column(head, justify=side)  # type: ignore[arg-type]
+    for model, found in rows:
+        table.add_row(model, str(found["tasks"]), percent(found["success"]), percent(found["progression_iqm"]))
     return table

@@ -47,7 +47,7 @@ def test_a_run_leaves_five_files_and_results_sorted_by_key(tmp_path):
     assert {path.name for path in folder.iterdir()} - {".lock"} == {
         "config.json", "journal.jsonl", "results.jsonl", "timing.jsonl", "summary.json",
     }  # fmt: skip
-    assert found == records.read_results(folder / "results.jsonl") and len(found) == 20
+    assert found == list(map(records.light, records.read_results(folder / "results.jsonl"))) and len(found) == 20
     assert [records.key_of(one) for one in found] == sorted(map(records.key_of, found))
     assert summary["success"]["n"] == 10  # clusters, not episodes
     text = (folder / "results.jsonl").read_text()
@@ -97,6 +97,22 @@ def test_a_half_written_last_line_is_cut_off_and_a_corrupt_one_is_named(tmp_path
     journal.write_bytes(b"".join(lines[:3]) + b"{not json}\n" + b"".join(lines[4:]))
     with pytest.raises(DataError, match=r"journal\.jsonl:4"):
         run(config(), tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("envsuite-record-7", "upgrade to the release that wrote it"),
+        ("other-1", "run the settings of its config"),
+        (None, "migrate"),
+    ],
+)
+def test_a_record_of_another_schema_says_how_to_migrate(tmp_path, schema, said):
+    whole, _ = run(config(), tmp_path)
+    file = config().folder(tmp_path) / "results.jsonl"
+    file.write_bytes(records.dump(whole[0]) + records.dump({**whole[1], "schema_version": schema}))
+    with pytest.raises(DataError, match=rf"results\.jsonl:2 has schema_version .*{said}"):
+        records.read_results(file)
 
 
 def test_records_hold_any_string_a_model_may_say():
@@ -199,7 +215,8 @@ def test_a_budget_stops_cleanly_and_the_rest_is_played_on_resume(tmp_path):
     assert done.returncode == 3
     assert "--resume" in done.stderr and "1 of 10 episodes" in done.stderr
     assert cli(*words, "--resume").returncode == 0
-    assert records.read_results(next((tmp_path / "cut").glob("**/results.jsonl"))) == whole
+    found = records.read_results(next((tmp_path / "cut").glob("**/results.jsonl")))
+    assert list(map(records.light, found)) == whole
 
 
 def test_token_and_cost_budgets_count_what_the_journal_holds():

@@ -1,13 +1,21 @@
-"""Published numbers are there, and ours are laid beside them or refused."""
+"""Published numbers are there, and ours are laid beside them cell by cell, or refused."""
 
 import json
+import re
 
 import pytest
 
 from envsuite import registry
-from envsuite.errors import UsageError
-from harness import published, suites
+from envsuite.errors import DataError, UsageError
+from harness import published, reproduce, suites
+from harness.cli import table as command
 from harness.published import Cell, verdict
+from tests import toys  # noqa: F401
+
+LISTED = [
+    "poad-1", "poad-4", "poad-5", *(f"guide-{number}" for number in range(1, 14)), "verlog-babyai", "glam-4",
+    "gigpo-alfworld", "balrog-babyai",
+]  # fmt: skip
 
 
 def test_all_published_numbers_are_in_the_package():
@@ -16,37 +24,100 @@ def test_all_published_numbers_are_in_the_package():
     assert all(one["source"] and one["paper"] for one in found)
 
 
+def test_every_listed_table_is_there():
+    assert not set(LISTED) - set(published.tables())
+
+
 @pytest.mark.parametrize("name", published.tables())
-def test_every_column_of_every_table_has_numbers_and_a_task(name):
+def test_every_column_has_numbers_and_every_task_exists_and_belongs_to_the_suite(name):
     found = published.table(name)
-    assert found.suite in suites.read()
-    for variant, task in found.columns.items():
-        assert task in registry.TASKS, task
-        assert any(variant in row.cells for row in found.rows), f"{variant} is in no published row"
+    playable = {registry.TASKS[task].id for task in suites.suite(found.suite)["tasks"] if task in registry.TASKS}
+    for column in found.columns:
+        assert any(column.name in row.cells for row in found.rows), f"{column.name} is in no published row"
+        if column.task:
+            assert column.task in playable
+            assert column.key[0] == column.task  # its knobs are knobs of the task
+    for row, column in found.footnotes:
+        assert any(column in one.cells for one in found.rows if one.label == row), (row, column)
+    for row in found.rows:  # whatever was not run says how it would be, or that it cannot be
+        assert row.command or "no command here" in row.cost
+
+
+@pytest.mark.parametrize("name", published.tables())
+def test_contradictions_in_footnotes_are_numbers_that_are_really_printed(name):
+    """Each 'Table(s) N ... print(s) X' is looked up among the printed numbers."""
+    everything = published.records()
+    for text in published.table(name).footnotes.values():
+        for tables, value in re.findall(r"Tables? ([\d, and]+) prints? (0\.\d+)", text):
+            for number in re.findall(r"\d+", tables):
+                printed = [
+                    one["value"] for one in everything
+                    if one["key"] == "guide" and one["table_or_figure"].split()[1] == number
+                ]  # fmt: skip
+                assert float(value) in printed, (name, number, value)
 
 
 def test_the_printed_numbers_are_the_papers():
     cells = {row.label: row.cells for row in published.table("guide-1").rows}
-    base = next(label for label in cells if "zero-shot" in label)
-    assert cells[base]["w2-o3-q4"].value == 0.17
+    assert cells["Qwen2.5-1.5B-Instruct, base (zero-shot)"]["w2-o3-q4"].value == 0.17
+    rows = {row.label: row.cells for row in published.table("guide-5").rows}
+    assert rows["Qwen2.5-1.5B-Instruct, multi-turn PPO, train w8-o3-q4"]["test w8-o12-q4"].value == 0.51
+    seen = {row.label: row.cells for row in published.table("alfworld-4").rows}
+    assert seen["GRU/transformer seq2seq (no LLM), BUTLER (DAgger, beam 10)"]["Pick & Place"].value == 0.61
+    poad = {row.label: row.cells for row in published.table("poad-1").rows}
+    assert poad["LLaMA2-7B, POAD"]["Food Preparation -> Cheese"].value == 0.7553
 
 
 def summary(folder, model, **changes):
     base = {
         "task": "TextWorld-w2-o3-q4-v0", "knobs": {}, "model": model, "metrics": {}, "reward_mode": "sparse",
-        "success": {"value": 0.1, "low": 0.05, "high": 0.18, "n": 100},
+        "episodes": 100, "success": {"value": 0.1, "low": 0.05, "high": 0.18, "n": 100},
     }  # fmt: skip
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps({**base, **changes}))
 
 
-def test_our_runs_stand_beside_and_two_protocols_are_refused(tmp_path):
+def test_a_run_stands_in_its_own_column_alone_and_gives_that_cell_its_verdict(tmp_path):
+    summary(tmp_path / "a", "qwen2.5-1.5b")
+    found = published.table("guide-1", [tmp_path])
+    (ours,) = [row for row in found.rows if row.ours]
+    assert ours.cells == {"w2-o3-q4": Cell(0.1, 0.05, 0.18, 100)}
+    base, ppo = (row for row in found.rows if not row.ours)
+    assert found.status(base, "w2-o3-q4") == "within interval"
+    assert found.status(base, "w8-o3-q4") == found.status(ppo, "w2-o3-q4") == "not run"
+    trained = published.table("guide-1", [tmp_path], {ppo.label: "qwen2.5-1.5b"})
+    assert trained.status(next(row for row in trained.rows if row.label == ppo.label), "w2-o3-q4") == "deviates"
+
+
+def test_a_column_with_knobs_takes_runs_with_these_knobs(tmp_path):
+    summary(tmp_path / "a", "random", knobs={"max_steps": 6})
+    (ours,) = [row for row in published.table("guide-4", [tmp_path]).rows if row.ours]
+    assert set(ours.cells) == {"max steps 6"}
+    assert not [row for row in published.table("guide-1", [tmp_path]).rows if row.ours]
+
+
+def test_of_two_runs_of_one_protocol_the_larger_stands(tmp_path):
     summary(tmp_path / "a", "random")
-    ours = [row for row in published.table("guide-1", [tmp_path]).rows if row.ours]
-    assert ours[0].cells == {"w2-o3-q4": Cell(0.1, 0.05, 0.18, 100)}
-    assert len(published.missing(published.table("guide-1", [tmp_path]), "random")) == 3
+    summary(tmp_path / "b", "random", episodes=20, success={"value": 0.0, "low": 0.0, "high": 0.16, "n": 20})
+    (ours,) = [row for row in published.table("guide-1", [tmp_path]).rows if row.ours]
+    assert ours.cells["w2-o3-q4"].n == 100
+
+
+def test_runs_of_different_protocols_in_one_table_are_refused_by_name(tmp_path):
+    summary(tmp_path / "a", "random")
     summary(tmp_path / "b", "random", task="TextWorld-w8-o3-q4-v0", max_turns=3)
-    with pytest.raises(UsageError, match="differs in protocol"):
+    with pytest.raises(
+        UsageError, match="different protocols of 'random': max_turns is 3 in one and None in the other"
+    ):
+        published.table("guide-1", [tmp_path])
+
+
+def test_another_schema_says_how_to_migrate_and_a_torn_summary_is_named(tmp_path):
+    summary(tmp_path / "a", "random", schema_version="envsuite-record-2")
+    with pytest.raises(DataError, match="to migrate, upgrade"):
+        published.table("guide-1", [tmp_path])
+    (tmp_path / "a" / "summary.json").write_text('{"task": ')
+    with pytest.raises(DataError, match=r"a/summary\.json is no summary"):
         published.table("guide-1", [tmp_path])
 
 
@@ -54,3 +125,63 @@ def test_verdicts():
     assert verdict(Cell(0.17), Cell(0.15, 0.1, 0.2, 100)) == "within interval"
     assert verdict(Cell(0.17, 0.14, 0.2), Cell(0.15, 0.1, 0.2, 100)) == "reproduced"
     assert verdict(Cell(0.9), Cell(0.15, 0.1, 0.2, 100)) == "deviates"
+    assert verdict(Cell(0.9), Cell(0.15)) == "no interval"
+
+
+def run(*words):
+    with pytest.raises(SystemExit) as done:
+        command.main([str(word) for word in words])
+    return done.value.code
+
+
+def test_a_table_runs_what_is_missing_goes_on_and_prints_it(tmp_path, capsys):
+    asked = ["verlog-babyai", "--run", "tiny", "-n", "2", "-o", tmp_path]
+    assert run(*asked, "--dry-run") == 0
+    assert capsys.readouterr().out.count("2 episodes to play") == 8 and not list(tmp_path.iterdir())
+    assert run(*asked, "-m", "expert") == 0
+    assert run(*asked) == 0
+    said = capsys.readouterr().out
+    assert "ours: expert" in said and "ours: random" in said and "n=2" in said and "8 not run" in said
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("**/results.jsonl")}
+    assert len(before) == 8
+    assert run(*asked, "--dry-run") == 0
+    assert capsys.readouterr().out.count("nothing to play") == 8
+    assert run(*asked, "--json") == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("**/results.jsonl")} == before
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    ours = [one for one in cells if one["ours"]]
+    assert len(ours) == 8 and all(one["measured"]["n"] == 2 for one in ours)
+    others = [one for one in cells if not one["ours"]]
+    assert all(one["status"] == "not run" and one["command"] and one["cost"] for one in others)
+
+
+def test_a_published_row_of_the_random_player_is_compared_with_ours(tmp_path, capsys):
+    assert run("glam-4", "--run", "tiny", "-m", "random", "-n", "4", "-o", tmp_path, "--json") == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    (mine,) = [one for one in cells if one["row"] == "none, Random" and one["measured"]]
+    assert mine["status"] in ("reproduced", "within interval", "deviates") and mine["published"]["value"] == 0.15
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["guide-2", "--run", "tiny"], "Nothing of table 'guide-2' can be played"),
+        (["guide-1", "--run", "tiny", "--reward", "dense"], "fixes --reward sparse"),
+        (["guide-1", "--row", "Qwen=random"], "has no row 'Qwen'"),
+        (["guide-1", "--row", "Qwen"], "PUBLISHED=MODEL"),
+        (["giude-1"], "Did you mean 'guide-1'"),
+    ],
+)
+def test_what_a_table_cannot_do_is_said_in_one_line(words, said, tmp_path, capsys):
+    assert run(*words, "-o", tmp_path) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_larger_sizes_ask_for_all_that_smaller_ones_ask():
+    asked = command.parser().parse_args(["poad-1"])
+    found = {size: reproduce.todo(published.table("poad-1"), size, asked) for size in reproduce.SIZES}
+    assert {one.model for one in found["tiny"]} == {"random", "expert"} < {one.model for one in found["small"]}
+    assert {one.config.episodes for one in found["tiny"]} == {20}
+    assert {one.config.episodes for one in found["small"] if one.model == "random"} == {100}
+    assert {one.model for one in found["paper"]} == {"meta-llama/Llama-2-7b-hf"}

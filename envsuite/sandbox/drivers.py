@@ -45,7 +45,7 @@ def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
     said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     raise NoSandbox(
         f"No sandbox for model-written code works here ({said}). Install one: `apt-get install bubblewrap`; or, "
-        "without protection against hostile code, ask for --sandbox process."
+        "without protection against hostile code, ask for --set sandbox=process."
     )
 
 

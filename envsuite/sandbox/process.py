@@ -6,7 +6,7 @@ Does NOT stop: reading any file the user may read (as root: any file at all wher
 folder), the network, looking for the labels of bundled data sets, leaving things in world-writable folders, signals to
 the user's other processes, memory that has no name (memfd), a daemon that outlives a killed zygote.
 
-Never chosen by itself for code a model wrote: ask for it with `--sandbox process`. Its results are marked `leaky`.
+Never chosen by itself for code a model wrote: ask for it with `--set sandbox=process`. Its results are marked `leaky`.
 """
 
 from __future__ import annotations

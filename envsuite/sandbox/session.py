@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from envsuite.errors import DataError, EngineFailure, UsageError
-from envsuite.sandbox.inside import wire
+from envsuite.sandbox.inside import archive, wire
 from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
 
 START_SECONDS = 120.0  # imports on a cold disk
@@ -121,12 +121,12 @@ class ZygoteSession(Session):
         self._need_workspace()
         with self._turn:
             workspace = self._home / "workspace"
-            _remove([str(item) for item in workspace.iterdir()])
+            archive.remove([str(item) for item in workspace.iterdir()])
             if (self._home / "snapshot").is_dir():
                 _copy_tree(self._home / "snapshot", workspace)
             if not self.spec.fresh:
                 self._stop()  # /tmp goes with the sandbox, or is this folder
-                _remove([str(item) for item in (self._home / "scratch").glob("*")])
+                archive.remove([str(item) for item in (self._home / "scratch").glob("*")])
 
     def close(self) -> None:
         self._finalizer()
@@ -277,14 +277,9 @@ def _copy_tree(source: Path, target: Path) -> None:
         raise EngineFailure(f"The workspace cannot be copied: {_tail(done.stderr)}")
 
 
-def _remove(paths: list[str]) -> None:
-    if paths:
-        subprocess.run(["rm", "-rf", "--one-file-system", "--", *paths], capture_output=True)
-
-
 def _clean(remains: list[Process], home: Path, owner: int) -> None:
     if os.getpid() != owner:  # a forked worker of envsuite: the sandbox is its parent's
         return
     while remains:
         remains.pop().kill()
-    _remove([str(home)])
+    archive.remove([str(home)])

@@ -7,13 +7,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli
-from harness.compare import PROTOCOL, compare, read_run, refuse_unlike
+from harness.compare import PROTOCOL, Standing, compare, read_run, refuse_unlike, standing
+from harness.stats import Interval
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--level", type=float, default=0.05, help="significance level (default: 0.05)")
     found.add_argument("--power", type=float, default=0.8, help="power (default: 0.8)")
     found.add_argument("--allow", action="append", default=[], choices=PROTOCOL, help="may differ between the runs")
+    found.add_argument("--profile", action="store_true", help="share of games above each score, per run")
     found.add_argument("--json", action="store_true")
     found.add_argument("-v", "--verbose", action="store_true")
     return found
@@ -45,11 +48,18 @@ def _main(argv: Sequence[str] | None) -> int:
     runs = [read_run(path) for path in args.runs]
     refuse_unlike(runs, args.allow)
     found = compare(runs, args.metric, args.effect, args.level, args.power)
+    alone = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
-        print(json.dumps([{**asdict(one), "mean": one.mean._asdict()} for one in found], indent=2))
+        pairs = [{**asdict(one), "mean": one.mean._asdict()} for one in found]
+        print(json.dumps({"runs": [_plain(one) for one in alone], "differences": pairs}, indent=2))
         return 0
     console = cli.console()
     interval = f"[{100 * (1 - args.level):.0f} %]"
+    console.print(_runs(alone, args.metric, interval))
+    if any(one.repeats for one in alone):
+        console.print(_repeats(alone))
+    if args.profile:
+        console.print(_profile(alone, args.metric, interval))
     table = Table(title=f"{args.metric}, second less first", title_justify="left", box=SIMPLE_HEAD)
     for head in (
         "first",
@@ -76,6 +86,52 @@ def _main(argv: Sequence[str] | None) -> int:
         )
     console.print(table)
     return 0
+
+
+def _said(found: Interval) -> str:
+    bounds = "" if found.low != found.low else f" [{found.low:.3f}, {found.high:.3f}]"
+    return f"{found.value:.3f}{bounds} n={found.n}"
+
+
+def _plain(one: Standing) -> dict[str, Any]:
+    spell = lambda found: {key: None if value != value else value for key, value in found._asdict().items()}
+    return {
+        "name": one.name,
+        **{name: spell(getattr(one, name)) for name in ("success", "mean", "iqm")},
+        "repeats": {name: spell(found) for name, found in one.repeats.items()},
+        "profile": {str(level): spell(found) for level, found in one.profile.items()},
+    }
+
+
+def _runs(alone: Sequence[Standing], metric: str, interval: str) -> Table:
+    table = Table(title=f"{metric}, each run by itself", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("run")
+    for head in (f"mean {interval}", f"interquartile mean {interval}"):
+        table.add_column(head, justify="right")
+    for one in alone:
+        table.add_row(one.name, _said(one.mean), _said(one.iqm))
+    return table
+
+
+def _repeats(alone: Sequence[Standing]) -> Table:
+    table = Table(title="share of games won in k attempts [95 %]", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("run")
+    names = list(dict.fromkeys(name for one in alone for name in one.repeats))
+    for name in names:
+        table.add_column(name, justify="right")
+    for one in alone:
+        table.add_row(one.name, *(_said(one.repeats[name]) if name in one.repeats else "–" for name in names))
+    return table
+
+
+def _profile(alone: Sequence[Standing], metric: str, interval: str) -> Table:
+    table = Table(title=f"share of games with {metric} above a score {interval}", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("above", justify="right")
+    for one in alone:
+        table.add_column(one.name, justify="right")
+    for level in alone[0].profile:
+        table.add_row(f"{level:g}", *(_said(one.profile[level]) for one in alone))
+    return table
 
 
 if __name__ == "__main__":

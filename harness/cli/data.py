@@ -9,14 +9,21 @@ from pathlib import Path
 
 from envsuite import registry
 from envsuite.cache import cache_dir, write_atomically
-from envsuite.errors import UsageError, did_you_mean
+from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from envsuite.types import knobs_json
 from harness import cli
 from harness.cli.eval import setting
+from harness.compare import read_run
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
 
 FETCHERS = {"alfworld": "envsuite.envs.alfworld.data:download"}
+EXPORTS = {
+    "parquet": "one file of rows",
+    "hf": "a folder for datasets.load_from_disk",
+    "atif": "a folder with a JSON document per episode",
+    "inspect": "an .eval log",
+}
 ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
@@ -30,6 +37,10 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument("name")
     add.add_argument("file", type=Path)
     verbs.add_parser("list", help="what lies in the cache")
+    export = verbs.add_parser("export", help="a finished run for other tools: " + ", ".join(EXPORTS))
+    export.add_argument("run", type=Path, help="run folder, or its results.jsonl")
+    export.add_argument("--to", choices=EXPORTS, required=True)
+    export.add_argument("-o", "--output", type=Path, required=True)
     demos = verbs.add_parser("demos", help="the expert's games as chat JSONL, to fine-tune on")
     demos.add_argument("-e", "--env", required=True)
     demos.add_argument("-o", "--output", type=Path, required=True)
@@ -68,9 +79,40 @@ def _main(argv: Sequence[str] | None) -> int:
             console.print(
                 f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 2**20:9.1f} MB"
             )
+    elif args.verb == "export":
+        _export(args)
     else:
         _demos(args)
     return 0
+
+
+def _export(args: argparse.Namespace) -> None:
+    run = read_run(args.run, keep_broken=True)
+    if args.output.exists():
+        raise UsageError(f"{args.output} exists: remove it, or choose another --output.")
+    try:
+        if args.to == "parquet":
+            from harness.interop.rows import write_parquet
+
+            write_parquet(run.records, args.output)
+        elif args.to == "hf":
+            from harness.interop.rows import write_dataset
+
+            write_dataset(run.records, args.output)
+        elif args.to == "atif":
+            from harness.interop.atif import write_documents
+
+            write_documents(run, args.output)
+        else:
+            from harness.interop.inspect import write_log
+
+            write_log(run, args.output)
+    except ModuleNotFoundError as error:
+        extra = "inspect" if args.to == "inspect" else "interop"
+        raise MissingExtra(
+            f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[{extra}]'"
+        ) from error
+    print(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
 
 
 def _demos(args: argparse.Namespace) -> None:

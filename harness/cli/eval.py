@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -18,12 +17,14 @@ from envsuite.errors import UsageError
 from envsuite.types import RewardMode, Task
 from harness import cli, suites
 from harness.cli.progress import RunProgress
+from harness.estimate import turn_cap
 from harness.evaluate import Budget, Execution, RunConfig, Sampling, evaluate, resolve_split
 from harness.policies import is_model, make_policy, on_server, record_name
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
-from harness.records import is_broken
-from harness.summary import Summary, result_table, type_table
+from harness.records import Record, is_broken
+from harness.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.types import Policy
+from harness.wording import WORDINGS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,6 +39,13 @@ def parser() -> argparse.ArgumentParser:
         "-m", "--model", required=True, help="random | expert | replay:FILE | hf:X | openai:X | alias | path | org/name"
     )
     add("-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated")
+    add_options(found)
+    return found
+
+
+def add_options(found: argparse.ArgumentParser) -> None:
+    """Everything but who plays what: shared by the commands that play."""
+    add = found.add_argument
     add("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
     add("--split", default="", help="train | test | the splits of the task; the task's last one unless told")
     add("-n", "--episodes", "--limit", type=int, default=None, help="seeds per task (a whole panel, or 100)")
@@ -82,9 +90,16 @@ def parser() -> argparse.ArgumentParser:
     )
     group.add_argument("--admissible", choices=ADMISSIBLE, default="latest", help="where admissible commands are shown")
     group.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
+    group.add_argument("--prompt-wording", choices=list(WORDINGS), default="plain", help="the same game in other words")
     group = found.add_argument_group("run")
     group.add_argument("--baselines", default="random,expert", help="played beside the model; 'none' for none")
+    group.add_argument("--baseline-episodes", type=int, default=None, help="seeds for them (default: the model's)")
     group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
+    group.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
+    group.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
+    group.add_argument(
+        "--policy-replicas", type=int, default=0, help="with ray: so many actors hold the model; 0: none"
+    )
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
     group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
     group.add_argument("--resume", action="store_true", help="go on with a run of the same settings")
@@ -95,7 +110,6 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--dry-run", action="store_true", help="say what would be played; needs no weights")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
     group.add_argument("-v", "--verbose", action="store_true", help="tracebacks and every episode")
-    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -105,53 +119,40 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console(stderr=args.json)
-    configs = plan(args, console)
+    plans = plan(args, console)
     if args.dry_run:
-        for config in configs:
-            _describe(config, args, console)
+        for planned in plans:
+            _describe(planned.config, args, console)
         return 0
     if args.show_prompt:
-        for config in configs:
-            _show_prompt(config, args.base_url)
+        for planned in plans:
+            _show_prompt(planned.config, args.base_url)
         return 0
-    budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
-    execution = Execution(args.max_concurrent, args.num_workers, args.resume, budget)
+    mode = execution(args)
     baselines = [] if args.baselines == "none" else [name for name in args.baselines.split(",") if name != args.model]
-    policies: dict[str, tuple[dict[str, Any], Policy]] = {}
-
-    def policy(name: str, config: RunConfig) -> Policy:
-        """One model in memory at a time, loaded again only where the next task asks for other settings."""
-        options = _options(args, config)
-        if name in policies and policies[name][0] != options:
-            policies.pop(name)[1].close()
-        if name not in policies:
-            policies[name] = options, make_policy(name, **options)
-        return policies[name][1]
-
-    found, all_broken = [], False
-    try:
-        for config in configs:
+    found: list[dict[str, Any]] = []
+    all_broken = False
+    everything: dict[str, list[Record]] = {}
+    with Players(args) as players:
+        for planned in plans:
+            config = planned.config
             rows: list[tuple[str, Summary]] = []
             for name in [args.model, *baselines]:
                 mine = dataclasses.replace(config, model=record_name(name))
+                if name != args.model and planned.baseline_episodes:
+                    mine = dataclasses.replace(mine, episodes=planned.baseline_episodes)
                 # Floor and ceiling are shared by every model of the task: what is there is taken as it is.
-                how = execution if name == args.model else dataclasses.replace(execution, resume=True, patience=600.0)
-                with RunProgress(console, f"{config.task.id} {name}", len(mine.all_episodes()), args.json) as progress:
-
-                    def ended(record: Any, run: Any, progress: RunProgress = progress) -> None:
-                        progress(record)
-                        if args.verbose or is_broken(record):
-                            _tell(console, record)
-
-                    player = functools.partial(policy, name, mine)
-                    records, summary = evaluate(mine, args.output_dir, player, how, ended)
+                how = mode if name == args.model else dataclasses.replace(mode, resume=True, patience=600.0)
+                records, summary = play(mine, name, args, how, players, console)
                 rows.append((name, summary))
+                everything.setdefault(name, []).extend(records)
                 all_broken |= bool(records) and summary["episodes"] == 0
             _show(console, config, rows, args)
             found.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
-    finally:
-        for _, one in policies.values():
-            one.close()
+    if len(plans) > 1:
+        across = [(name, over_tasks(records)) for name, records in everything.items()]
+        console.print(tasks_table(across))
+        found.append({"over_tasks": dict(across)})
     if args.json:
         print(json.dumps(found, indent=2))
     if all_broken:
@@ -159,34 +160,99 @@ def _main(argv: Sequence[str] | None) -> int:
     return 1 if all_broken else 0
 
 
-def plan(args: argparse.Namespace, console: Console) -> list[RunConfig]:
-    """One configuration per task named, every value checked."""
+def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
+    """The policy in this process, or replicas of it on the cluster."""
+    if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
+        from harness.cluster.connect import connect
+        from harness.cluster.replicas import RayPolicy
+
+        return RayPolicy(connect(args.ray_address), name, args.policy_replicas, options)
+    return make_policy(name, **options)
+
+
+class Players:
+    """Policies by name: one of each in memory, made again only where the next run asks for other settings."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._made: dict[str, tuple[dict[str, Any], Policy]] = {}
+
+    def get(self, name: str, config: RunConfig) -> Policy:
+        options = _options(self._args, config)
+        if name in self._made and self._made[name][0] != options:
+            self._made.pop(name)[1].close()
+        if name not in self._made:
+            self._made[name] = options, _load(name, options, self._args)
+        return self._made[name][1]
+
+    def __enter__(self) -> Players:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for _, one in self._made.values():
+            one.close()
+
+
+def play(
+    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
+) -> tuple[list[Record], Summary]:
+    """One run, with its progress on `console`."""
+    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
+
+        def ended(record: Any, run: Any) -> None:
+            progress(record)
+            if args.verbose or is_broken(record):
+                _tell(console, record)
+
+        return evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+
+
+def execution(args: argparse.Namespace) -> Execution:
+    """How runs are carried out, from the flags."""
+    budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
+    return Execution(
+        args.max_concurrent, args.num_workers, args.resume, budget, executor=args.executor, ray_address=args.ray_address
+    )
+
+
+class Planned(NamedTuple):
+    """A run to be made, and how many games floor and ceiling play beside it (None: the same)."""
+
+    config: RunConfig
+    baseline_episodes: int | None = None
+
+
+def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
+    """One run per task named, every value checked."""
     cli.import_modules(args.module)
     notices: list[str] = []
-    found: dict[str, RunConfig] = {}
+    found: dict[str, Planned] = {}
     for pattern in args.env:
         if pattern.startswith(suites.PREFIX):
             name = pattern.removeprefix(suites.PREFIX)
             asked = suites.protocol(args, parser().parse_args(["-m", args.model, "-e", pattern]), name)
-            patterns = suites.suite(name)["tasks"]
+            tasks = suites.tasks(name, notices)
         else:
-            asked, patterns = args, [pattern]
-        for one in patterns:
-            for task in registry.tasks(one, notices):
-                config = _config(task, asked)
-                found[config.run_id] = config
+            name, asked, tasks = "", args, registry.tasks(pattern, notices)
+        for task in tasks:
+            config = configure(task, asked)
+            if name and config.panel:
+                suites.check_panel(name, config.task, config.panel.digest)
+            found[config.run_id] = Planned(config, asked.baseline_episodes)
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
     return list(found.values())
 
 
-def _config(task: Task, args: argparse.Namespace) -> RunConfig:
+def configure(task: Task, args: argparse.Namespace) -> RunConfig:
     """One task under the flags, every value checked."""
     for value, flag in ((args.repeats, "--repeats"), (args.max_tokens, "--max-tokens"), (args.max_concurrent, "-c")):
         if value < 1:
             raise UsageError(f"{flag} must be at least 1, not {value}.")
     if args.temperature < 0 or not 0 < args.top_p <= 1:
         raise UsageError(f"--temperature {args.temperature} must be >= 0 and --top-p {args.top_p} in (0, 1].")
+    if args.executor != "ray" and (args.ray_address or args.policy_replicas):
+        raise UsageError("--ray-address and --policy-replicas belong to --executor ray, which was not given.")
     if args.max_turns is not None and args.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {args.max_turns}.")
     task, split = resolve_split(task, args.split)
@@ -209,6 +275,7 @@ def _config(task: Task, args: argparse.Namespace) -> RunConfig:
             args.history,
             _reasoning(args.history_reasoning),
             args.admissible,
+            args.prompt_wording,
         ),
     )
     config.seeds  # noqa: B018  an impossible number of episodes is said before anything is played
@@ -254,8 +321,7 @@ def _describe(config: RunConfig, args: argparse.Namespace, console: Console) -> 
         say(f"panel     {panel.name} {panel.digest}: {len(panel):,}{of} games present")
     say(f"episodes  {len(config.seeds)} seeds from {config.seeds[0]} x {config.attempts} attempts = {len(episodes)}")
     cls = registry.env_class(config.task)
-    cap = {**registry.knob_names(config.task), **config.knobs}["max_steps"]
-    turns = min((limit for limit in (cap, config.max_turns) if limit), default=0)  # a cap of 0: each game has its own
+    turns = turn_cap(config)
     each = f"at most {turns} each, {turns * len(episodes):,} in all" if turns else "as many as each game allows"
     say(f"turns     {each}   reward {config.reward_mode} ({cls.__name__})")
     if is_model(config.model):
@@ -321,9 +387,9 @@ def _show(console: Console, config: RunConfig, rows: list[tuple[str, Summary]], 
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         title += f"  panel {panel.digest} ({len(config.seeds)} played, {len(panel):,}{of} present)"
     console.print(result_table(title, rows))
-    by_type = type_table(rows)
-    if by_type:
-        console.print(by_type)
+    for table in (repeats_table(rows), type_table(rows)):
+        if table:
+            console.print(table)
     console.print(f"records: {config.folder(args.output_dir)}", highlight=False, soft_wrap=True)
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import cli
+from harness import boards, cli
 from harness.replay import check
 
 
@@ -15,7 +15,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="envsuite-replay", description="Re-execute the stored commands of results files."
     )
-    found.add_argument("files", nargs="+", type=Path, help="results.jsonl, or run folders")
+    found.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
     found.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
     found.add_argument(
         "--module", action="append", default=[], help="import this first: it registers environments of yours"
@@ -36,6 +36,10 @@ def _main(argv: Sequence[str] | None) -> int:
     for path in args.files:
         file = path / "results.jsonl" if path.is_dir() else path
         same = differ = 0
+        if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
+            for fault in boards.faults(boards.read(path)):
+                print(f"{path}: {fault}", file=sys.stderr)
+                failed += 1
         for record, difference in check(file, args.num_workers):
             same, differ = same + (not difference), differ + bool(difference)
             if difference or args.verbose:

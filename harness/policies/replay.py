@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envsuite.errors import DataError, UsageError
-from envsuite.types import knobs_json
 from harness import records
 from harness.types import Prompt, Reply
 
@@ -21,16 +20,14 @@ def canonical(file: str) -> str:
 
 
 class ReplayPolicy:
-    """Plays the stored replies of `file`, episode by episode and turn by turn; `idle` where the file ends earlier."""
+    """Plays the stored replies of `file`, or of some of its records, turn by turn; `idle` where they end earlier."""
 
     asks, deterministic = "", True
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, found: Sequence[records.Record] | None = None) -> None:
         self.name = canonical(file)
-        self._steps = {
-            (record["task"], knobs_json(record["knobs"]), record["seed"], record["attempt"]): record["steps"]
-            for record in records.read_results(Path(file))
-        }
+        found = records.read_results(Path(file)) if found is None else found
+        self._steps = {records.key_of(record): record["steps"] for record in found}
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [self._reply(prompt) for prompt in prompts]

@@ -247,6 +247,7 @@ def test_missing_and_broken_data_name_the_file_and_the_cure(folder, monkeypatch)
         (b"[1]", "pddl_domain"),
         (b"\xff\xfe", "utf-8"),
         (b"[" * 100_000, "recursion"),
+        (b" " * 4_000_001, "larger than 4,000,000 bytes"),
     ):
         whole = folder[0].read_bytes()
         folder[0].write_bytes(spoilt)

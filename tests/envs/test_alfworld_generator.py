@@ -69,6 +69,13 @@ def test_whatever_the_knobs_a_game_is_solvable_and_as_they_say(seed, task, recep
                 assert bool(game.openable >> r & 1) == bool(hidden)
 
 
+def test_receptacles_are_called_what_they_are():
+    for seed in (1_000_009, 1_000_115, *range(60)):  # the first two: bathrooms whose plan places no sink
+        game = generate(seed).game
+        for name, kind in zip(game.receptacles, game.receptacle_types):
+            assert name.split()[0] + "type" == kind
+
+
 def test_a_seed_is_a_game_on_every_machine():
     # Digests of this project's own games: a change here is a change of every generated task, and of its version.
     digests = [

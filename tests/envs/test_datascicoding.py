@@ -317,11 +317,29 @@ def test_any_csv_of_the_users_can_be_played(build, tmp_path):
     assert info["labels"]["instance"] == "mine"
     assert env.step(env.expert())[4]["success"]
     with pytest.raises(UsageError, match="no column 'x'"):
-        build(csv=str(path), target="x").reset(seed=0)
+        build(csv=str(path), target="x")
     with pytest.raises(UsageError, match="60 different values"):
-        build(csv=str(path), target="size").reset(seed=0)
-    with pytest.raises(DataError, match="does not exist"):
-        build(csv="/no/such.csv", target="x").reset(seed=0)
+        build(csv=str(path), target="size")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "does not exist"),
+        (b"", "cannot be read as CSV"),
+        (b"\xff\xfe\x00\x81", "cannot be read as CSV"),
+        (b'a,y\n1,2\n3,4,5,6\n"x', "cannot be read as CSV"),
+        (b"a,y\n1,0\n2,0\n", "1 different values"),
+        (b"y\n0\n1\n", "no column beside 'y'"),
+    ],
+)
+def test_a_csv_that_cannot_be_played_is_one_line_before_any_episode(build, tmp_path, content, said):
+    path = tmp_path / "bad.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises((DataError, UsageError), match=said) as caught:
+        build(csv=str(path), target="y")
+    assert "\n" not in str(caught.value)
 
 
 # ---- difficulty ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import envsuite
 from envsuite import registry
+from envsuite.core import declared_knobs
 from envsuite.envs.overcooked import text
 from envsuite.envs.overcooked.cooks import Menu, greedy_cook, play_out
 from envsuite.envs.overcooked.engine import GET_FOOD, GO_TO_BOARD, Simulation, macro_actions
@@ -59,7 +60,7 @@ def test_on_the_open_map_a_walk_goes_up_or_down_first_then_sideways():
         for start in kitchen.floor:
             cell, seen = start, []
             while kitchen.way(target).steps[cell] > 1:
-                cell += kitchen.delta[kitchen.way(target).direction[cell]]
+                cell += kitchen.delta[kitchen.way(target).direction(cell)]
                 seen.append(kitchen.position(cell))
             r, c = kitchen.position(start)
             vertical = [(r + np.sign(row - r) * i, c) for i in range(1, abs(row - r) + 1)]
@@ -84,8 +85,8 @@ def test_ways_are_shortest_and_their_gates_lie_on_them(seed, size, walls):
             assert way.steps[cell] == nearest + 1
             walked = cell
             while way.steps[walked] > 2:
-                walked += kitchen.delta[way.direction[walked]]
-            assert way.steps[cell] < 2 or way.gate[cell] == walked
+                walked += kitchen.delta[way.direction(walked)]
+            assert way.steps[cell] < 2 or way.gate(cell) == walked
 
 
 @settings(max_examples=30, deadline=None)
@@ -166,10 +167,21 @@ def test_a_wrong_delivery_sends_things_home_raw_or_to_the_nearest_free_counter()
 # ---- offers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("variant", "layout", "recipe"), [("v4", "a", "tomato"), ("v3", "a", "tomato-lettuce")])
-def test_a_command_helps_exactly_if_it_changes_a_thing_or_leads_to_raw_food(variant, layout, recipe):
-    sim = Simulation(published_kitchen(variant, layout, 7, 1), recipe_foods(recipe))
-    macros = macro_actions(sim.kitchen, counters=layout != "a")
+TINY = Kitchen("tiny", ["#tb#", "k..d", "####"], [(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("kitchen", "recipe"),
+    [
+        (published_kitchen("v4", "a", 7, 1), "tomato"),
+        (published_kitchen("v3", "a", 7, 1), "tomato-lettuce"),
+        (TINY, "tomato"),
+    ],
+    ids=["v4", "v3", "tiny"],
+)
+def test_a_command_helps_exactly_if_it_changes_a_thing_or_leads_to_raw_food(kitchen, recipe):
+    sim = Simulation(kitchen, recipe_foods(recipe))
+    macros = macro_actions(sim.kitchen, counters=kitchen is TINY)
     labels: dict[tuple, list[str]] = {}
     for state in explore(sim, macros).states:
         sim.load(state)
@@ -292,6 +304,23 @@ def test_drawn_kitchens_hold_what_was_asked_for_and_are_solved_by_their_cooks(co
         assert play_out(Simulation(kitchen, FOODS[:3]), menu) is not None
 
 
+def test_drawn_kitchens_are_served_within_the_horizon():
+    args = {"size": 15, "recipe": 4, "foods": 5, "walls": 0.2}
+    menu = lambda kitchen: Menu(macro_actions(kitchen, counters=True))
+    needed = [play_out(Simulation(k, FOODS[:4]), menu(k)) for k in (drawn(seed, **args) for seed in range(20))]
+    assert max(needed) > 160  # some that are drawn would take longer
+    for seed in range(20):
+        kitchen = draw_kitchen(seed, 15, 1, tuple(FOODS[:4]), 5, 1, 1, 1, 0.2, horizon=160)
+        assert play_out(Simulation(kitchen, FOODS[:4]), menu(kitchen)) <= 160
+
+
+def test_an_order_is_as_large_as_asked_for_however_few_foods_there_are_besides():
+    env = registry.build("Overcooked-easy-v0", recipe_size=4, foods=2, size=7)
+    for seed in range(5):
+        env.reset(seed=seed)
+        assert len(env.sim.recipe) == len(env.kitchen.foods) == 4
+
+
 def test_seeds_draw_different_kitchens_and_the_same_seed_the_same():
     env, other = registry.build("Overcooked-medium-v0"), registry.build("Overcooked-medium-v0")
     drawings = set()
@@ -307,6 +336,8 @@ def test_seeds_draw_different_kitchens_and_the_same_seed_the_same():
 def test_what_does_not_fit_is_said_in_one_line():
     with pytest.raises(UsageError, match="larger size"):
         registry.build("Overcooked-easy-v0", size=5, foods=8, boards=4, walls=0.4).reset(seed=0)
+    with pytest.raises(UsageError, match="not served within horizon=20"):
+        registry.build("Overcooked-hard-v0", horizon=20).reset(seed=0)
     with pytest.raises(UsageError, match="variant=v3"):
         registry.build("Overcooked-tomato_salad-v0", recipe="lettuce")
     with pytest.raises(UsageError, match="cooks=2"):
@@ -411,6 +442,63 @@ def test_a_snapshot_brings_back_walks_under_way():
 # ---- chance, knobs, pictures ---------------------------------------------------------------------------------------
 
 
+CHANGES = {
+    "recipe": "lettuce-onion",
+    "layout": "c",
+    "variant": "v1",
+    "size": 9,
+    "cooks": 2,
+    "partner": "random",
+    "foods": 6,
+    "boards": 1,
+    "bowls": 2,
+    "deliveries": 3,
+    "walls": 0.3,
+    "recipe_size": 1,
+    "radius": 1,
+    "horizon": 20,
+    "slip": 0.5,
+    "wording": "honest",
+    "discount": 1.0,
+    "step_cost": 0.1,
+    "chop_reward": 1.0,
+    "wrong_cost": 1.0,
+    "max_steps": 3,
+}
+DRAWN_ONLY = ("foods", "boards", "bowls", "deliveries", "walls", "recipe_size")
+
+
+@pytest.mark.parametrize("knob", declared_knobs(registry.env_class(registry.TASKS["Overcooked-easy-v0"])))
+def test_every_knob_changes_what_is_played(knob):
+    task = "Overcooked-medium-v0" if knob in DRAWN_ONLY else "Overcooked-tomato_lettuce_salad-v0"
+    if knob == "partner":
+        task = "Overcooked-tomato_lettuce_salad-2cooks-v0"
+    assert transcript(task, **{knob: CHANGES[knob]}) != transcript(task)
+
+
+def transcript(task, **knobs):
+    """All that is told and paid when raw food is handed in and then the greedy cook plays."""
+    env = registry.build(task, reward_mode="dense", **knobs)
+    told, over, turn = list(env.reset(seed=4)), False, 0
+    while not over:
+        command = (f"get {env.kitchen.foods[0]}", "deliver")[turn] if turn < 2 else env.expert("greedy")
+        *step, info = env.step(command)
+        told += [*step, info]
+        over, turn = step[2] or step[3], turn + 1
+    return told
+
+
+def test_every_row_of_the_papers_is_on_the_menu():
+    """Tasks 0 and 3 of both papers, and every other dish, on every map, for as many cooks as can serve it there."""
+    assert registry.TASKS["Overcooked-tomato_salad-v0"].kwargs == {}
+    assert registry.TASKS["Overcooked-tomato_lettuce_salad-v0"].kwargs == {"recipe": "tomato-lettuce", "variant": "v3"}
+    rows = [task.kwargs for task in envsuite.tasks("overcooked-*") if not task.level]
+    for recipe in recipe_names():
+        mine = [row for row in rows if row.get("recipe", "tomato") == recipe]
+        played = {(row.get("layout", "a"), row.get("cooks", 1)) for row in mine}
+        assert played == {(layout, cooks) for layout in "abc" for cooks in (1, 2, 3)} - {("b", 1)}
+
+
 def test_slips_cost_time_depend_on_the_attempt_and_leave_the_kitchen_solvable():
     env = registry.build("Overcooked-tomato_lettuce_salad-v0", slip=0.3, horizon=1000)
     lengths = []
@@ -474,7 +562,7 @@ def test_pictures_show_every_move():
     last, over = None, False
     while not over:
         image = env.render()
-        assert image.shape == (7 * 32, 7 * 32, 3) and image.dtype == np.uint8
+        assert image.shape == (7 * 48 + 22, 7 * 48, 3) and image.dtype == np.uint8
         assert last is None or (image != last).any()
         last = image
         command = env.expert()

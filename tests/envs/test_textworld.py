@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import re
 import shutil
 import signal
 import subprocess
@@ -23,8 +25,6 @@ from envsuite.envs.textworld.observation import compact, opening_text
 from envsuite.envs.textworld.story import check_story
 from envsuite.errors import BadKnob, DataError, EngineFailure, UsageError
 
-pytestmark = pytest.mark.slow  # minutes on the interpreter; a known fault is told in docs/envs/textworld.md
-
 textworld = pytest.importorskip("textworld")
 
 COOKING = {"challenge": "cooking", "recipe": 2, "take": 1, "go": 6, "open": True, "cook": True, "cut": True}
@@ -34,7 +34,7 @@ KINDS = {
     "simple": {"challenge": "simple"},
     "cooking": COOKING,
     "treasure": {"challenge": "treasure_hunter", "level": 12},
-    "coin": {"challenge": "coin_collector", "level": 105},
+    "coin": {"challenge": "coin_collector", "level": 103},
 }
 
 
@@ -182,7 +182,9 @@ def test_seeds_are_tw_makes_and_names_the_guides(kinds):
     "typed",
     ["", " ", "\\", "\x00\x1b", "save", "SAVE", "\\save", "save\nlook", "script on", "transcript", "restore", "restart",
      "quit", "q", "tw-extra-infos score", "TW-trace-actions", "look. save", "look.save", "look, save", "me, save",
-     "look then save", "#record", "$verify", "brief", "undo", "打开冰箱", "ouvrir la boîte", "\ud800\udfff x" * 100, "x" * 199],
+     "look then save", "transcriptx", "transcriptlook", "transcrip1", "transcript\\look", "Script\\on", "restartnow please",
+     "verifyit", "superbriefly", "o transcript", "notify off", "print_state", "print_st", "restrict commands",
+     "enable print state option", "disable print state option", "#record", "$verify", "brief", "undo", "打开冰箱", "ouvrir la boîte", "\ud800\udfff x" * 100, "x" * 199],
 )  # fmt: skip
 def test_what_could_do_harm_is_not_sent(typed):
     sent, refusal = commands.clean(typed)
@@ -205,48 +207,95 @@ def test_whatever_is_typed_what_is_sent_cannot_do_harm(typed):
     assert bool(sent) != bool(refusal)
     assert sent.isascii() and (sent.isprintable() or not sent) and len(sent) <= commands.MAX_LENGTH
     assert not set(sent) & set("\\.,\n") and "then" not in sent.split()
+    assert not any(sent.startswith(word) for word in commands.META if len(word) == commands.SIGNIFICANT)
     assert not sent or sent.split()[0] not in commands.META
     assert commands.clean(sent)[0] == sent
 
 
-def test_hostile_commands_reach_an_end_and_leave_no_file(kinds):
+def dictionary(story: bytes) -> list[str]:
+    """Every word a Z-machine game of version 5 or later knows, as far as it signifies (Standards Document 13)."""
+    word = lambda at: story[at] << 8 | story[at + 1]
+    at = word(8) + 1 + story[word(8)]
+    size, count = story[at], word(at + 1)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    marks = "^0123456789.,!?_#'\"/\\-:()"  # after the escape to a character by its number
+    found = []
+    for entry in range(at + 3, at + 3 + size * count, size):
+        codes = [word(entry + k) >> shift & 31 for k in (0, 2, 4) for shift in (10, 5, 0)]
+        spelled, shifted = "", False
+        for code in codes:
+            if code >= 6:
+                spelled += marks[code - 7] if shifted and code > 6 else letters[code - 6] if not shifted else ""
+            shifted = code == 5
+        found.append(spelled)
+    return found
+
+
+def test_no_word_the_game_knows_writes_a_file_or_loses_track(kinds):
+    """Every word of the game's own dictionary, alone and with more letters; the status line tells where the game is."""
     env, *_ = kinds["coin"]
     env.reset(seed=3)
-    folder = Path(f"/proc/{env.interpreter.pid}/cwd").resolve()
-    pid = env.interpreter.pid
-    verbs = [
-        "save",
-        "restore",
-        "restart",
-        "quit",
-        "script",
-        "transcript",
-        "undo",
-        "verify",
-        "again",
-        "oops",
-        "x",
-        "take",
-        "drop",
-        "all",
-        "it",
-        "go",
-        "put",
-        "look",
-        "then",
-        ".",
-        ",",
-        "\\",
-    ]
-    for number in range(400):
-        words = [verbs[(number * k + k * k) % len(verbs)] for k in range(1, 2 + number % 4)]
-        text, _, over, truncated, info = env.step((" ", "", "\\", "\n")[number % 4].join(words))
-        assert isinstance(text, str)
+    words = dictionary(env.path.read_bytes())
+    assert {"transcrip", "tw-trace", "save", "take", "superbrie"} <= set(words) and len(words) > 250
+    folder, pid = Path(f"/proc/{env.interpreter.pid}/cwd").resolve(), env.interpreter.pid
+    told = 0
+    for word in words:
+        for typed in (word, word + "zz", f"o {word}", f"{word} on"):
+            sent, _ = commands.clean(typed)
+            if sent:
+                frame = env.interpreter.ask("step", sent)
+                if bar := BAR_LINE.search(frame.feedback):
+                    assert bar.group(1).lower() == frame.room.lower(), typed
+                    told += 1
+                assert "STATE START" not in frame.feedback and "transcript" not in frame.feedback, typed
+                if frame.won or frame.lost:
+                    env.reset(seed=3)
+    assert told > 500 and env.interpreter.pid == pid and list(folder.iterdir()) == []
+
+
+HOSTILE_WORDS = r"""
+save restore restart quit script transcript undo verify again oops x take drop all it go put look then . , \ g o yes
+transcriptx record print_state superbrief restrict commands north tw-trace-actions " ' / ; : > 打开 * $ #
+"""
+HOSTILE = [*HOSTILE_WORDS.split(), "\x00", "\x1b"]
+BAR_LINE = re.compile(r"-= ([^=]*?) =-\s*-?\d+/\d+\s*\Z")
+
+
+def fuzz(env, count, seed):
+    """Plays `count` hostile commands composed of words, joined in many ways; where the game is, it says itself."""
+    dice = random.Random(seed)
+    folder, pid = Path(f"/proc/{env.interpreter.pid}/cwd").resolve(), env.interpreter.pid
+    words = HOSTILE + dictionary(env.path.read_bytes())
+    env.reset(seed=3)
+    for number in range(count):
+        parts = [dice.choice(HOSTILE if dice.random() < 0.6 else words) for _ in range(dice.randint(1, 5))]
+        typed = dice.choice((" ", "", "\\", "\n", ". ", ", ", "\t", " then ")).join(parts)
+        if number % 97 == 0:
+            typed = (typed * 10_000)[:10_000]
+        if number % 5 == 0:
+            typed = "\\" + typed
+        text, _, over, truncated, info = env.step(typed)
+        assert isinstance(text, str) and env.interpreter.pid == pid, typed
         if over or truncated:
             env.reset(seed=3)
-    assert env.interpreter.pid == pid and list(folder.iterdir()) == []
+    assert list(folder.iterdir()) == [], "a file was written"
+    frame = env.interpreter.ask("step", "look")
+    assert frame.won or frame.lost or BAR_LINE.search(frame.feedback).group(1).lower() == frame.room.lower()
+    env.reset(seed=3)
     *_, info = env.step(env.expert())
     assert info["is_action_valid"], "the tracked state is still the game's"
+
+
+@pytest.mark.parametrize("kind", ["coin", "cooking"])
+def test_hostile_commands_reach_an_end_and_leave_no_file(kinds, kind):
+    fuzz(kinds[kind][0], 300, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_ten_thousand_hostile_commands_do_not_hang(kinds):
+    for seed, (env, *_) in enumerate(kinds.values()):
+        fuzz(env, 1_700, seed)
 
 
 # ---- the worker ---------------------------------------------------------------------------------------------------------
@@ -391,6 +440,8 @@ def test_named_tasks_have_the_papers_seeds_less_repeated_games():
     assert set(SETTINGS) == {"custom", "simple", "cooking", "treasure_hunter", "coin_collector"}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_checks_pass_on_the_family():
     from envsuite.checks import check
 

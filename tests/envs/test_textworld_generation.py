@@ -20,8 +20,6 @@ from envsuite.errors import EngineFailure
 pytest.importorskip("textworld")
 from envsuite.envs.textworld.generator import CannotGenerate, canonical, compile_game, content, make_game
 
-pytestmark = pytest.mark.slow  # minutes of generating games
-
 GRID = [(2, 3, 4), (8, 3, 4), (2, 12, 4), (8, 12, 4), (4, 6, 8)]
 SPECS = [
     *(
@@ -56,25 +54,35 @@ def _private_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
 
 
+def test_three_games_are_tw_makes_for_the_same_seed(tmp_path):
+    same_as_tw_make([SPECS[0], SPECS[15], SPECS[21]], tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_27_games_are_tw_makes_for_the_same_seed(tmp_path):
     assert len(SPECS) == 27
+    same_as_tw_make(SPECS, tmp_path)
+
+
+def same_as_tw_make(specs, folder):
     script = str(Path(sys.executable).parent / "tw-make")
     subprocess.run(
-        [sys.executable, "-c", TW_MAKE, script, str(tmp_path)],
-        input=json.dumps([spec.tw_make for spec in SPECS]),
+        [sys.executable, "-c", TW_MAKE, script, str(folder)],
+        input=json.dumps([spec.tw_make for spec in specs]),
         text=True,
         check=True,
         env={**os.environ, "PYTHONHASHSEED": "77"},
     )
     # Backwards here: what one game left behind in the process would show in the next.
-    for number, spec in reversed(list(enumerate(SPECS))):
-        theirs = json.loads((tmp_path / f"{number}.json").read_text())
+    for number, spec in reversed(list(enumerate(specs))):
+        theirs = json.loads((folder / f"{number}.json").read_text())
         ours = make_game(spec).serialize()
         assert canonical(ours) == canonical(theirs), spec.name
         assert content(ours) == content(theirs)
 
 
+@pytest.mark.slow
 def test_the_compiled_game_is_the_one_textworld_compiles(tmp_path):
     from textworld.generator.inform7 import compile_inform7_game, generate_inform7_source
 
@@ -154,6 +162,7 @@ def test_a_damaged_game_in_the_cache_is_made_again():
     assert path.read_bytes()[0x40:] == whole[0x40:]
 
 
+@pytest.mark.slow
 def test_the_same_game_asked_for_by_several_at_once_is_made_once(monkeypatch):
     spec = game_spec("custom", {}, 23)
     workers = [Interpreter(), Interpreter()]
@@ -170,6 +179,29 @@ def test_the_same_game_asked_for_by_several_at_once_is_made_once(monkeypatch):
     assert not list(store.cache_dir("textworld").rglob("*.partial"))
     for worker in workers:
         worker.close()
+
+
+@pytest.mark.parametrize("cache", ["", pytest.param("mine", marks=pytest.mark.slow)])
+def test_games_go_into_the_users_cache_wherever_the_worker_works(cache, tmp_path, monkeypatch):
+    """The worker's home is a throw-away one; games must outlast it. Relative paths mean the caller's folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("ENVSUITE_CACHE", cache)
+    worker = Interpreter()
+    spec = game_spec("custom", {}, 24)
+    path = Path(worker.ask("make", spec, timeout=200.0))
+    worker.close()
+    assert find_game(spec) == path.relative_to(tmp_path) if cache else find_game(spec) == path
+    assert path.is_relative_to(tmp_path / (cache or "xdg")) and path.is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_nothing_is_corrupt_when_games_are_made_while_eight_players_play():
+    from benchmarks.textworld_proof import prove
+
+    proof = prove(games=60, players=8, processes=2)
+    assert proof.wrong == [] and proof.episodes >= 8
 
 
 def test_a_key_is_of_settings_and_seed_however_they_are_given():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import envsuite
 from envsuite import registry
+from envsuite.core import declared_knobs
 from envsuite.envs.virtualhome import fixed, generator, published
 from envsuite.envs.virtualhome.atlas import atlas
 from envsuite.envs.virtualhome.bound import Bound
@@ -301,9 +302,55 @@ def test_households_have_forty_goal_classes_and_each_is_drawn_and_solved():
         assert outcome.success and game.goal.name == name
 
 
-def test_hundreds_of_seeds_give_hundreds_of_different_tasks():
-    drawn = {(found.plan, found.goal.text) for found in (draw(seed, Wishes(rooms=5)) for seed in range(300))}
-    assert len(drawn) >= 295
+def test_there_are_more_than_ten_thousand_different_tasks_of_one_part_alone():
+    """Different in home or goal; where things lie is not counted."""
+    wishes = Wishes(rooms=5, objects=1)
+    drawn = {(found.plan, found.goal.text) for found in (draw(seed, wishes) for seed in range(10_500))}
+    assert len(drawn) >= 10_000
+
+
+@pytest.mark.slow
+def test_ten_thousand_different_tasks_are_each_played_to_their_end():
+    seen = set()
+    for seed in range(10_500):
+        found = draw(seed, Wishes(rooms=5))
+        game = MendedGame(found.home, found.goal)
+        while (said := game.plan()[1]) is not None:
+            outcome = game.act(said)
+        assert outcome.success, found.goal.text
+        seen.add((found.plan, found.goal.text))
+    assert len(seen) >= 10_000
+
+
+CHANGES = {
+    "task": "entertainment",
+    "mode": "published",
+    "sight": "home",
+    "rooms": 7,
+    "objects": 25,
+    "distractors": 12,
+    "hidden": 1.0,
+    "goal_length": 2,
+    "goals": ("watch",),
+    "split": "unseen_object",
+    "max_steps": 1,
+}
+
+
+@pytest.mark.parametrize("knob", declared_knobs(registry.env_class(registry.TASKS["VirtualHome-easy-v0"])))
+def test_every_knob_changes_what_is_played(knob):
+    task = "VirtualHome-laundry-fixed-v0" if knob in ("task", "mode") else "VirtualHome-easy-v0"
+    assert transcript(registry.build(task, **{knob: CHANGES[knob]})) != transcript(registry.build(task))
+
+
+def transcript(env):
+    """All that the expert is told and paid in one episode."""
+    told, over = list(env.reset(seed=0)), False
+    while not over:
+        *step, info = env.step(env.expert())
+        told += [*step, info]
+        over = step[2] or step[3]
+    return told
 
 
 @pytest.mark.parametrize("level", ["easy", "medium", "hard"])

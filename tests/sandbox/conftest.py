@@ -121,7 +121,7 @@ def session(request):
 def play(session, world):
     """Runs a program's text in the session: the result, and the breaches it boasts of."""
 
-    def run(code: str, seconds: float = 20.0) -> tuple[sandbox.Result, list[str]]:
+    def run(code: str, seconds: float = 60.0) -> tuple[sandbox.Result, list[str]]:
         payload = json.dumps({"code": TRY + code, "world": world.names(session)}).encode()
         limits = sandbox.Limits(**{**LIMITS.plain(), "seconds": seconds})
         result = session.call(payload, limits)

@@ -14,10 +14,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
+from envsuite.envs.alfworld.game import MAX_BYTES
 from envsuite.envs.alfworld.scenery import TASK_TYPES
 from envsuite.errors import DataError, MissingExtra
 from envsuite.panels import make_panel
@@ -78,6 +80,8 @@ def panel(**settings: Any) -> Panel:
 def read_game(path: Path) -> str:
     """The text of a game file. Raises DataError, naming it, where it is unreadable or not a game at all."""
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise _broken(path, f"it is larger than {MAX_BYTES:,} bytes")
         text = path.read_text()
         game = json.loads(text)
     except FileNotFoundError:
@@ -160,11 +164,17 @@ def _index(folder: Path, split: str) -> list[GameFile]:
         fresh[name] = entry
         task_type, digest, solvable = entry[2:]
         if solvable is not None and task_type in TASK_TYPES:
-            found.append(GameFile(f"{split}/{name}", file, task_type, digest, not solvable))
+            found.append(_shared(f"{split}/{name}", file, task_type, digest, not solvable))
     if fresh != known:
         with contextlib.suppress(OSError):  # a read-only or full cache costs time, nothing else
             write_atomically(path, json.dumps({"version": _INDEX_VERSION, "games": fresh}))
     return sorted(found)
+
+
+@lru_cache(maxsize=8_192)
+def _shared(*entry: Any) -> GameFile:
+    """One value for all environments: a thousand in one process hold each game's entry once."""
+    return GameFile(*entry)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -6,7 +6,8 @@
     state = engine.get_state()  # small and hashable; engine.set_state(state) goes back to it
 
 The admissible list is kept, not computed: moving swaps a precomputed list of destinations, and only what can be done
-with the receptacles at hand is looked at again after a change there.
+with the receptacles at hand is looked at again after a change there. What a place that nobody has touched yet shows and
+allows is kept once per game, by place and object in hand.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ __all__ = ["NOTHING_HAPPENS", "Answer", "Game", "NativeEngine", "State", "Unreco
 NOTHING_HAPPENS = "Nothing happens."
 """What any command that is not admissible is answered."""
 
-MAX_KEPT = 128
-"""Situations at a place, and lists of objects, remembered per game."""
+MAX_KEPT = 256
+"""Situations at a place, and lists of objects, remembered per game; beyond, the oldest is forgotten."""
 
 Action = tuple[Callable[..., str], int, int]
 
@@ -53,7 +54,7 @@ class NativeEngine:
     """Plays one game. Any string may be said; what is not admissible changes nothing."""
 
     __slots__ = (
-        "_actions", "_commands", "_table", "clean", "contents", "cool", "deeds", "game", "held", "hot",
+        "_actions", "_changed", "_commands", "_table", "clean", "contents", "cool", "deeds", "game", "held", "hot",
         "location", "opened", "places", "sliced", "taken", "toggled", "won",
     )  # fmt: skip
 
@@ -73,6 +74,8 @@ class NativeEngine:
     """grows with whatever is done to an object; equal numbers mean that nothing was"""
     _commands: Commands
     _actions: dict[str, Action]
+    _changed: int
+    """mask of the locations where a receptacle may no longer be as it was at the start"""
 
     def __init__(self, game: Game) -> None:
         self.game = game
@@ -83,31 +86,48 @@ class NativeEngine:
     def reset(self) -> Answer:
         """Back to the start; the feedback is the room and the task."""
         self.set_state(self.game.start)
-        return Answer(self._table.intro, self._commands, self.won)
+        return Answer(self.opening, self._commands, self.won)
+
+    @property
+    def opening(self) -> str:
+        """The room and the task: what `reset` says. A new engine stands at the start already."""
+        return self._table.intro
 
     def step(self, command: str) -> Answer:
         """Does what an admissible command says."""
-        command = command.strip()
+        return Answer(self.act(command), self._commands, self.won)
+
+    def act(self, command: str) -> str:
+        """`step` for who reads `won` and `admissible()` himself: returns the feedback alone."""
         table = self._table
-        r = table.go.get(command)
-        if r is not None:
-            location = table.location[r]
-            if location == self.location:
-                feedback = NOTHING_HAPPENS
-            else:
-                self.location = location
-                self._look_around()
-                feedback = table.arrive[r] % self._contents(r)
-                if table.goal_moves:
-                    self.won = self.game.is_won(self)
-        else:
+        arrival = table.go.get(command) or table.go.get(command := command.strip())
+        if arrival is None:
             action = self._actions.get(command) or table.always.get(command)
             if action is None:
-                feedback = NOTHING_HAPPENS
+                return NOTHING_HAPPENS
+            do, a, b = action
+            return do(self, a, b)
+        location = arrival.location
+        if location == self.location:
+            return NOTHING_HAPPENS
+        self.location = location
+        if self._changed >> location & 1:
+            self._look_around()
+            feedback = table.arrive[arrival.r] % self._contents(arrival.r)
+        else:
+            if self.held >= 0:
+                self._look_around()
+            elif arrival.commands:
+                self._commands, self._actions = arrival.commands, arrival.actions
             else:
-                do, a, b = action
-                feedback = do(self, a, b)
-        return Answer(feedback, self._commands, self.won)
+                self._look_around()
+                arrival.commands, arrival.actions = self._commands, self._actions
+            feedback = arrival.greeting
+            if not feedback:
+                feedback = arrival.greeting = table.arrive[arrival.r] % self._contents(arrival.r)
+        if table.goal_moves:
+            self.won = self.game.is_won(self)
+        return feedback
 
     def admissible(self) -> list[str]:
         """Every command that would now be understood, as plain strings sort. Not to be changed."""
@@ -116,7 +136,7 @@ class NativeEngine:
     @property
     def dead_end(self) -> bool:
         """What is held can never be put down, and the task cannot be solved with it in hand."""
-        return self.held >= 0 and self.game.stuck(self.held) and solver.solve(self.game, self.get_state()) is None
+        return self.held in self._table.stuck and solver.solve(self.game, self.get_state()) is None
 
     def get_state(self) -> State:
         """All that changes, as a hashable value."""
@@ -137,6 +157,7 @@ class NativeEngine:
             self.location, self.held, self.opened, self.contents, self.places, self.hot, self.cool, self.clean,
             self.sliced, self.toggled, self.taken,
         ) = state  # fmt: skip
+        self._changed = 0 if state is game.start else -1
         self._look_around()
         self._judge()
 
@@ -144,12 +165,12 @@ class NativeEngine:
 
     def _open(self, r: int, _: int) -> str:
         self.opened |= 1 << r
-        self._look_around()
+        self._touch()
         return self.game.sentences.open % (self.game.receptacles[r], self._contents(r))
 
     def _close(self, r: int, _: int) -> str:
         self.opened &= ~(1 << r)
-        self._look_around()
+        self._touch()
         return self.game.sentences.close % self.game.receptacles[r]
 
     def _take(self, o: int, r: int) -> str:
@@ -158,7 +179,7 @@ class NativeEngine:
         places[o] &= ~(1 << self.location)
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = o, self.taken | {(o, r)}
-        self._look_around()
+        self._touch()
         self._judge()
         return self.game.sentences.take % (self.game.objects[o], self.game.receptacles[r])
 
@@ -171,7 +192,7 @@ class NativeEngine:
         places[o] |= 1 << self.location
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = -1, self.taken - {(o, r)}
-        self._look_around()
+        self._touch()
         self._judge()
         return self.game.sentences.put % (self.game.objects[o], self.game.receptacles[r])
 
@@ -251,8 +272,7 @@ class NativeEngine:
         table = self._table
         text = table.lists.get(rows)
         if text is None:
-            if len(table.lists) >= MAX_KEPT:
-                table.lists.clear()
+            _make_room(table.lists)
             text = table.lists[rows] = _listed(self.game.sentences, [table.articled[o] for o in rows])
         return text
 
@@ -260,19 +280,25 @@ class NativeEngine:
         self.deeds += 1
         self.won = self.game.is_won(self)
 
+    def _touch(self) -> None:
+        """Notes that something changed at this location."""
+        self._changed |= 1 << self.location
+        self._look_around()
+
     def _look_around(self) -> None:
         """Finds what can be done with the receptacles here and the object in hand; seen before, it is looked up."""
         table, location, held = self._table, self.location, self.held
         mask, here = table.here[location]
-        places = self.places if held in table.knives else None  # only who holds a knife looks at more than contents
-        if len(here) == 1:
-            key: object = (location, held, self.opened & mask, self.contents[here[0]], places)
+        key: object
+        if held in table.knives:  # only who holds a knife looks at more than contents
+            key = (location, held, self.opened & mask, *[self.contents[r] for r in here], self.places)
+        elif not self._changed >> location & 1:
+            key = (location, held)
         else:
-            key = (location, held, self.opened & mask, *[self.contents[r] for r in here], places)
+            key = (location, held, self.opened & mask, *[self.contents[r] for r in here])
         view = table.views.get(key)
         if view is None:
-            if len(table.views) >= MAX_KEPT:
-                table.views.clear()
+            _make_room(table.views)
             view = table.views[key] = self._view(here)
         self._commands, self._actions = view
 
@@ -314,7 +340,10 @@ class NativeEngine:
         table = self._table
         local = sorted([*actions, *table.always])
         split = bisect(local, "go to ")  # no other verb sorts between two destinations
-        away = [command for command, r in table.destinations if table.location[r] != self.location]
+        away = table.away.get(self.location)
+        if away is None:
+            away = [command for command, to in table.destinations if to.location != self.location]
+            table.away[self.location] = away
         return Commands(local[:split] + away + local[split:]), actions
 
 
@@ -334,18 +363,33 @@ class Commands(list[str]):
 View = tuple[Commands, dict[str, Action]]
 
 
+class _Arrival:
+    """What `go to` a receptacle leads to; with the feedback while nothing at the place has changed, and what can be done
+    there with empty hands, both filled in on the first visit."""
+
+    __slots__ = ("actions", "commands", "greeting", "location", "r")
+
+    def __init__(self, r: int, location: int) -> None:
+        self.r, self.location, self.greeting = r, location, ""
+        self.commands = Commands()
+        self.actions: dict[str, Action] = {}
+
+
 class _Table:
     """What follows from a Game alone: every fixed piece of text and list, made once and shared by its engines."""
 
     __slots__ = (
-        "always", "arrive", "articled", "destinations", "go", "goal_moves", "here", "intro", "is_closed", "is_open",
-        "knives", "lists", "location", "on", "openable", "views",
+        "always", "arrive", "articled", "away", "destinations", "go", "goal_moves", "here", "intro",
+        "is_closed", "is_open", "knives", "lists", "on", "openable", "stuck", "views",
     )  # fmt: skip
 
     def __init__(self, game: Game) -> None:
         says = game.sentences
         plain = [name.replace("%", "%%") for name in game.receptacles]
-        self.go = {intern("go to " + name): r for r, name in enumerate(game.receptacles)}
+        self.go = {
+            intern("go to " + name): _Arrival(r, place)
+            for r, (name, place) in enumerate(zip(game.receptacles, game.receptacle_location))
+        }
         places = [game.locations[place].replace("%", "%%") for place in game.receptacle_location]
         self.arrive = [says.arrive % (place, "%s") for place in (places if says.arrive_by_location else plain)]
         self.is_open = [says.is_open % (name, "%s") for name in plain]
@@ -359,11 +403,13 @@ class _Table:
         if says.help is not None:
             self.always["help"] = (NativeEngine._help, 0, 0)
         self.goal_moves = game.goal.kind == LIGHT  # walking can win, or un-win
-        self.destinations = sorted(self.go.items())
-        self.location, self.openable = game.receptacle_location, game.openable
+        self.destinations = [(command, self.go[command]) for command in sorted(self.go)]
+        self.away: dict[int, list[str]] = {}  # location -> the destinations elsewhere
+        self.openable = game.openable
         self.here = {place: (sum(1 << r for r in rs), rs) for place, rs in game.here.items()}
         self.here.setdefault(game.start.location, (0, ()))
         self.knives = frozenset(o for o, flags in enumerate(game.flags) if flags & KNIFE)
+        self.stuck = frozenset(o for o in range(len(game.objects)) if game.stuck(o))
         self.views: dict[object, View] = {}
         self.lists: dict[tuple[int, ...], str] = {}
         here = game.here.get(game.start.location)
@@ -373,6 +419,11 @@ class _Table:
         else:
             look = says.facing % (_listed(says, [game.receptacles[r] for r in here]), says.nothing)
         self.intro = says.intro % (look, game.task)
+
+
+def _make_room(kept: dict[Any, Any]) -> None:
+    if len(kept) >= MAX_KEPT:
+        del kept[next(iter(kept))]
 
 
 def _table(game: Game) -> _Table:

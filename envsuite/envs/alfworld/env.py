@@ -79,6 +79,9 @@ class Saved(NamedTuple):
 class AlfworldEnv(TextEnv):
     """One household task per episode; see the head of this file."""
 
+    # What every step needs lies together: with hundreds of games in turn, fetching it is what a step costs.
+    __slots__ = ("_native", "_plain", "_said", "_source", "_stock", "_subgoals")
+
     knobs = (
         Knob("games", "generated", "which games: made from the seed, or an official split under $ALFWORLD_DATA",
              choices=("generated", *data.EXPECTED)),
@@ -125,6 +128,7 @@ class AlfworldEnv(TextEnv):
         else:
             package_folder()  # new games are made from the package's data: missing, it is missed now
         self._stock: StockEngine | None = None
+        self._answer: Answer  # of the stock engine
         if chosen.engine == "textworld":
             self._stock = StockEngine()
 
@@ -151,44 +155,38 @@ class AlfworldEnv(TextEnv):
                 self._stock = StockEngine()
             self._stock.load(json.loads(source.text), source.name)
             self._answer = self._stock.reset()
+            feedback, _, self.won = self._answer
         else:
-            self._answer = self._native.reset()
-        feedback = self._answer.feedback
+            feedback, self.won = self._native.opening, self._native.won
         self.objective = feedback.rpartition("Your task is to: ")[2]
         self.dialect = dialect_of(source)
         self.instructions = INSTRUCTIONS.format(put=PUT[self.dialect])
-        self.won = self._answer.won
         return self._shown(feedback)
 
     def _act(self, command: str) -> Outcome:
-        native = self._native
         self._said.append(command)
         if self._stock is None:
-            assert native is not None
-            answer = native.step(command)
-        else:
-            self._follow(command.strip())
-            answer = self._stock.step(command)
-            if native is not None:
-                native.step(command)
-        self._answer = answer
-        return self._outcome(answer)
+            assert self._native is not None
+            return self._outcome(self._native.act(command))
+        self._follow(command.strip())
+        self._answer = self._stock.step(command)
+        if self._native is not None:
+            self._native.step(command)
+        return self._outcome(self._answer.feedback)
 
-    def _outcome(self, answer: Answer) -> Outcome:
-        feedback, _, won = answer
-        self.won = won
-        subgoals = self._subgoals
-        if subgoals is None:
+    def _outcome(self, feedback: str) -> Outcome:
+        native, subgoals = self._native, self._subgoals
+        won = self.won = self._answer.won if native is None or self._stock is not None else native.won
+        if native is None or subgoals is None:
             gained = progression = float(won)
         else:
-            assert self._native is not None
-            gained = subgoals.note(self._native, feedback)
+            gained = subgoals.note(native, feedback)
             progression = subgoals.value
         text = feedback if self._plain else self._shown(feedback, self.turn + 1)
         return Outcome(text, gained, won, won, feedback != NOTHING_HAPPENS, progression)
 
     def _shown(self, feedback: str, turn: int = 0) -> str:
-        commands = self._answer.admissible if self.settings.list_commands else None
+        commands = self.admissible() if self.settings.list_commands else None
         return self._style(feedback, turn, self.objective, commands)
 
     def _find(self, seed: int) -> Source:
@@ -202,6 +200,8 @@ class AlfworldEnv(TextEnv):
     # ---- what is known about it --------------------------------------------------------------------------------------
 
     def admissible(self) -> list[str]:
+        if self._stock is None and self._native is not None:
+            return self._native.admissible()
         return self._answer.admissible
 
     def labels(self) -> dict[str, str]:
@@ -222,7 +222,7 @@ class AlfworldEnv(TextEnv):
     def dead_end(self) -> bool:
         """What is held can never be put down again, and the task not be done with it in hand."""
         native = self._native
-        return native is not None and native.held >= 0 and native.dead_end
+        return native is not None and native.dead_end
 
     def expert(self, kind: str = "") -> str | None:
         """The exact solver's command; of games it cannot read, and with engine=textworld, Fast Downward's.
@@ -274,7 +274,6 @@ class AlfworldEnv(TextEnv):
         self.won = self.success = self._native.won
         self._subgoals.set_state(state.marks, self.won)
         self.turn, self._over, self.progression = state.turn, state.over, self._subgoals.value
-        self._answer = Answer("", self._native.admissible(), self.won)
         self._said, self._seeker, self._seen_from = [], None, state.state  # what was seen is not restored
 
     def close(self) -> None:

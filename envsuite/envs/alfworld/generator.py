@@ -17,6 +17,7 @@ from typing import NamedTuple
 from envsuite.envs.alfworld import logic, solver
 from envsuite.envs.alfworld.game import Game
 from envsuite.envs.alfworld.scenery import (
+    BASINS,
     HELD_OUT_PLANS,
     ROOMS,
     SEVERAL,
@@ -308,6 +309,8 @@ class _Draw:
         while True:
             x, y, z = int(800 * rng.random()), int(220 * rng.random()), int(800 * rng.random())
             id = f"{kind}_bar_{numbers[x]}_bar_{numbers[400 + y]}_bar_{numbers[z]}"
+            if kind in BASINS.values():  # Sink_bar_..._bar_SinkBasin, as official games spell it, is a "sinkbasin"
+                id = f"{kind.removesuffix('Basin')}{id.removeprefix(kind)}_bar_{kind}"
             if id not in self.taken_ids:
                 self.taken_ids.add(id)
                 return id

@@ -30,6 +30,11 @@ Marks = tuple[frozenset[str], frozenset[int], int, int]
 class Subgoals:
     """The ledger of one episode."""
 
+    __slots__ = (
+        "_deeds", "changes", "found", "game", "names", "placed", "searching", "taken", "transformed",
+        "value", "wanted", "word",
+    )  # fmt: skip
+
     def __init__(self, game: Game) -> None:
         kind = game.goal.kind
         self.game = game
@@ -41,6 +46,7 @@ class Subgoals:
         self.taken: frozenset[int] = frozenset()
         self.transformed = self.placed = 0
         self.value = 0.0
+        self.searching = True
         self._deeds = -1
 
     def note(self, engine: NativeEngine, feedback: str) -> float:
@@ -49,9 +55,10 @@ class Subgoals:
             value = 1.0
         else:
             changed = False
-            if len(self.found) < self.wanted and self.word in feedback:
+            if self.searching and self.word in feedback:
                 seen = self.found | self.names.intersection(_NAMED.findall(feedback))
                 changed, self.found = len(seen) > len(self.found), seen
+                self.searching = len(seen) < self.wanted
             if engine.deeds != self._deeds:
                 self._deeds = engine.deeds
                 changed |= self._acted(engine)
@@ -96,4 +103,5 @@ class Subgoals:
 
     def set_state(self, marks: Marks, won: bool) -> None:
         self.found, self.taken, self.transformed, self.placed = marks
+        self.searching = len(self.found) < self.wanted
         self.value = 1.0 if won else self._value()

@@ -208,6 +208,8 @@ def add(name: str, path: str | Path) -> Path:
 
 
 def _table(name: str, about: str, frame: pd.DataFrame, target: str, leaky: bool) -> Table:
+    if frame.shape[1] < 2:
+        raise UsageError(f"{name}: there is no column beside {target!r} to predict it from.")
     frame = frame.dropna(subset=[target]).reset_index(drop=True)
     labels = frame[target]
     if not 2 <= labels.nunique() <= 50:

@@ -60,7 +60,7 @@ ENDINGS = {
 
 
 class DataSciCoding(TextEnv):
-    """See the module's docstring."""
+    """Code for a data set, run in a sandbox and paid its ROC AUC; the module's docstring gives rules and sources."""
 
     knobs = (
         Knob("variant", "model", "what is to be written", choices=("model", "features", "debug")),
@@ -103,9 +103,9 @@ class DataSciCoding(TextEnv):
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
         )
-        if not settings.csv:
-            for name in settings.dataset:
-                _table(name)  # says at once what is not at hand
+        # Says at once what is not at hand or cannot be played.
+        self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
+        self._tables = self._tables or [_table(name) for name in settings.dataset]
         self._lease: Lease | None = None
         self._best = scoring.Score("no_code")
         self._last = self._best
@@ -117,10 +117,7 @@ class DataSciCoding(TextEnv):
 
     def _reset(self, seed: int) -> str:
         settings = self.settings
-        if settings.csv:
-            table = datasets.load_csv(settings.csv, settings.target)
-        else:
-            table = _table(settings.dataset[seed % len(settings.dataset)])
+        table = self._tables[seed % len(self._tables)]
         self.game: Instance = instance(table, settings, seed if settings.draw < 0 else settings.draw)
         self._best = self._last = scoring.Score("no_code")
         self._codes = 0

@@ -58,6 +58,8 @@ class _Greedy:
         self.chopped = [f for f in sorted(sim.recipe) if sim.bowl_of[f] < 0 and sim.is_chopped(f)]
         others = [macro for other, macro in enumerate(sim.macro) if other != cook and macro is not None]
         self.claimed = {(macro.verb, macro.which) for macro in others}
+        self.reaches_board = any(self.away(board) < UNREACHABLE for board in sim.kitchen.boards)
+        self.reaches_delivery = any(self.away(cell) < UNREACHABLE for cell in sim.kitchen.deliveries)
 
     def away(self, cell: int) -> int:
         return self.sim.kitchen.way(cell).steps[self.here]
@@ -99,7 +101,7 @@ class _Greedy:
         ]
         if waiting and min(waiting)[0] < UNREACHABLE:
             return menu.board[min(waiting)[1]]
-        if self.free_board() >= 0 or not self.boards_within_reach():
+        if self.free_board() >= 0 or not self.reaches_board:
             fetch = [(self.away(sim.place[food]), food) for food in self.raw if self.free(food) and self.useful(food)]
             if fetch:
                 return menu.get[min(fetch)[1]]
@@ -107,7 +109,7 @@ class _Greedy:
             bowl = self.best_bowl()
             if bowl >= 0 and (self.chopped or sim.contents[bowl]) and self.useful(sim.n_foods + bowl):
                 return menu.bowl[bowl]
-        if not self.boards_within_reach():
+        if not self.reaches_board:
             bowl = self.best_bowl()
             if bowl >= 0 and self.useful(sim.n_foods + bowl):
                 return menu.bowl[bowl]
@@ -119,7 +121,7 @@ class _Greedy:
     def with_bowl(self, bowl: int) -> Macro:
         sim, menu = self.sim, self.menu
         if sim.served(bowl):
-            return menu.deliver if self.can_deliver() else self.pass_on()
+            return menu.deliver if self.reaches_delivery else self.pass_on()
         if self.spoiled(bowl):
             return self.put_away()
         if bowl != self.team_bowl:
@@ -131,7 +133,7 @@ class _Greedy:
 
     def put_away(self) -> Macro:
         """What the order has no use for goes back through the delivery, or aside."""
-        return self.menu.deliver if self.can_deliver() else self.pass_on()
+        return self.menu.deliver if self.reaches_delivery else self.pass_on()
 
     def pass_on(self) -> Macro:
         """A hand must be freed: a counter will do, else a spare board, else the delivery, which sends things home."""
@@ -144,7 +146,7 @@ class _Greedy:
 
     def clear_a_board(self) -> Macro | None:
         """Takes from a board what keeps the order from going on."""
-        if not self.raw or self.free_board() >= 0 or not self.boards_within_reach():
+        if not self.raw or self.free_board() >= 0 or not self.reaches_board:
             return None
         sim = self.sim
         for thing in sorted(sim.lying[board] for board in sim.kitchen.boards):
@@ -184,7 +186,7 @@ class _Greedy:
         """The cells from `cell` on to where a walk ends up facing `target`."""
         way, cells = self.sim.kitchen.way(target), [cell]
         while 1 < way.steps[cells[-1]] < UNREACHABLE:
-            cells.append(cells[-1] + self.sim.kitchen.delta[way.direction[cells[-1]]])
+            cells.append(cells[-1] + self.sim.kitchen.delta[way.direction(cells[-1])])
         return cells
 
     def chopped_at(self, board: int) -> bool:
@@ -206,12 +208,6 @@ class _Greedy:
         )
         coming = any(self.sim.target(other) == board for other in range(len(self.sim.cell)) if other != self.cook)
         return standing or coming or self.chopped_at(board)
-
-    def boards_within_reach(self) -> bool:
-        return any(self.away(board) < UNREACHABLE for board in self.sim.kitchen.boards)
-
-    def can_deliver(self) -> bool:
-        return any(self.away(cell) < UNREACHABLE for cell in self.sim.kitchen.deliveries)
 
     def free_board(self) -> int:
         sim = self.sim
@@ -255,7 +251,7 @@ class _Greedy:
     def useful(self, thing: int) -> bool:
         """False for what this cook could only pass on, and has passed on already."""
         sim = self.sim
-        if self.boards_within_reach() and self.can_deliver():
+        if self.reaches_board and self.reaches_delivery:
             return True
         where = sim.place[thing]
         return not (sim.kitchen.kind[where] == COUNTER and where != sim.kitchen.homes[thing])
@@ -276,14 +272,16 @@ def farsighted_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
 
 
 def play_out(sim: Simulation, menu: Menu, limit: int = LONG) -> int | None:
-    """Lets greedy cooks play on. Returns the primitive steps until they serve the order, None if not within `limit`."""
+    """Lets greedy cooks play on. Returns the primitive steps until they serve the order, None if they begin nothing
+    within `limit` that does."""
     time = 0
     while time < limit:
         for cook, macro in enumerate(sim.macro):
             if macro is None:
                 sim.begin(cook, greedy_cook(sim, cook, menu))
-        time += 1 + sim.hasten()
+                time += sim.hasten()
         sim.tick()
+        time += 1
         if sim.delivered:
             return time
     return None

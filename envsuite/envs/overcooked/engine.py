@@ -114,7 +114,8 @@ class Simulation(Motion):
         target = self.place[thing] if verb <= GET_BOWL else self.aim[cook]
         if target < 0 or target == cell:
             return self._stop(cook)
-        steps, directions, _ = self.kitchen.way(target)
+        way = self.kitchen.way(target)
+        steps = way.steps
         if steps[cell] == UNREACHABLE:
             return self._stop(cook)
         ends = close = steps[cell] == 1
@@ -135,7 +136,7 @@ class Simulation(Motion):
             ends = self.left[cook] == 0
         elif verb != DELIVER and close and hand < 0:
             return self._stop(cook)
-        direction = directions[cell]
+        direction = way.direction(cell)
         if self.slips is not None and self.slips():
             direction = STAY
         elif len(self.cell) > 1 and not close:
@@ -163,14 +164,13 @@ class Simulation(Motion):
 
     def _free_counter(self, cook: int) -> int:
         """The nearest free counter; where cooks share the kitchen, the nearest that can be reached from two sides."""
-        steps = self.kitchen.way(self.cell[cook]).steps
-        away = {cell: min(steps[side] for side in self.kitchen.sides[cell]) for cell in self._free_counters()}
-        away = {cell: far for cell, far in away.items() if far < UNREACHABLE}
-        if len(self.cell) > 1:
-            shared = [cell for cell in away if len(self.kitchen.sides[cell]) > 1]
-            if shared:
-                return min(shared, key=lambda cell: away[cell])
-        return min(away, key=lambda cell: away[cell], default=NOTHING)
+        nearest = NOTHING
+        for cell in self.kitchen.counters_from(self.cell[cook]):
+            if self.lying[cell] < 0:
+                if len(self.cell) == 1 or len(self.kitchen.sides[cell]) > 1:
+                    return cell
+                nearest = cell if nearest < 0 else nearest
+        return nearest
 
     def hasten(self) -> int:
         """Skips that part of a lone cook's walk on which nothing can happen. Returns the primitive steps skipped."""
@@ -187,7 +187,7 @@ class Simulation(Motion):
         skipped = way.steps[cell] - 2
         if skipped <= 0 or skipped > UNREACHABLE // 2:
             return 0
-        self.cell[0] = gate = way.gate[cell]
+        self.cell[0] = gate = way.gate(cell)
         if self.hand[0] >= 0:
             self._put(self.hand[0], gate)
         return skipped
@@ -203,11 +203,11 @@ class Simulation(Motion):
             lost = round_them.steps[here] - way.steps[here]
             if lost <= DETOUR:
                 self.waited[cook] += lost > 0
-                return round_them.direction[here]
+                return round_them.direction(here)
         if ahead in others:
             other = self.cell.index(ahead)
             goal = self.target(other)
-            head_on = goal >= 0 and ahead + self.kitchen.delta[self.kitchen.way(goal).direction[ahead]] == here
+            head_on = goal >= 0 and ahead + self.kitchen.delta[self.kitchen.way(goal).direction(ahead)] == here
             if not head_on and self.waited[cook] < PATIENCE:
                 self.waited[cook] += 1
                 return STAY

@@ -53,7 +53,18 @@ from envsuite.envs.overcooked.menu import LEVELS
 from envsuite.envs.overcooked.motion import CHOPS, Rewards, State
 from envsuite.envs.overcooked.offers import helps, honest_label, published_label, situation
 from envsuite.envs.overcooked.planner import Plan, Planner
-from envsuite.envs.overcooked.text import Fact, commands, facts, listing, normalise, phrase, sentence, vector
+from envsuite.envs.overcooked.text import (
+    INSTRUCTIONS,
+    TEAM,
+    Fact,
+    commands,
+    facts,
+    listing,
+    normalise,
+    phrase,
+    sentence,
+    vector,
+)
 from envsuite.errors import UsageError
 from envsuite.types import Knob, Outcome, RewardMode, StopReason
 
@@ -67,25 +78,6 @@ def power_sums(factor: float, length: int = 400) -> list[float]:
 
 
 PAPER_SUMS = power_sums(PAPER_GAMMA)
-
-INSTRUCTIONS = """\
-You cook in a small kitchen. Foods lie on counters; there are cutting boards, bowls, and a delivery counter.
-
-To serve an order: fetch each food it names, set it on a free board, cut it up there, and gather the chopped foods in \
-one bowl; then hand the bowl in. You carry one thing at a time, and only a bowl can hold several. Cutting needs empty \
-hands and takes place at the board you stand at. A bowl in your hands is filled by fetching chopped food; chopped food \
-in your hands goes into a bowl you fetch. The bowl must hold exactly what was ordered: anything else that is handed in \
-goes back to where it was kept, and its foods are raw again.
-
-You see only what is near you, but your commands find their way to things out of sight. Each command may take several \
-steps of time, and time is limited.
-
-Each turn, answer with one command, spelled as it is offered."""
-
-TEAM = """
-
-Several cooks share the kitchen and the order. Each turn says which of them you command; the others go on with what \
-they are doing."""
 
 
 class OvercookedEnv(TextEnv):
@@ -101,7 +93,7 @@ class OvercookedEnv(TextEnv):
         Knob("cooks", 1, "cooks in the kitchen", low=1, high=3),
         Knob("partner", "policy", "who plays the cooks after the first",
              choices=("policy", "expert", "greedy", "random")),
-        Knob("foods", 3, "random layout: kinds of food", low=1, high=len(all_foods())),
+        Knob("foods", 3, "random layout: kinds of food, those of the order at least", low=1, high=len(all_foods())),
         Knob("boards", 2, "random layout: cutting boards", low=1, high=4),
         Knob("bowls", 1, "random layout: bowls", low=1, high=3),
         Knob("deliveries", 1, "random layout: delivery counters", low=1, high=3),
@@ -139,7 +131,7 @@ class OvercookedEnv(TextEnv):
         self._planners: dict[int, Planner] = {}
         self._sentences: dict[Fact, str] = {}
         self._told: dict[tuple[int, State], tuple[str, tuple[str, ...]]] = {}
-        self._cost, self._discount, self._horizon = given.step_cost, given.discount, given.horizon
+        self._horizon = given.horizon
         self._sums = power_sums(given.discount)
         self._chance = given.slip > 0 or (given.cooks > 1 and given.partner == "random")
         self._honest = given.wording == "honest"
@@ -183,11 +175,11 @@ class OvercookedEnv(TextEnv):
         if recipe == "random":
             letters = list(all_foods())
             order = np.random.default_rng([seed, 1]).permutation(len(letters))
-            foods = tuple(letters[i] for i in sorted(order[: min(given.recipe_size, max(1, given.foods))]))
+            foods = tuple(letters[i] for i in sorted(order[: given.recipe_size]))
         else:
             foods = recipe_foods(recipe)
         stations = given.foods, given.boards, given.bowls, given.deliveries
-        return draw_kitchen(seed, given.size, given.cooks, foods, *stations, given.walls), foods
+        return draw_kitchen(seed, given.size, given.cooks, foods, *stations, given.walls, given.horizon), foods
 
     def _published(self, recipe: str) -> tuple[Kitchen, tuple[str, ...]]:
         given = self.settings
@@ -236,7 +228,7 @@ class OvercookedEnv(TextEnv):
         """Lets time pass until one of the policy's cooks must be asked or the order is served; its dense reward."""
         sim, given = self.sim, self.settings
         cost, discount = given.step_cost, given.discount
-        dice = self.die() if given.slip or (given.cooks > 1 and given.partner == "random") else None
+        dice = self.die() if self._chance else None
         if dice is not None and given.slip:
             sim.slips = lambda: bool(dice.random() < given.slip)
         total, factor, paper, steps = 0.0, 1.0, PAPER_GAMMA**self.time, 0
@@ -385,7 +377,7 @@ class OvercookedEnv(TextEnv):
         }
 
     def extra_info(self) -> dict[str, Any]:
-        return {"discount": self._discount**self.primitive_steps, "env_step": self.time}
+        return {"discount": self.settings.discount**self.primitive_steps, "env_step": self.time}
 
     def get_state(self) -> Any:
         """The state, walks under way and the tally included."""
@@ -400,10 +392,13 @@ class OvercookedEnv(TextEnv):
         self._tell()
 
     def render(self) -> Any:
-        """The whole kitchen: `rgb_array` [rows * 32, columns * 32, 3] uint8, or `ansi` text."""
+        """The whole kitchen: `rgb_array` [rows * 48 + 22, columns * 48, 3] uint8, or `ansi` text."""
         if self.render_mode is None:
             return None
-        return picture.draw(self.sim) if self.render_mode == "rgb_array" else picture.write(self.sim)
+        if self.render_mode == "ansi":
+            return picture.write(self.sim)
+        caption = f"{listing(self.sim.order)} salad: step {self.time} of {self._horizon}"
+        return picture.draw(self.sim, self.asked, caption)
 
 
 WAIT = Macro(GO_TO_COUNTER, -1, "wait")

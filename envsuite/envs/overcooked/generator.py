@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from envsuite.envs.overcooked.cooks import Menu, play_out
+from envsuite.envs.overcooked.cooks import LONG, Menu, play_out
 from envsuite.envs.overcooked.engine import Simulation, macro_actions
 from envsuite.envs.overcooked.kitchen import Kitchen, all_foods
 from envsuite.errors import UsageError
@@ -25,21 +25,31 @@ def draw_kitchen(
     bowls: int,
     deliveries: int,
     walls: float,
+    horizon: int = LONG,
 ) -> Kitchen:
     """A square kitchen of `size`, with the recipe's foods and others up to `foods`, and counters on a share `walls` of
-    the inner cells. All stations can be reached by every cook. Raises UsageError where they do not fit."""
+    the inner cells. All stations can be reached by every cook, and greedy cooks serve the order within `horizon`
+    primitive steps. Raises UsageError where no such kitchen was drawn."""
     rng = np.random.default_rng([seed, size, cooks, foods, boards, bowls, deliveries, round(walls * 1000)])
     letters = all_foods()
-    kinds = [*recipe, *rng.permutation([food for food in letters if food not in recipe])][: max(foods, len(recipe))]
+    others = [food for food in letters if food not in recipe]
+    kinds = [*recipe, *(others[i] for i in rng.permutation(len(others)).tolist())][: max(foods, len(recipe))]
     stations = [letters[food] for food in kinds] + ["k"] * boards + ["b"] * bowls + ["d"] * deliveries
+    fits = False
     for _ in range(TRIES):
         drawn = _draw(rng, size, cooks, stations, walls)
         if drawn is None:
             continue
         rows, starts = drawn
         kitchen = Kitchen(f"random-{seed}", rows, starts)
-        if play_out(Simulation(kitchen, recipe), Menu(macro_actions(kitchen, counters=True))) is not None:
+        fits = True
+        if play_out(Simulation(kitchen, recipe), Menu(macro_actions(kitchen, counters=True)), horizon) is not None:
             return kitchen
+    if fits:
+        raise UsageError(
+            f"An order of {len(recipe)} in kitchens of size {size} was not served within horizon={horizon} in {TRIES} "
+            "drawings: take a longer horizon, or a smaller size."
+        )
     raise UsageError(
         f"{len(stations)} stations and {cooks} cooks did not fit a kitchen of size {size} with walls={walls} "
         f"in {TRIES} drawings: take a larger size or fewer walls."

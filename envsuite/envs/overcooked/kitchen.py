@@ -6,15 +6,17 @@ Cells are numbers, `row * columns + column`, row 0 at the top.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from envsuite.errors import DataError, UsageError
 
 FLOOR, COUNTER, BOARD, DELIVERY = range(4)
 RIGHT, DOWN, LEFT, UP, STAY = range(5)
+PREFERRED = (UP, DOWN, LEFT, RIGHT)
+KINDS = {".": FLOOR, "k": BOARD, "d": DELIVERY}
 DIRECTION_NAMES = ("right", "down", "left", "up", "stay")
 UNREACHABLE = 1 << 20
 MAPS = ("a", "b", "c")
@@ -22,15 +24,36 @@ VARIANTS = ("v1", "v3", "v4")
 SIZES = (7, 9)
 
 
-class Way(NamedTuple):
-    """How to get to one target from every cell: all lists are indexed by cell."""
+class Way:
+    """How to get to one target from every cell."""
 
-    steps: list[int]
-    """moves until the target is entered or bumped into (1: next to it); UNREACHABLE where there is no way"""
-    direction: list[int]
-    """the first move; STAY where there is none"""
-    gate: list[int]
-    """the cell on the way that is two moves from the target; only where `steps` is two or more"""
+    __slots__ = ("_delta", "_gates", "steps")
+
+    def __init__(self, steps: list[int], delta: Sequence[int]) -> None:
+        self.steps = steps
+        """of every cell, moves until the target is entered or bumped into (1: next to it); UNREACHABLE where there is
+        no way"""
+        self._delta = delta
+        self._gates: dict[int, int] = {}
+
+    def direction(self, cell: int) -> int:
+        """The first move from a floor cell, the first of `PREFERRED` on a shortest way; STAY where there is no way."""
+        steps, delta = self.steps, self._delta
+        closer = steps[cell] - 1
+        for move in PREFERRED:
+            if steps[cell + delta[move]] == closer:
+                return move
+        return STAY
+
+    def gate(self, cell: int) -> int:
+        """The cell on the way that is two moves from the target; `cell` itself where it is not so far."""
+        found = self._gates.get(cell)
+        if found is None:
+            found = cell
+            while 2 < self.steps[found] < UNREACHABLE:
+                found += self._delta[self.direction(found)]
+            self._gates[cell] = found
+        return found
 
 
 class Kitchen:
@@ -56,7 +79,7 @@ class Kitchen:
                 homes[glyphs[glyph]] = cell
             elif glyph not in "#.kd":
                 raise DataError(f"Kitchen {name!r} has a cell {glyph!r}, which stands for nothing: see kitchens.toml.")
-            self.kind.append({".": FLOOR, "k": BOARD, "d": DELIVERY}.get(glyph, COUNTER))
+            self.kind.append(KINDS.get(glyph, COUNTER))
             if glyph in "kd":
                 (self.boards if glyph == "k" else self.deliveries).append(cell)
         self.foods = tuple(food for food in _data()["foods"] if food in homes)
@@ -72,16 +95,13 @@ class Kitchen:
         for number, board in enumerate(self.boards):
             for step in self.delta[:4]:
                 self.beside.get(board + step, []).append((number, board))
-        self.sides: dict[int, list[int]] = {}
-        """the floor cells next to each counter that has any"""
+        self.sides: list[list[int]] = [[] for _ in self.kind]
+        """the floor cells next to each cell"""
         for cell in self.floor:
             for step in self.delta[:4]:
-                if self.kind[cell + step] == COUNTER:
-                    self.sides.setdefault(cell + step, []).append(cell)
-        # a row of nothing at the end, for what looks over the edge: the rim is solid, so elsewhere it finds counters
-        self._floor_mask = bytes(kind == FLOOR for kind in self.kind) + bytes(self.n_columns)
+                self.sides[cell + step].append(cell)
         self._ways: list[Way | None] = [None] * len(self.kind)
-        self._near: dict[tuple[int, int], bytearray] = {}
+        self._near: dict[tuple[int, int], bytes] = {}
 
     def _rim(self) -> list[int]:
         wide = self.n_columns
@@ -92,7 +112,7 @@ class Kitchen:
         return divmod(cell, self.n_columns)
 
     def way(self, target: int) -> Way:
-        """The ways to `target`, which are shortest; among the shortest, up and down come before left and right."""
+        """The shortest ways to `target`."""
         found = self._ways[target]
         if found is None:
             found = self._ways[target] = self.find_way(target)
@@ -101,37 +121,33 @@ class Kitchen:
     def find_way(self, target: int, blocked: Sequence[int] = ()) -> Way:
         """As `way`, with some floor cells taken."""
         steps = [UNREACHABLE] * len(self.kind)
-        direction = [STAY] * len(self.kind)
-        gate = list(range(len(self.kind)))
-        steps[target] = far = 0
-        free = bytearray(self._floor_mask)
-        free[target] = 0
-        for cell in blocked:
-            free[cell] = 0
-        ring = [target]
-        moves = [(move, self.delta[move]) for move in (UP, DOWN, LEFT, RIGHT)]  # the first to reach a cell is kept
-        while ring:
-            far += 1
-            next_ring = []
-            for move, step in moves:
-                for before in [cell - step for cell in ring if free[cell - step]]:
-                    free[before] = 0
-                    steps[before], direction[before] = far, move
-                    if far > 2:
-                        gate[before] = gate[before + step]
-                    next_ring.append(before)
-            ring = next_ring
-        return Way(steps, direction, gate)
+        steps[target] = 0
+        queue = [target]
+        for cell in queue:  # grows as we go
+            far = steps[cell] + 1
+            for before in self.sides[cell]:
+                if steps[before] > far and before not in blocked:
+                    steps[before] = far
+                    queue.append(before)
+        return Way(steps, self.delta)
 
-    def near(self, cell: int, radius: int) -> bytearray:
+    def counters_from(self, cell: int) -> Iterator[int]:
+        """The counters that can be reached from a floor cell, nearest first, of equally near ones the lower number."""
+        ring, walked = [cell], {cell}
+        told: set[int] = set()
+        while ring:
+            beside = {here + step for here in ring for step in self.delta[:4]}
+            counters = sorted(other for other in beside - told if self.kind[other] == COUNTER)
+            yield from counters
+            told.update(counters)
+            ring = [other for other in beside - walked if self.kind[other] == FLOOR]
+            walked.update(ring)
+
+    def near(self, cell: int, radius: int) -> bytes:
         """For every cell, whether it lies in the square window of `radius` round `cell`."""
         found = self._near.get((cell, radius))
         if found is None:
-            found = self._near[cell, radius] = bytearray(len(self.kind))
-            row, column = self.position(cell)
-            first, last = max(0, column - radius), min(self.n_columns, column + radius + 1)
-            for start in range(max(0, row - radius), min(self.n_rows, row + radius + 1)):
-                found[start * self.n_columns + first : start * self.n_columns + last] = b"\1" * (last - first)
+            found = self._near[cell, radius] = window(self.n_rows, self.n_columns, cell, radius)
         return found
 
     def drawing(self) -> list[str]:
@@ -143,6 +159,17 @@ class Kitchen:
             glyphs[home] = "b"
         wide = self.n_columns
         return ["".join(glyphs[start : start + wide]) for start in range(0, len(glyphs), wide)]
+
+
+@lru_cache(maxsize=4096)
+def window(n_rows: int, n_columns: int, cell: int, radius: int) -> bytes:
+    """`Kitchen.near`, which is the same in all kitchens of one size."""
+    row, column = divmod(cell, n_columns)
+    first, last = max(0, column - radius), min(n_columns, column + radius + 1)
+    seen = bytearray(n_rows * n_columns)
+    for start in range(max(0, row - radius) * n_columns, min(n_rows, row + radius + 1) * n_columns, n_columns):
+        seen[start + first : start + last] = b"\1" * (last - first)
+    return bytes(seen)
 
 
 @lru_cache(maxsize=1)
@@ -176,7 +203,7 @@ def published_kitchen(variant: str, layout: str, size: int, cooks: int) -> Kitch
     if base not in data["kitchens"] or variant not in VARIANTS:
         raise UsageError(
             f"No published kitchen {variant}-{layout} of size {size}: variants are {', '.join(VARIANTS)}, "
-            f"maps {', '.join(MAPS)}, sizes {SIZES[0]} and {SIZES[1]} (kitchen=random takes any size)."
+            f"maps {', '.join(MAPS)}, sizes {SIZES[0]} and {SIZES[1]} (layout=random takes 5 to 15)."
         )
     rows = [list(row) for row in data["kitchens"][base]["rows"].split()]
     for where, glyph in data["variants"].get(variant, {}).get(str(size), {}).items():

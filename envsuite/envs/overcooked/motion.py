@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from envsuite.envs.overcooked.kitchen import BOARD, DELIVERY, FLOOR, STAY, Kitchen
+from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, STAY, UNREACHABLE, Kitchen
 
 CHOPS = 3  # chops until a food is chopped
 NOTHING = -1
@@ -87,9 +87,6 @@ class Motion:
 
     # ---- what a cook can see of things -----------------------------------------------------------------------------
 
-    def is_bowl(self, thing: int) -> bool:
-        return thing >= self.n_foods
-
     def is_chopped(self, thing: int) -> bool:
         """Whether a thing is chopped food; False for a bowl, and for no thing."""
         return 0 <= thing < self.n_foods and self.chops[thing] >= CHOPS
@@ -98,6 +95,10 @@ class Motion:
         """Whether a board at `cell` carries a food that can be chopped."""
         thing = self.lying[cell]
         return 0 <= thing < self.n_foods and self.chops[thing] < CHOPS and self.kitchen.kind[cell] == BOARD
+
+    def reaches(self, cook: int, cell: int) -> bool:
+        """Whether the cook can walk up to a cell."""
+        return self.kitchen.way(cell).steps[self.cell[cook]] < UNREACHABLE
 
     def board_to_chop_at(self, cook: int) -> int:
         """The cell of the first board next to the cook that carries raw food, or NOTHING."""
@@ -215,4 +216,6 @@ class Motion:
             self.chops[thing] = 0
 
     def _free_counters(self) -> list[int]:
-        return sorted(cell for cell in self.kitchen.sides if self.lying[cell] < 0)
+        kitchen = self.kitchen
+        beside = (cell for cell, sides in enumerate(kitchen.sides) if sides and kitchen.kind[cell] == COUNTER)
+        return [cell for cell in beside if self.lying[cell] < 0]

@@ -69,26 +69,30 @@ def helps(sim: Simulation, cook: int, macro: Macro) -> bool:
     if verb <= GET_BOWL:
         thing = index if verb == GET_FOOD else n_foods + index
         where = sim.place[thing]
-        if sim.lying[where] != thing or sim.kitchen.way(where).steps[sim.cell[cook]] == UNREACHABLE:
-            return False
         if hand < 0:
-            return not sim.raw_on_board(where)
-        return hand >= n_foods and sim.is_chopped(thing) if verb == GET_FOOD else sim.is_chopped(hand)
+            wanted = not sim.raw_on_board(where)
+        elif verb == GET_FOOD:
+            wanted = hand >= n_foods and sim.is_chopped(thing)
+        else:
+            wanted = sim.is_chopped(hand)
+        return wanted and sim.lying[where] == thing and sim.reaches(cook, where)
     if verb == GO_TO_BOARD:
         board = sim.kitchen.boards[index]
-        steps, thing = sim.kitchen.way(board).steps[sim.cell[cook]], sim.lying[board]
-        if steps == UNREACHABLE:
-            return False
+        thing = sim.lying[board]
         if hand < 0:
-            return steps > 1 and sim.raw_on_board(board)
-        return thing < 0 or (sim.is_chopped(thing) if hand >= n_foods else thing >= n_foods and sim.is_chopped(hand))
+            return sim.raw_on_board(board) and 1 < sim.kitchen.way(board).steps[sim.cell[cook]] < UNREACHABLE
+        if thing >= 0:
+            joins = sim.is_chopped(thing) if hand >= n_foods else thing >= n_foods and sim.is_chopped(hand)
+            if not joins:
+                return False
+        return sim.reaches(cook, board)
     if verb == CHOP:
         return hand < 0 and sim.board_to_chop_at(cook) >= 0
     if hand < 0:
         return False
     if verb == DELIVER:
-        return any(sim.kitchen.way(cell).steps[sim.cell[cook]] < UNREACHABLE for cell in sim.kitchen.deliveries)
-    return True
+        return any(sim.reaches(cook, cell) for cell in sim.kitchen.deliveries)
+    return True  # some counter is free: every thing had one of its own at the start
 
 
 def honest_label(sim: Simulation, cook: int, macro: Macro) -> str | None:

@@ -9,76 +9,183 @@ import numpy.typing as npt
 
 from envsuite.envs.overcooked.engine import Simulation
 from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, all_foods
+from envsuite.envs.overcooked.motion import CHOPS
 
 if TYPE_CHECKING:
     from PIL import ImageDraw
 
-TILE = 32
-GROUND = {FLOOR: "#f4ead7", COUNTER: "#9c8671", BOARD: "#d9b26a", DELIVERY: "#7fb685"}
+TILE = 48  # pixels along a cell
+FINE = 3  # shapes are drawn so many times larger and scaled down, for smooth edges
+CAPTION = 22  # pixels of a caption's line
+FLOORS = ("#f6ecd9", "#efe2ca")
+COUNTER_TOP, COUNTER_EDGE, PLANK, PLANK_EDGE = "#a98d74", "#8a705a", "#ecd2a0", "#a98145"
+DELIVERY_TOP, INK, PAPER, LEAF = "#6fae78", "#3a312a", "#faf6ee", "#4c8a3a"
 FOOD = {
-    "tomato": "#d1372b",
-    "lettuce": "#5fae3a",
-    "onion": "#d9c7e3",
-    "carrot": "#ee8a2a",
+    "tomato": "#d63a2c",
+    "lettuce": "#77bd43",
+    "onion": "#c9a2cf",
+    "carrot": "#f08a24",
     "cucumber": "#2f7d4f",
-    "pepper": "#e8c32e",
-    "mushroom": "#b9a08b",
-    "radish": "#c7417b",
+    "pepper": "#e9c430",
+    "mushroom": "#c4a78c",
+    "radish": "#cf3f7d",
 }
 COOKS = ("#3565b0", "#8a3fa0", "#20807c")
 
 
-def draw(sim: Simulation) -> npt.NDArray[np.uint8]:
-    """The kitchen from above, [rows * 32, columns * 32, 3]: raw food a disc, chopped food three bits, a bowl a ring."""
-    from PIL import Image, ImageDraw
+def draw(sim: Simulation, asked: int = 0, caption: str = "") -> npt.NDArray[np.uint8]:
+    """The kitchen from above, [rows * 48 (+ 22 for a caption), columns * 48, 3].
+
+    Raw food looks whole, with a bar of its chops so far; chopped food lies in slices; a bowl is a white ring. What the
+    cook `asked` cannot see is darker.
+    """
+    from PIL import Image, ImageDraw, ImageFont
 
     kitchen = sim.kitchen
-    image = Image.new("RGB", (kitchen.n_columns * TILE, kitchen.n_rows * TILE))
-    pen = ImageDraw.Draw(image)
-    for cell, kind in enumerate(kitchen.kind):
-        x, y = _corner(sim, cell)
-        pen.rectangle((x, y, x + TILE - 1, y + TILE - 1), fill=GROUND[kind], outline="#7d6a58" if kind else "#e7dac3")
-        if kind == BOARD:
-            pen.rectangle((x + 4, y + 7, x + TILE - 5, y + TILE - 8), fill="#f0d7a1", outline="#8f6f35")
-        if kind == DELIVERY:
-            pen.polygon([(x + 8, y + 9), (x + 24, y + 16), (x + 8, y + 23)], fill="#ffffff")
+    wide, tall = kitchen.n_columns * TILE, kitchen.n_rows * TILE
+    large = Image.new("RGB", (wide * FINE, tall * FINE), PAPER)
+    pen = _Pen(ImageDraw.Draw(large))
+    for cell in range(len(kitchen.kind)):
+        _draw_ground(sim, pen, cell)
     for cell, thing in enumerate(sim.lying):
         if thing >= 0:
-            x, y = _corner(sim, cell)
-            _draw_thing(sim, pen, thing, x + TILE // 2, y + TILE // 2, 10)
+            _draw_thing(sim, pen.at(sim, cell), thing, 0.5, 0.5, 0.3)
     for cook, cell in enumerate(sim.cell):
-        x, y = _corner(sim, cell)
-        pen.ellipse((x + 4, y + 4, x + TILE - 5, y + TILE - 5), fill=COOKS[cook], outline="#1b1b1b")
-        pen.ellipse((x + 9, y + 2, x + TILE - 10, y + 12), fill="#ffffff", outline="#1b1b1b")  # the hat
-        if sim.hand[cook] >= 0:
-            _draw_thing(sim, pen, sim.hand[cook], x + TILE // 2, y + TILE // 2 + 5, 8)
-    return np.asarray(image)
+        _draw_cook(sim, pen.at(sim, cell), cook)
+    image = large.resize((wide, tall), Image.Resampling.LANCZOS)
+    shade = Image.new("L", (kitchen.n_columns, kitchen.n_rows))
+    seen = kitchen.near(sim.cell[asked], sim.radius)
+    shade.putdata([0 if sees else 70 for sees in seen])
+    image.paste("#241c14", mask=shade.resize((wide, tall), Image.Resampling.NEAREST))
+    font = ImageFont.load_default(size=12)
+    words = ImageDraw.Draw(image)
+    if len(kitchen.boards) > 1:  # as the text numbers them
+        for number, cell in enumerate(kitchen.boards):
+            row, column = kitchen.position(cell)
+            words.text((column * TILE + 3, row * TILE + 1), str(number + 1), fill=INK, font=font)
+    for cook, cell in enumerate(sim.cell):
+        if len(sim.cell) > 1:
+            row, column = kitchen.position(cell)
+            words.text((column * TILE + 24, row * TILE + 2), str(cook + 1), fill=INK, font=font, anchor="ma")
+    if not caption:
+        return np.asarray(image)
+    framed = Image.new("RGB", (wide, tall + CAPTION), PAPER)
+    framed.paste(image)
+    pixels = wide - 12
+    while caption and font.getlength(caption) > pixels:
+        caption = caption[:-2].rstrip() + "…"
+    ImageDraw.Draw(framed).text((6, tall + 4), caption, fill=INK, font=font)
+    return np.asarray(framed)
 
 
-def _corner(sim: Simulation, cell: int) -> tuple[int, int]:
-    row, column = sim.kitchen.position(cell)
-    return column * TILE, row * TILE
+class _Pen:
+    """Draws in one cell, in its coordinates: 0 to 1 from left to right and from top to bottom."""
+
+    def __init__(self, pen: ImageDraw.ImageDraw, left: int = 0, top: int = 0) -> None:
+        self.pen, self.left, self.top = pen, left, top
+
+    def at(self, sim: Simulation, cell: int) -> _Pen:
+        """The pen for one cell."""
+        row, column = sim.kitchen.position(cell)
+        return _Pen(self.pen, column * TILE * FINE, row * TILE * FINE)
+
+    def _points(self, *numbers: float) -> list[float]:
+        return [(self.top if i % 2 else self.left) + n * TILE * FINE for i, n in enumerate(numbers)]
+
+    def box(
+        self, x: float, y: float, right: float, bottom: float, fill: str, edge: str = "", corner: float = 0
+    ) -> None:
+        """A rectangle with rounded corners."""
+        box = self._points(x, y, right, bottom)
+        self.pen.rounded_rectangle(box, corner * TILE * FINE, fill, edge or None, FINE if edge else 0)
+
+    def disc(self, x: float, y: float, wide: float, tall: float, fill: str, edge: str = "") -> None:
+        """An ellipse round (x, y) with these half-axes."""
+        box = self._points(x - wide, y - tall, x + wide, y + tall)
+        self.pen.ellipse(box, fill, edge or None, FINE if edge else 0)
+
+    def shape(self, *points: float, fill: str) -> None:
+        """A polygon."""
+        self.pen.polygon(self._points(*points), fill)
 
 
-def _draw_thing(sim: Simulation, pen: ImageDraw.ImageDraw, thing: int, x: int, y: int, size: int) -> None:
+def _draw_ground(sim: Simulation, pen: _Pen, cell: int) -> None:
+    kind, (row, column) = sim.kitchen.kind[cell], sim.kitchen.position(cell)
+    pen = pen.at(sim, cell)
+    if kind == FLOOR:
+        pen.box(0, 0, 1, 1, FLOORS[(row + column) % 2])
+        return
+    pen.box(0, 0, 1, 1, COUNTER_EDGE)
+    pen.box(0.02, 0.02, 0.98, 0.94, DELIVERY_TOP if kind == DELIVERY else COUNTER_TOP, corner=0.06)
+    if kind == BOARD:
+        pen.box(0.1, 0.16, 0.9, 0.82, PLANK, PLANK_EDGE, corner=0.1)
+        pen.disc(0.82, 0.24, 0.03, 0.03, COUNTER_EDGE)
+    elif kind == DELIVERY:
+        pen.shape(0.2, 0.4, 0.5, 0.4, 0.5, 0.22, 0.82, 0.49, 0.5, 0.76, 0.5, 0.58, 0.2, 0.58, fill="#ffffff")
+
+
+def _draw_cook(sim: Simulation, pen: _Pen, cook: int) -> None:
+    pen.disc(0.5, 0.56, 0.36, 0.34, COOKS[cook], INK)
+    pen.disc(0.5, 0.44, 0.2, 0.18, "#f0c9a4", INK)  # the head
+    for x, y in ((0.38, 0.22), (0.62, 0.22), (0.5, 0.16)):  # the hat
+        pen.disc(x, y, 0.13, 0.12, "#ffffff")
+    pen.box(0.34, 0.2, 0.66, 0.36, "#ffffff", corner=0.04)
+    if sim.hand[cook] >= 0:
+        _draw_thing(sim, pen, sim.hand[cook], 0.5, 0.76, 0.2)
+
+
+def _draw_thing(sim: Simulation, pen: _Pen, thing: int, x: float, y: float, size: float) -> None:
     if thing < sim.n_foods:
         _draw_food(sim, pen, thing, x, y, size)
         return
-    pen.ellipse((x - size, y - size, x + size, y + size), fill="#ffffff", outline="#333333", width=2)
+    pen.disc(x, y, size * 1.1, size * 1.1, "#ffffff", INK)
+    pen.disc(x, y, size * 0.85, size * 0.85, "#e4e2dd")
     foods = sim.contents[thing - sim.n_foods]
     for i, food in enumerate(foods):
-        offset = (2 * i - len(foods) + 1) * size // max(2, len(foods) + 1)
-        _draw_food(sim, pen, food, x + offset, y, max(3, size // 2))
+        turn = 2 * np.pi * i / len(foods)
+        away = size * 0.4 if len(foods) > 1 else 0.0
+        _draw_slices(pen, FOOD[sim.kitchen.foods[food]], x + away * np.sin(turn), y - away * np.cos(turn), size * 0.55)
 
 
-def _draw_food(sim: Simulation, pen: ImageDraw.ImageDraw, food: int, x: int, y: int, size: int) -> None:
-    colour = FOOD[sim.kitchen.foods[food]]
-    if not sim.is_chopped(food):
-        pen.ellipse((x - size, y - size, x + size, y + size), fill=colour, outline="#333333")
+def _draw_slices(pen: _Pen, colour: str, x: float, y: float, size: float) -> None:
+    for dx, dy in ((-0.5, 0.4), (0.5, 0.4), (0.0, -0.45)):
+        pen.disc(x + dx * size, y + dy * size, size * 0.48, size * 0.48, colour, INK)
+        pen.disc(x + dx * size, y + dy * size, size * 0.2, size * 0.2, "#fff6e0")
+
+
+def _draw_food(sim: Simulation, pen: _Pen, food: int, x: float, y: float, size: float) -> None:
+    name = sim.kitchen.foods[food]
+    colour = FOOD[name]
+    if sim.is_chopped(food):
+        _draw_slices(pen, colour, x, y, size)
         return
-    bit = max(1, size // 2)
-    for dx, dy in ((-bit, bit), (bit, bit), (0, -bit)):
-        pen.rectangle((x + dx - bit + 1, y + dy - bit + 1, x + dx + bit - 1, y + dy + bit - 1), fill=colour)
+    if name == "carrot":
+        pen.shape(x - 0.5 * size, y - 0.5 * size, x + 0.5 * size, y - 0.5 * size, x, y + 1.1 * size, fill=colour)
+        _draw_leaves(pen, x, y - 0.6 * size, size)
+    elif name == "cucumber":
+        pen.disc(x, y, size, size * 0.5, colour, INK)
+        pen.disc(x, y, size * 0.7, size * 0.12, "#7fbf8f")
+    elif name == "mushroom":
+        pen.box(x - 0.3 * size, y - 0.1 * size, x + 0.3 * size, y + 0.9 * size, "#f2e7d8", INK, 0.05)
+        pen.disc(x, y - 0.25 * size, size, size * 0.6, colour, INK)
+    elif name == "lettuce":
+        for turn in np.linspace(0, 2 * np.pi, 7)[:-1].tolist():
+            pen.disc(x + 0.5 * size * np.sin(turn), y + 0.5 * size * np.cos(turn), size * 0.5, size * 0.5, colour, LEAF)
+        pen.disc(x, y, size * 0.5, size * 0.5, "#a9d96f")
+    else:
+        pen.disc(x, y, size, size * (1.0 if name != "pepper" else 0.85), colour, INK)
+        if name == "onion":
+            pen.disc(x, y, size * 0.6, size * 0.95, "#dcbfe0")
+            pen.disc(x, y, size * 0.2, size * 0.95, colour)
+        _draw_leaves(pen, x, y - 0.8 * size, size * (0.5 if name == "onion" else 0.8))
+    for done in range(sim.chops[food]):
+        left = x - size + done * 2 * size / CHOPS
+        pen.box(left, y + size * 1.15, left + 1.7 * size / CHOPS, y + size * 1.4, LEAF)
+
+
+def _draw_leaves(pen: _Pen, x: float, y: float, size: float) -> None:
+    for aside in (-0.45, 0.0, 0.45):
+        pen.shape(x - 0.12 * size, y, x + 0.12 * size, y, x + aside * size, y - 0.5 * size, fill=LEAF)
 
 
 def write(sim: Simulation) -> str:

@@ -17,6 +17,25 @@ from envsuite.envs.overcooked.motion import CHOPS
 
 Fact = tuple[Any, ...]
 
+INSTRUCTIONS = """\
+You cook in a small kitchen. Foods lie on counters; there are cutting boards, bowls, and a delivery counter.
+
+To serve an order: fetch each food it names, set it on a free board, cut it up there, and gather the chopped foods in \
+one bowl; then hand the bowl in. You carry one thing at a time, and only a bowl can hold several. Cutting needs empty \
+hands and takes place at the board you stand at. A bowl in your hands is filled by fetching chopped food; chopped food \
+in your hands goes into a bowl you fetch. The bowl must hold exactly what was ordered: anything else that is handed in \
+goes back to where it was kept, and its foods are raw again.
+
+You see only what is near you, but your commands find their way to things out of sight. Each command may take several \
+steps of time, and time is limited.
+
+Each turn, answer with one command, spelled as it is offered."""
+
+TEAM = """
+
+Several cooks share the kitchen and the order. Each turn says which of them you command; the others go on with what \
+they are doing."""
+
 
 def facts(sim: Simulation, cook: int) -> list[Fact]:
     """What `cook` can see, from the square window round it: pure data, every item hashable.

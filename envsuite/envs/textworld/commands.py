@@ -1,7 +1,8 @@
 """What may be sent to a Z-machine interpreter, and what is worth listing.
 
 The engine takes anything, and some of it does harm: a leading backslash never returns, `save` and `script` write files,
-`restart` and two commands in a line make the tracked state wrong. `clean` lets none of that through.
+`restart` and two commands in a line make the tracked state wrong. `clean` lets none of that through. What comes through
+all the same can do no more than write into the worker's own folder, which goes with it.
 """
 
 from __future__ import annotations
@@ -11,28 +12,20 @@ import unicodedata
 
 MAX_LENGTH = 198  # bytes; the interpreter cuts what is longer
 
-META = frozenset(
-    [
-        "save",
-        "restore",
-        "restart",
-        "quit",
-        "q",
-        "script",
-        "unscript",
-        "noscript",
-        "transcript",
-        "record",
-        "recording",
-        "unrecord",
-        "replay",
-        "undo",
-        "oops",
-        "verify",
-    ]
+SIGNIFICANT = 6
+"""letters of a word that a Z-machine of any version looks at (from version 4 on nine): to it `transcriptx` is `transcript`
+(Z-Machine Standards Document 1.1, section 13.3)"""
+
+COMMANDS = """
+save restore restart quit q script unscript noscript transcript record recording unrecord replay undo oops o verify
+notify restrict enable disable print
+"""
+META = frozenset(word[:SIGNIFICANT] for word in COMMANDS.split())
+"""first words, as far as they signify, of commands to the interpreter, and of TextWorld's own for debugging (`print_state`
+tells the whole hidden world, `restrict commands` changes what is understood)"""
+PRINTING = frozenset(
+    word[:SIGNIFICANT] for word in ("brief", "superbrief", "verbose", "normal", "long", "short", "version")
 )
-"""first words of commands to the interpreter rather than the player's"""
-PRINTING = frozenset(["brief", "superbrief", "verbose", "normal", "long", "short", "notify", "version"])
 """commands, alone in a line, that change what later turns print, or print the banner"""
 PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " ", "\\": ""})
 FIRST_WORD, THEN = re.compile("[a-z]+"), re.compile(r"\bthen\b")
@@ -62,8 +55,10 @@ def clean(command: str) -> tuple[str, str]:
         return "", FOREIGN
     if "." in command or "," in command or THEN.search(command):
         return "", SEVERAL
-    first = FIRST_WORD.match(command)
-    if (first and first.group() in META) or command in PRINTING or command.startswith(("tw-", "#", "$", "*")):
+    letters = FIRST_WORD.match(command)
+    first = letters.group()[:SIGNIFICANT] if letters else ""
+    alone = " " not in command
+    if first in META or (first in PRINTING and alone) or command.startswith(("tw-", "#", "$", "*")):
         return "", OUTSIDE
     return command, ""
 

@@ -5,7 +5,6 @@ Not thread-safe (textworld keeps global state): run in processes, as `store.gene
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.games import GameSpec
+from envsuite.envs.textworld.hasten import hasten
 from envsuite.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def make_game(spec: GameSpec) -> Game:
     import textworld.challenges
     import textworld.generator
 
-    _read_rules_once()
+    hasten()
     settings = dict(spec.settings)
     options = textworld.GameOptions()  # a fresh one for each game: the challenges write into it
     options.seeds = int(spec.seed)
@@ -56,23 +56,6 @@ def make_game(spec: GameSpec) -> Game:
         raise CannotGenerate(
             f"TextWorld cannot generate {spec.name} ({why}): take another seed, or less demanding settings."
         ) from error
-
-
-@functools.cache
-def _read_rules_once() -> None:
-    """Parsing the logic files takes 85 % of making a game, and every game reads the same ones."""
-    from textworld.logic import GameLogic
-
-    load = GameLogic.load.__func__
-    read: dict[tuple[str, ...], Any] = {}
-
-    def load_once(cls: type, paths: list[str]) -> Any:
-        files = tuple(paths)
-        if files not in read:
-            read[files] = load(cls, files)
-        return read[files]
-
-    GameLogic.load = classmethod(load_once)
 
 
 def canonical(serialised: dict[str, Any]) -> dict[str, Any]:

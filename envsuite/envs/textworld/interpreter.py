@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from envsuite import errors
+from envsuite.cache import cache_dir
 from envsuite.envs.textworld.games import GameSpec
 from envsuite.errors import EngineFailure, EnvsuiteError
 
@@ -119,7 +120,9 @@ class Interpreter:
         os.mkdir(home)
         os.mkdir(work)
         paths = os.pathsep.join(map(os.path.abspath, filter(None, ["." if "" in sys.path else "", *sys.path])))
-        environment = {**os.environ, "PYTHONPATH": paths, "HOME": home}
+        # The cache is the user's all the same, wherever that is seen from here.
+        cache = str(cache_dir().absolute())
+        environment = {**os.environ, "PYTHONPATH": paths, "HOME": home, "ENVSUITE_CACHE": cache}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "envsuite.envs.textworld.worker", str(theirs.fileno()), str(os.getpid())],

@@ -6,7 +6,6 @@ Requests are tuples (name, *arguments), answers ("ok", value) or ("raise", class
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import pickle
 import select
@@ -21,14 +20,10 @@ from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Opening
 from envsuite.errors import DataError, EnvsuiteError
 
 if TYPE_CHECKING:
-    from textworld.logic import Action
-
     from envsuite.envs.textworld.games import GameSpec
     from envsuite.envs.textworld.planner import Planner
 
 WON, LOST = "*** The End ***", "*** You lost! ***"  # the banners of generated games
-REMEMBERED = 5_000
-"""states of one game whose valid actions are kept"""
 
 
 class Table:
@@ -68,8 +63,10 @@ class Table:
     def _load(self, path: str, inventory: bool) -> None:
         import textworld
 
-        _remember_valid_actions()
+        from envsuite.envs.textworld.hasten import hasten
         from envsuite.envs.textworld.story import check_story
+
+        hasten()
 
         self.path, self.game, self._planner = None, None, None
         if self.env is not None:
@@ -163,36 +160,6 @@ def _game_of(env: Any) -> Any:
             return game
         env = getattr(env, "_wrapped_env", None)
     return None
-
-
-@functools.cache
-def _remember_valid_actions() -> None:
-    """Lets the tracker look up what it has worked out before, which is most of what a step costs.
-
-    The valid actions of a game are a function of its facts. Looking changes none, walking to and fro comes back to
-    the same ones, and in training a game is played many times over.
-    """
-    from textworld.generator.game import Game, GameProgression
-
-    def update(self: GameProgression, action: Action) -> None:
-        self.state.apply(action)
-        if action.added or action.removed:
-            memory = _memory_of(self.game)
-            facts = frozenset(self.state.facts)
-            known = memory.get(facts)
-            if known is None:
-                rules, constants = self.game.kb.rules.values(), self.game.kb.types.constants_mapping
-                known = memory[facts] = list(self.state.all_applicable_actions(rules, constants))
-                if len(memory) > REMEMBERED:
-                    memory.pop(next(iter(memory)))
-            self._valid_actions = known
-        for quest in self.quest_progressions:
-            quest.update(action, self.state)
-
-    def _memory_of(game: Game) -> dict[frozenset[Any], list[Action]]:
-        return game.__dict__.setdefault("_valid_actions_by_facts", {})
-
-    GameProgression.update = update
 
 
 def serve(pipe: Connection, parent: int) -> None:

@@ -182,7 +182,7 @@ class _Draft:
         goal = Goal(_sentence(self.texts), tuple(self.stages), "+".join(names))
         asked = set(self.goods)
         self._add_others()
-        things = [self._thing(thing) for thing in self.things]
+        things = self._furniture()
         things += [self._place(good, good in asked) for good in sorted(self.goods)]
         home = Home({room: room for room in self.rooms}, things, pick(self.rng, self.rooms))
         engine = Mended(home)
@@ -201,13 +201,16 @@ class _Draft:
                     if self._good(["*"], "seen"):
                         break
 
-    def _thing(self, thing: Thing) -> Thing:
-        """A piece of furniture as it is at the start: on where it is to be switched off, open where to be closed."""
+    def _furniture(self) -> list[Thing]:
+        """The furniture as it is at the start: on where it is to be switched off, open where to be closed."""
         alone = {stage[0] for stage in self.stages if len(stage) == 1}
-        asked = {c for stage in self.stages for c in stage}
-        powered = Condition("off", thing.key) in asked
-        opened = Condition("closed", thing.key) in alone
-        return replace(thing, powered=powered, opened=opened) if powered or opened else thing
+        powered = {c.x for stage in self.stages for c in stage if c.kind == "off"}
+        opened = {c.x for c in alone if c.kind == "closed"}
+        changed = powered | opened
+        return [
+            replace(thing, powered=thing.key in powered, opened=thing.key in opened) if thing.key in changed else thing
+            for thing in self.things
+        ]
 
     def _place(self, good: str, asked: bool) -> Thing:
         """Where an object lies at the start; what the goal is about lies nowhere that the goal speaks of."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+FLAGS = ("surface", "container", "door", "switch", "seat", "target", "always_on")
+"""the properties of things that a home keeps as masks"""
+
 
 @dataclass(frozen=True)
 class Thing:
@@ -67,29 +70,24 @@ class Home:
         self.first_movable = len(rooms) + len(fixed)
         self.movable_bits = tuple(self.bit[key] for key in self.movable_keys)
         self.movable = sum(self.movable_bits)
-        self.surface = self._mask(lambda thing: thing.surface)
-        self.container = self._mask(lambda thing: thing.container)
-        self.door = self._mask(lambda thing: thing.door)
-        self.switch = self._mask(lambda thing: thing.switch)
-        self.seat = self._mask(lambda thing: thing.seat)
-        self.target = self._mask(lambda thing: thing.target)
-        self.always_on = self._mask(lambda thing: thing.always_on)
+        flags = dict.fromkeys(FLAGS, 0)
+        for thing in listed:
+            for flag in FLAGS:
+                if getattr(thing, flag):
+                    flags[flag] |= self.bit[thing.key]
+        self.surface, self.container, self.door, self.switch, self.seat, self.target, self.always_on = flags.values()
         self.faces = {self.bit[t.key]: self.bit[t.faces] for t in listed if t.faces in self.bit}
         self.process = {self.bit[t.key]: t.process for t in listed if t.process}
         self.processes = tuple(sorted({t.process for t in listed if t.process}))
-        self.fixed_in = {
-            room: sum(self.bit[t.key] for t in fixed if self.bit[t.room] == room) for room in self.room_bits
-        }
+        self.fixed_in = dict.fromkeys(self.room_bits, 0)
+        for thing in fixed:
+            self.fixed_in[self.bit[thing.room]] |= self.bit[thing.key]
         self.room_of = {self.bit[thing.key]: self.bit[thing.room] for thing in listed}
         self.supports = {self.bit[thing.key]: sum(self.bit[key] for key in thing.on) for thing in listed}
         self.root = {self.bit[thing.key]: self._root(thing) for thing in fixed}
         self.at_root: dict[int, int] = {}
-        for thing, root in self.root.items():
-            self.at_root[root] = self.at_root.get(root, 0) | thing
-
-    def _mask(self, holds: object) -> int:
-        assert callable(holds)
-        return sum(self.bit[key] for key, thing in self.things.items() if holds(thing))
+        for bit, root in self.root.items():
+            self.at_root[root] = self.at_root.get(root, 0) | bit
 
     def _root(self, thing: Thing) -> int:
         """What one stands at when beside a fixed thing: the furniture it stands on, or itself."""

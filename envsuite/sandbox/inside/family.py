@@ -25,14 +25,17 @@ def descendants() -> list[int]:
     return found
 
 
-def private_bytes(pid: int) -> int:
-    """Memory in use that is not a file's: statm's resident less its shared pages; 0 for a process that has gone."""
+def memory_bytes(pid: int) -> int:
+    """Memory in use that is not a file's, swapped out or not; 0 for a process that has gone.
+
+    Memory shared between processes counts in each that has touched it: too much rather than nothing.
+    """
     try:
-        with open(f"/proc/{pid}/statm") as file:
-            resident, shared = file.read().split()[1:3]
+        with open(f"/proc/{pid}/status") as file:
+            fields = dict(line.split(":", 1) for line in file)
     except (OSError, ValueError):
         return 0
-    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+    return sum(int(fields[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem", "VmSwap") if name in fields)
 
 
 def waited(pid: int) -> float:

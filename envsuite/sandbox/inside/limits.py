@@ -17,7 +17,8 @@ def set_limits(limits: dict[str, float], warm: bool, others: int) -> None:
     if warm:
         with open("/proc/self/statm") as file:
             mapped = int(file.read().split()[0]) * resource.getpagesize()
-    processor = int(limits["seconds"]) + 2
+    # A backstop alone: the wall clock ends a run first, however many processors its threads take at once.
+    processor = int(limits["seconds"] * (os.cpu_count() or 1)) + 30
     for kind, value in (
         (resource.RLIMIT_AS, mapped + int(limits["memory_mb"] * 1e6)),
         (resource.RLIMIT_CPU, processor),

@@ -16,7 +16,6 @@ import os
 import resource
 import select
 import socket
-import subprocess
 import sys
 import time
 import traceback
@@ -24,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import archive, kernel, wire
-from .family import descendants, end_family, folder_bytes, private_bytes, threads_of_this_user, waited
+from .family import descendants, end_family, folder_bytes, memory_bytes, threads_of_this_user, waited
 from .limits import execute, set_limits
 
 TICK = 0.05  # seconds between two looks at clock, memory and disk
@@ -77,7 +76,7 @@ class Zygote:
         pipes = {name: os.pipe() for name in (b"o", ERROR, VALUE, b"f")}
         if self.pid_namespace is not None:
             kernel.unshare(kernel.NEW_PID)
-        baseline = private_bytes(os.getpid())
+        baseline = memory_bytes(os.getpid())
         child = os.fork()
         if child == 0:
             self.be_child(job, scratch, {name: ends[1] for name, ends in pipes.items()})
@@ -102,8 +101,7 @@ class Zygote:
                 pass
             os.close(handle)
         if scratch and self.config["fresh"]:
-            left = [entry.path for entry in os.scandir(self.config["scratch"])]
-            subprocess.run(["/bin/rm", "-rf", "--one-file-system", "--", *left], stderr=subprocess.DEVNULL)
+            archive.remove([entry.path for entry in os.scandir(self.config["scratch"])])
         if not fault:
             used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
             ending.update(status=os.waitstatus_to_exitcode(status), seconds=max(0.0, seconds), peak_kb=used)
@@ -175,7 +173,7 @@ class Zygote:
                         return {"fate": "abandoned"}
                 if time.monotonic() >= next_look:
                     family = descendants()
-                    used = sum(max(0, private_bytes(pid) - baseline) for pid in family)
+                    used = sum(max(0, memory_bytes(pid) - baseline) for pid in family)
                     if used > limits["memory_mb"] * 1e6:
                         return {"fate": "memory"}
                     next_look = time.monotonic() + TICK

@@ -1,0 +1,119 @@
+"""Games generated into one cache while players play from it: is anything ever seen half made or damaged?
+
+    python -m benchmarks.textworld_proof [--games 1000] [--players 8] [--processes 2]
+
+The players follow the generator over the same seeds in an order of their own: they find a game whole, or make it
+themselves under the lock, and play it to its end by the shortest plan. Then every game in the cache is checked: story
+file by its header and checksum, .json read (every tenth equal to the game made anew), nothing half made left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from envsuite import registry
+from envsuite.cache import cache_dir
+from envsuite.envs.textworld.games import game_spec
+from envsuite.envs.textworld.store import find_game, generate_many
+from envsuite.envs.textworld.story import check_story
+
+TASK = "TextWorld-w2-o3-q4-v0"
+FIRST = 60_001  # outside of every split
+
+
+class Proof(NamedTuple):
+    """What was done, and what was found wrong (one line each)."""
+
+    games: int
+    episodes: int
+    won: int
+    steps: int
+    wrong: list[str]
+
+
+def prove(games: int, players: int, processes: int) -> Proof:
+    """Generates `games` games while `players` play; in the cache that $ENVSUITE_CACHE names."""
+    from envsuite.envs.textworld.generator import canonical, make_game
+
+    specs = [game_spec("custom", {}, FIRST + number) for number in range(games)]
+    over, lock = threading.Event(), threading.Lock()
+    wrong: list[str] = []
+    count = {"episodes": 0, "won": 0, "steps": 0}
+
+    def play(player: int) -> None:
+        env = registry.build(TASK, max_steps=50)
+        dice = random.Random(player)
+        try:
+            while True:
+                info = env.reset(seed=FIRST + dice.randrange(games))[1]
+                steps, ended = 0, False
+                while not ended:
+                    _, _, terminated, truncated, info = env.step(env.expert() or "look")
+                    ended, steps = terminated or truncated, steps + 1
+                with lock:
+                    count["episodes"] += 1
+                    count["won"] += bool(info["success"])
+                    count["steps"] += steps
+                if over.is_set():
+                    return
+        except Exception as error:
+            wrong.append(f"player {player}: {type(error).__name__}: {error}")
+        finally:
+            env.close()
+
+    threads = [threading.Thread(target=play, args=(player,)) for player in range(players)]
+    for thread in threads:
+        thread.start()
+    try:
+        wrong += [found.problem for found in generate_many(specs, processes) if found.path is None]
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    for number, spec in enumerate(specs):
+        path = find_game(spec)
+        if path is None:
+            wrong.append(f"{spec.name}: missing or damaged")
+            continue
+        check_story(path)
+        stored = json.loads(path.with_suffix(".json").read_text())
+        if number % 10 == 0 and canonical(stored) != canonical(make_game(spec).serialize()):
+            wrong.append(f"{spec.name}: another game than made anew")
+        if sorted(file.name for file in path.parent.iterdir()) != ["game.json", "game.z8"]:
+            wrong.append(f"{spec.name}: its folder holds something else")
+    wrong += [f"{path}: left behind" for path in cache_dir("textworld").rglob("*.partial")]
+    if count["won"] < count["episodes"]:
+        wrong.append(f"{count['episodes'] - count['won']} episodes were not won by the shortest plan")
+    return Proof(games, count["episodes"], count["won"], count["steps"], wrong)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", type=int, default=1000)
+    parser.add_argument("--players", type=int, default=8)
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["ENVSUITE_CACHE"] = str(Path(cache))
+        proof = prove(options.games, options.players, options.processes)
+    print(
+        f"{proof.games} games generated in {options.processes} processes while {options.players} players played "
+        f"{proof.episodes} episodes ({proof.steps} commands, {proof.won} won), {time.perf_counter() - began:.0f} s: "
+        f"{len(proof.wrong)} faults"
+    )
+    for line in proof.wrong:
+        print(line)
+    raise SystemExit(bool(proof.wrong))
+
+
+if __name__ == "__main__":
+    main()

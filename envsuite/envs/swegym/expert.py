@@ -1,0 +1,69 @@
+"""The expert: the gold patch as commands, from whatever state the repository is in. One command per file."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Mapping
+
+from envsuite.envs.swegym.edits import spell_create, spell_replace
+from envsuite.envs.swegym.workspace import SHOWN
+
+
+def plan(now: Mapping[str, bytes | None], wanted: Mapping[str, bytes | None]) -> list[str]:
+    """The commands that make of the files `now` the files `wanted`, by path; None stands for a file that is not there."""
+    found = []
+    for path, content in sorted(wanted.items()):
+        if content == now.get(path):
+            continue
+        if content is None:
+            found.append(f"rm -f -- {_absolute(path)}")
+        else:
+            found.append(_written(path, now.get(path), content))
+    return found
+
+
+def _written(path: str, before: bytes | None, after: bytes) -> str:
+    try:
+        old, new = (before or b"").decode(), after.decode()
+        text = not set("\r\0\v\f\x1c\x1d\x1e\x85\u2028\u2029") & set(old + new)
+    except UnicodeDecodeError:
+        text = False
+    if not text or not new.endswith("\n") or new.endswith("\n\n"):
+        place = _absolute(path)
+        return (
+            f"mkdir -p $(dirname {place}) && base64 -d > {place} <<'E'\n{base64.encodebytes(after).decode().strip()}\nE"
+        )
+    if before is not None and old.endswith("\n"):
+        replaced = _replaced(path, old.splitlines(), new.splitlines())
+        if replaced is not None and len(replaced) < len(new):
+            return replaced
+    return spell_create(path, new)
+
+
+def _absolute(path: str) -> str:
+    return shlex.quote(f"{SHOWN}/{path}")
+
+
+def _replaced(path: str, old: list[str], new: list[str]) -> str | None:
+    """A str_replace of the one stretch of lines that differs, with as much around it as makes it unique."""
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    text = "\n".join(old) + "\n"
+    while True:
+        stretch = "\n".join(old[head : len(old) - tail])
+        fresh = "\n".join(new[head : len(new) - tail])
+        marked = any(
+            line.startswith(("<<<<<<<", "=======", ">>>>>>>")) for line in (stretch + "\n" + fresh).split("\n")
+        )
+        if marked:
+            return None
+        if stretch.strip() and fresh and text.count(stretch) == 1:
+            return spell_replace(path, stretch, fresh)
+        if head == 0 and tail == 0:
+            return None
+        head, tail = max(0, head - 1), max(0, tail - 1)

@@ -1,0 +1,300 @@
+"""Small bugs, put in by the syntax tree and spliced into the text, so that a diff is one or two lines and nothing else moves.
+
+After the kinds of SWE-smith (Yang et al., 2025) and of mutation testing. An edit is (start, end, replacement), in bytes
+of the file's UTF-8 text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Edit = tuple[int, int, str]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_OPPOSITE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
+}  # fmt: skip
+_OTHER_SIGN: dict[type[ast.operator], str] = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.FloorDiv: "*", ast.Mod: "//", ast.Div: "*",
+    ast.BitAnd: "|", ast.BitOr: "&", ast.LShift: ">>", ast.RShift: "<<",
+}  # fmt: skip
+_OTHER_ERROR = {
+    "ValueError": "TypeError", "TypeError": "ValueError", "KeyError": "IndexError", "IndexError": "KeyError",
+    "AttributeError": "KeyError", "NotImplementedError": "ValueError", "StopIteration": "IndexError",
+}  # fmt: skip
+_FORGETTING = {"clear", "pop", "popitem", "discard", "remove", "invalidate", "update", "setdefault", "move_to_end"}
+_ASKING = {"isinstance", "issubclass", "getattr", "hasattr", "setattr"}
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One small change that may be a bug."""
+
+    operator: str
+    function: str
+    """qualified name of the function it lies in"""
+    line: int
+    """in the sound file"""
+    top: int
+    """the function's first line, as a frame says it (decorators included)"""
+    edits: tuple[Edit, ...]
+
+
+class Source:
+    """A file's text, its tree, and where each node lies in its bytes."""
+
+    def __init__(self, text: str) -> None:
+        self.data = text.encode()
+        self.tree = ast.parse(text)
+        blocks = [getattr(node, name, None) for node in ast.walk(self.tree) for name in ("body", "orelse", "finalbody")]
+        self.lonely = {block[0] for block in blocks if isinstance(block, list) and len(block) == 1}
+        self.starts = [0]
+        for line in self.data.split(b"\n"):
+            self.starts.append(self.starts[-1] + len(line) + 1)
+
+    def span(self, node: Any) -> tuple[int, int]:
+        return (
+            self.starts[node.lineno - 1] + node.col_offset,
+            self.starts[node.end_lineno - 1] + node.end_col_offset,
+        )
+
+    def text(self, node: Any) -> str:
+        start, end = self.span(node)
+        return self.data[start:end].decode()
+
+    def between(self, left: Any, right: Any) -> tuple[int, int, str]:
+        start, end = self.span(left)[1], self.span(right)[0]
+        return start, end, self.data[start:end].decode()
+
+    def lines(self, node: Any) -> tuple[int, int]:
+        """The whole lines of a statement, line ends included."""
+        return self.starts[node.lineno - 1], min(self.starts[node.end_lineno], len(self.data))
+
+    def alone(self, node: Any) -> bool:
+        """Nothing else stands on the statement's lines."""
+        start, end = self.span(node)
+        first, last = self.lines(node)
+        return not self.data[first:start].strip() and not self.data[end:last].split(b"#")[0].strip()
+
+
+def apply(text: str, edits: tuple[Edit, ...] | list[Edit]) -> str:
+    """`text` with every edit made. Edits must not overlap."""
+    data = text.encode()
+    for start, end, new in sorted(edits, reverse=True):
+        data = data[:start] + new.encode() + data[end:]
+    return data.decode()
+
+
+def bugs(text: str) -> list[Bug]:
+    """Every change the operators know of in the functions of a file, in the order of its text. [] for no Python.
+
+    A few would be no Python any more; whoever plants one looks.
+    """
+    try:
+        source = Source(text)
+    except (SyntaxError, ValueError):
+        return []
+    found = []
+    for function, name in _functions(source.tree, ""):
+        top = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+        for node, statement in _own_nodes(function):
+            for operator, make in OPERATORS.items():
+                for edits in make(source, node, statement):
+                    found.append(Bug(operator, name, node.lineno, top, tuple(edits)))
+        for edits, node in _defaults(source, function):
+            found.append(Bug("wrong_default", name, node.lineno, 0, tuple(edits)))
+    return sorted(set(found), key=lambda bug: (bug.line, bug.operator, bug.edits))
+
+
+def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function):
+            yield child, prefix + child.name
+            yield from _functions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        else:
+            yield from _functions(child, prefix)
+
+
+def _own_nodes(function: Function) -> Iterator[tuple[Any, bool]]:
+    """Nodes of the body, without inner functions and the docstring; and whether each is a statement of a block."""
+    body = function.body
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]
+    waiting: list[Any] = list(reversed(body))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (*Function.__args__, ast.ClassDef, ast.JoinedStr, ast.Global, ast.Nonlocal)):  # type: ignore[attr-defined]
+            continue
+        if hasattr(node, "lineno"):
+            yield node, isinstance(node, ast.stmt)
+        waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+# ---- the operators: (source, node, is a statement) -> ways to change it -----------------------------------------------
+
+Ways = Iterator[list[Edit]]
+
+
+def _comparison(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        start, end, text = source.between(node.left, node.comparators[0])
+        if not set("()\n#") & set(text):
+            yield [(start, end, f" {_OPPOSITE[type(node.ops[0])]} ")]
+
+
+def _off_by_one(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1000:
+        yield [(*source.span(node), str(node.value + 1))]
+
+
+def _wrong_constant(source: Source, node: Any, statement: bool) -> Ways:
+    if not isinstance(node, ast.Constant):
+        return
+    if isinstance(node.value, bool):
+        yield [(*source.span(node), repr(not node.value))]
+    elif isinstance(node.value, str) and 0 < len(node.value) <= 12 and source.text(node)[0] in "'\"":
+        word, quote = node.value, source.text(node)[0]
+        other = word.swapcase() if word.swapcase() != word else word[:-1]
+        if quote not in other and "\\" not in source.text(node) and other.isprintable():
+            yield [(*source.span(node), quote + other + quote)]
+
+
+def _and_or(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.BoolOp):
+        word, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        gaps = [source.between(left, right) for left, right in zip(node.values, node.values[1:])]
+        if all(text.strip() == word for _, _, text in gaps):
+            yield [(start, end, text.replace(word, other)) for start, end, text in gaps]
+
+
+def _missing_condition(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.BoolOp) and len(node.values) == 2:
+        for kept in node.values:
+            yield [(*source.span(node), source.text(kept))]
+
+
+def _arithmetic(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.BinOp) and type(node.op) in _OTHER_SIGN and not isinstance(node.left, ast.Constant):
+        start, end, text = source.between(node.left, node.right)
+        if not set("()\n#") & set(text):
+            yield [(start, end, f" {_OTHER_SIGN[type(node.op)]} ")]
+    if isinstance(node, ast.AugAssign) and type(node.op) in (ast.Add, ast.Sub):
+        start, end, text = source.between(node.target, node.value)
+        yield [(start, end, text.replace("+=", "-=") if "+=" in text else text.replace("-=", "+="))]
+
+
+def _inverted_condition(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield [(*source.span(node), source.text(node.operand))]
+    if isinstance(node, (ast.If, ast.While)) and isinstance(node.test, (ast.Name, ast.Call, ast.Attribute)):
+        yield [(*source.span(node.test), "not " + source.text(node.test))]
+
+
+def _removed(source: Source, node: Any) -> Ways:
+    """Without the statement; with `pass` for it where its block would be empty."""
+    if source.alone(node):
+        yield [(*source.span(node), "pass") if node in source.lonely else (*source.lines(node), "")]
+
+
+def _dropped_guard(source: Source, node: Any, _: bool) -> Ways:
+    short = isinstance(node, ast.If) and not node.orelse and len(node.body) <= 2
+    if short and isinstance(node.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+        yield from _removed(source, node)
+
+
+def _removed_statement(source: Source, node: Any, statement: bool) -> Ways:
+    if isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        if not _forgets(node):
+            yield from _removed(source, node)
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Attribute, ast.Subscript)):
+        yield from _removed(source, node)
+
+
+def _stale_cache(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.Delete) or _forgets(node):
+        yield from _removed(source, node)
+
+
+def _forgets(node: Any) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _FORGETTING
+
+
+def _missing_case(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        arm = node.orelse[0]
+        head = source.data[: source.span(arm)[0]]
+        if head.endswith(b"el") or source.text(arm).startswith("elif"):  # an elif, not an if below an else
+            start = source.starts[arm.lineno - 1]
+            end = source.lines(arm.body[-1])[1]
+            yield [(start, end, "")]
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        yield from _fewer(source, node.comparators[0])
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+        yield from _fewer(source, node.args[-1])
+
+
+def _fewer(source: Source, node: Any) -> Ways:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and len(node.elts) >= 2:
+        start = source.span(node.elts[-2])[1]
+        yield [(start, source.span(node.elts[-1])[1], "," if len(node.elts) == 2 else "")]
+
+
+def _swapped_arguments(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.Call) and len(node.args) >= 2 and not any(isinstance(x, ast.Starred) for x in node.args):
+        if isinstance(node.func, ast.Name) and node.func.id in _ASKING:
+            return
+        one, other = node.args[:2]
+        if source.text(one) != source.text(other):
+            yield [(*source.span(one), source.text(other)), (*source.span(other), source.text(one))]
+
+
+def _swapped_branches(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.IfExp):
+        yield [(*source.span(node.body), source.text(node.orelse)), (*source.span(node.orelse), source.text(node.body))]
+
+
+def _wrong_exception(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+        yield [(*source.span(node.exc.func), _OTHER_ERROR.get(node.exc.func.id, "RuntimeError"))]
+    if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id in _OTHER_ERROR:
+        yield [(*source.span(node.type), _OTHER_ERROR[node.type.id])]
+
+
+def _early_exit(source: Source, node: Any, _: bool) -> Ways:
+    if isinstance(node, (ast.Break, ast.Continue)):
+        yield [(*source.span(node), "continue" if isinstance(node, ast.Break) else "break")]
+
+
+def _defaults(source: Source, function: Function) -> Iterator[tuple[list[Edit], Any]]:
+    arguments = function.args
+    for node in [*arguments.defaults, *(value for value in arguments.kw_defaults if value is not None)]:
+        if isinstance(node, ast.Constant) and type(node.value) in (bool, int):
+            value = not node.value if isinstance(node.value, bool) else node.value + 1  # type: ignore[operator]
+            yield [(*source.span(node), repr(value))], node
+
+
+OPERATORS: dict[str, Callable[[Source, Any, bool], Ways]] = {
+    "comparison": _comparison,
+    "off_by_one": _off_by_one,
+    "wrong_constant": _wrong_constant,
+    "and_or": _and_or,
+    "missing_condition": _missing_condition,
+    "arithmetic": _arithmetic,
+    "inverted_condition": _inverted_condition,
+    "dropped_guard": _dropped_guard,
+    "removed_statement": _removed_statement,
+    "stale_cache": _stale_cache,
+    "missing_case": _missing_case,
+    "swapped_arguments": _swapped_arguments,
+    "swapped_branches": _swapped_branches,
+    "wrong_exception": _wrong_exception,
+    "early_exit": _early_exit,
+}
+"""`wrong_default` is the sixteenth: it belongs to a function's head, not to a node of its body"""

@@ -1,0 +1,130 @@
+"""The packages that generated tasks are made from: their published source archives, shipped with their licences.
+
+Every one is pure Python, needs nothing but pytest, and its whole suite runs in about a second. `train` and `test` split
+by package: no repository of one is seen in the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from envsuite.errors import DataError, did_you_mean
+
+SOURCES = Path(__file__).parent / "sources"
+_LEFT_OUT = ("docs", ".github", "changelog.d", "examples")
+"""folders of an archive that no test needs"""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package index release that tasks are made from."""
+
+    name: str
+    version: str
+    licence: str
+    sha256: str
+    """of the source archive"""
+    code: tuple[str, ...]
+    """files and folders that may be mutated, and that a submission may change"""
+    tests: tuple[str, ...]
+    """what pytest is given"""
+    path: str = "."
+    """folder that goes on PYTHONPATH"""
+    split: str = "train"
+    left_out: tuple[str, ...] = ()
+    """tests that are not deterministic here, by the start of their id"""
+
+    @property
+    def archive(self) -> Path:
+        return SOURCES / f"{self.name}-{self.version}.tar.gz"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+PACKAGES = {
+    package.name: package
+    for package in (
+        Package(
+            "toolz", "1.2.0", "BSD-3-Clause", "9667a038e9d6ecba37995e26cb2f59ec6420b6ad8dd9677de59db9b956b08490", ("toolz", "tlz"), ("toolz",),
+        ),
+        Package("semver", "3.1.1", "BSD-3-Clause", "149b26cabada6f63212f97e94505d21578cb1d280cf714827f328d5e70765fea", ("src/semver",), ("tests",), path="src"),
+        Package("cachetools", "8.0.0", "MIT", "5ed01bd676800d51f0025605e4fd8ad0891550513e7b0a4c3da478463764e5c3", ("src/cachetools",), ("tests",), path="src"),
+        Package("isodate", "0.7.2", "BSD-3-Clause", "4cd1aa0f43ca76f4a6c6c0292a85f40b35ec2e43e315b59f06e6d32171a953e6", ("src/isodate",), ("tests",), path="src"),
+        Package("schema", "0.7.8", "MIT", "e86cc08edd6fe6e2522648f4e47e3a31920a76e82cce8937535422e310862ab5", ("schema",), ("test_schema.py",)),
+        Package("xmltodict", "1.0.4", "MIT", "6d94c9f834dd9e44514162799d344d815a3a4faec913717a9ecbfa5be1bb8e61", ("xmltodict.py",), ("tests",), split="test"),
+        Package("uritemplate", "4.2.0", "BSD-3-Clause OR Apache-2.0", "480c2ed180878955863323eea31b0ede668795de182617fef9c6ca09e6ec9d0e", ("uritemplate",), ("tests",), split="test"),
+        Package("inflection", "0.5.1", "MIT", "1a29730d366e996aaacffb2f1f1cb9593dc38e2ddd30c91250c6dde09ea9b417", ("inflection",), ("test_inflection.py",), split="test"),
+    )
+}  # fmt: skip
+
+
+def package(name: str) -> Package:
+    """The built-in package of that name. Raises DataError."""
+    found = PACKAGES.get(name)
+    if found is None:
+        raise DataError(
+            f"There is no built-in package {name!r}: it is {', '.join(PACKAGES)}.{did_you_mean(name, PACKAGES)}"
+        )
+    return found
+
+
+@cache
+def tree(name: str) -> dict[str, str]:
+    """The text files of a package's archive by path, without its generated metadata. Raises DataError."""
+    chosen = package(name)
+    try:
+        data = chosen.archive.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"The source archive of {chosen.title} cannot be read: {error}. Install envsuite again."
+        ) from None
+    if hashlib.sha256(data).hexdigest() != chosen.sha256:
+        raise DataError(f"The source archive {chosen.archive} is not the published one. Install envsuite again.")
+    return read_archive(chosen.archive)
+
+
+def read_archive(archive: Path) -> dict[str, str]:
+    """The text files of a source archive by path below its top folder."""
+    found = {}
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            path = member.name.partition("/")[2]
+            parts = path.split("/")
+            if not member.isfile() or ".." in parts or parts[0] in _LEFT_OUT or path in ("PKG-INFO", "setup.cfg"):
+                continue
+            if any(part.endswith(".egg-info") for part in parts):
+                continue
+            file = tar.extractfile(member)
+            assert file is not None
+            try:
+                found[path] = file.read().decode()
+            except UnicodeDecodeError:
+                continue
+    return dict(sorted(found.items()))
+
+
+@cache
+def lines_of_code(name: str) -> int:
+    """Lines of the package's own Python files."""
+    chosen = package(name)
+    code = [text for path, text in tree(name).items() if path.endswith(".py") and is_code(chosen, path)]
+    return sum(text.count("\n") for text in code)
+
+
+def is_code(chosen: Package, path: str) -> bool:
+    """Whether a submission may change `path`: a file of the package itself, and none that tests are made of."""
+    parts = path.split("/")
+    inside = any(path == root or path.startswith(f"{root}/") for root in chosen.code)
+    machinery = {"tests", "test", "conftest.py", "sitecustomize.py", "usercustomize.py", "__pycache__"}
+    return (
+        inside
+        and not machinery & set(parts)
+        and not path.endswith((".pth", ".pyc", ".so"))
+        and parts[-1][:5] != "test_"
+    )

@@ -1,0 +1,298 @@
+"""Published instances: a record, and where its repository and its tools come from.
+
+Two sources. A *recipe* (`replay.json` beside the record) names a source archive of the package index and the pins of a
+virtual environment; both are made once, in the cache, with pip. Without a recipe the record's published image is needed.
+History that leaks the fix cannot be there: the agent's copy is a repository of one commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import cache_dir
+from envsuite.envs.swegym import records, tampering
+from envsuite.envs.swegym.grading import Report, grade_log, refused
+from envsuite.envs.swegym.logs import PARSERS
+from envsuite.envs.swegym.problems import GIT, Changes, Problem
+from envsuite.envs.swegym.repos import END, START, directives, repo_of, test_command, test_files
+from envsuite.envs.swegym.workspace import read_tree
+from envsuite.errors import DataError
+from envsuite.sandbox import drivers
+from envsuite.sandbox.packages import interpreter_root
+from envsuite.sandbox.protocol import Fate, Limits, Session, Spec
+
+JUDGING = Limits(memory_mb=4096, disk_mb=2048, processes=256, files=1024, output_kb=32_000, flood_mb=64)
+_APPLY = ("git apply --verbose -", "git apply --verbose --reject -", "patch --batch --forward --fuzz=5 -p1")
+
+
+def find(source: str) -> dict[str, tuple[records.Record, dict[str, Any] | None]]:
+    """Records by id, with their recipes: of a records file, or of a folder with a folder per instance.
+
+    Raises DataError.
+    """
+    path = Path(source).expanduser()
+    if not path.is_dir():
+        return {record.instance_id: (record, None) for record in records.load(source)}
+    found = {}
+    for folder in sorted(path.iterdir()):
+        file = folder / "instance.json"
+        if file.is_file():
+            (record,) = records.load(file)
+            recipe = folder / "replay.json"
+            found[record.instance_id] = (record, _recipe(recipe) if recipe.is_file() else None)
+    if not found:
+        raise DataError(f"The folder {source} holds no NAME/instance.json: name a records file, or such a folder.")
+    return found
+
+
+def _recipe(path: Path) -> dict[str, Any]:
+    try:
+        recipe = json.loads(path.read_text())
+        known = recipe["source"]["kind"] == "sdist" and recipe["source"]["req"] and list(recipe["pins"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"The recipe {path} cannot be used ({type(error).__name__}: {error}).") from None
+    if not known:
+        raise DataError(f"The recipe {path} names no source archive and pins.")
+    return dict(recipe)
+
+
+class PublishedProblem(Problem):
+    """A record with a recipe, played and judged in any sandbox driver."""
+
+    def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str) -> None:
+        if recipe is None:
+            raise DataError(
+                f"{record.instance_id} has no recipe, and playing in its published image ({records.image_name(record)}) "
+                "is not there yet: give a folder with NAME/instance.json and NAME/replay.json."
+            )
+        self.record, self.recipe, self.driver = record, recipe, driver
+        self.instance_id, self.kind = record.instance_id, record.repo
+        self.statement = record.problem_statement
+        self.gold_files = tuple(test_files(record.patch))
+        self.environment, self.source = prepare(recipe)
+
+    # ---- the agent's side ---------------------------------------------------------------------------------------------
+
+    def variables(self) -> dict[str, str]:
+        return {key: str(value).format(testbed="{testbed}") for key, value in self.recipe.get("env", {}).items()}
+
+    def spec(self, limits: Limits) -> Spec:
+        path = f"{self.environment}/bin:{interpreter_root()}/bin:/usr/local/bin:/usr/bin:/bin"
+        dummies = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+        return Spec(
+            workspace="/testbed",
+            fresh=False,
+            read_only=((self.environment, str(self.environment)),),
+            environment=(("PATH", path), ("VIRTUAL_ENV", str(self.environment)), *dummies.items(), *GIT),
+            limits=limits,
+        )
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:
+        return read_tree(self.source)
+
+    def tree(self) -> dict[str, bytes]:
+        return self._files
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        yield self.source
+
+    def gold(self) -> dict[str, bytes | None]:
+        return changes_of(self.record.patch, self.source)
+
+    # ---- the judge ----------------------------------------------------------------------------------------------------
+
+    def judge(self, changes: Changes, seconds: float) -> Report:
+        record = self.record
+        fail, keep = record.fail_to_pass, record.pass_to_pass
+        if not changes:
+            return refused("no_patch", fail, keep)
+        admitted = tampering.admitted(changes, self.gold_files, test_files(record.test_patch))
+        if not admitted:
+            return refused("nothing_admitted", fail, keep)
+        parser = repo_of(record).parser
+        log, exit_code, fault = self.run_tests(admitted, seconds)
+        if fault:
+            return refused(fault, fail, keep)
+        report = grade_log(log, parser, fail, keep, exit_code)
+        if report.fail_to_pass and b"xfail" in b"".join(content or b"" for content in admitted.values()):
+            return refused("reaches_for_the_judge", fail, keep)  # an expected failure counts as a pass
+        if report.fail_to_pass:
+            expected: set[str] = set()
+            log, _, fault = self.run_tests(admitted, seconds, sabotage=report.fail_to_pass, sabotaged=expected)
+            after = PARSERS[parser](log)
+            if fault or any(after.get(test) != "FAILED" for test in expected):
+                return refused("tampered", fail, keep)
+        return report
+
+    def run_tests(
+        self,
+        changes: Changes,
+        seconds: float,
+        held_out: bool = True,
+        sabotage: tuple[str, ...] = (),
+        sabotaged: set[str] | None = None,
+    ) -> tuple[str, int, str]:
+        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox with `changes` laid in."""
+        limits = replace(JUDGING, seconds=seconds)
+        with drivers.open(self.spec(limits), self.driver) as session:
+            session.copy_in(self.source)
+            lay(session, changes)
+            if held_out and not _apply(session, self.record.test_patch):
+                return "", 1, "not_applied"
+            if sabotage and sabotaged is not None:
+                self._sabotage(session, sabotage, sabotaged)
+            command = self._command()
+            script = (
+                f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
+            )
+            variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
+            done = session.run(script, limits=limits, environment=variables)
+        if done.fate is not Fate.EXITED:
+            return "", 1, str(done.fate)
+        if done.cut:
+            return "", 1, "output"
+        return done.stdout.decode(errors="replace"), done.exit_code, ""
+
+    def _command(self) -> tuple[str, str]:
+        if "test_cmd" in self.recipe:
+            named = self.recipe.get("directives") or " ".join(directives(self.record))
+            return "", f"{self.recipe['test_cmd']} {named}"
+        row = repo_of(self.record)
+        return (f"{row.before};" if row.before else ""), test_command(self.record)
+
+    def _sabotage(self, session: Session, tests: tuple[str, ...], found: set[str]) -> None:
+        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+            for path in {test.partition("::")[0] for test in tests}:
+                if path not in test_files(self.record.test_patch) or not path.endswith(".py"):
+                    continue
+                session.copy_out(path, Path(folder))
+                file = Path(folder, Path(path).name)
+                text, seen = tampering.sabotaged(file.read_text(), [test for test in tests if test.startswith(path)])
+                lay(session, {path: text.encode()})
+                found |= seen
+
+    def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
+        if tests:
+            return "Name tests to the shell: run_tests runs the files that the issue's tests belong to."
+        log, _, fault = self.run_tests(changes, seconds, held_out=False)
+        if fault:
+            return f"The tests did not get through ({fault})."
+        statuses = PARSERS[repo_of(self.record).parser](log)
+        counts = {status: list(statuses.values()).count(status) for status in sorted(set(statuses.values()))}
+        failing = [test for test, status in statuses.items() if status in ("FAILED", "ERROR")][:10]
+        said = ", ".join(f"{count} {status.lower()}" for status, count in counts.items()) or "no test was run"
+        return "\n".join([f"{said}.", *(f"FAILED {test}" for test in failing)])
+
+
+def lay(session: Session, changes: Changes) -> None:
+    """Writes and removes files of a workspace."""
+    with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+        for path, content in changes.items():
+            if content is not None:
+                file = Path(folder, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+        if any(content is not None for content in changes.values()):
+            session.copy_in(Path(folder))
+    gone = [path for path, content in changes.items() if content is None]
+    if gone:
+        session.run(["rm", "-f", "--", *gone])
+
+
+def _apply(session: Session, patch: str) -> bool:
+    """Applies a patch by the first way that works, as the data sets' own harness does."""
+    return any(session.run(command, stdin=patch.encode(), limits=JUDGING).exit_code == 0 for command in _APPLY)
+
+
+def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
+    """What a patch makes of the files it names: path -> content. Raises DataError where it does not apply.
+
+    Only for patches of a data set: a stranger's is applied in a sandbox.
+    """
+    with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as name:
+        folder = Path(name)
+        for path in test_files(patch):
+            if (source / path).is_file():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / path, folder / path)
+        done = subprocess.run(
+            ["git", "apply", "-"], cwd=folder, input=patch.encode(), capture_output=True,
+            env={"PATH": os.environ.get("PATH", ""), "GIT_CEILING_DIRECTORIES": str(folder.parent)},
+        )  # fmt: skip
+        if done.returncode:
+            raise DataError(
+                f"A patch does not apply to {source}: {done.stderr.decode(errors='replace').strip()[-200:]}"
+            )
+        made = read_tree(folder)
+        return {path: made.get(path) for path in test_files(patch)}
+
+
+# ---- environments and sources, made once ----------------------------------------------------------------------------------
+
+
+def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
+    """The virtual environment and the source tree of a recipe, in the cache. Raises DataError where pip fails."""
+    from filelock import FileLock
+
+    python = _python(str(recipe.get("python", "")))
+    name = hashlib.sha256(
+        json.dumps([recipe["source"], recipe["pins"], recipe.get("pre_pip"), python], sort_keys=True).encode()
+    ).hexdigest()[:16]
+    home = cache_dir("swegym", "instances", name)
+    environment, source = home / "venv", home / "source"
+    with FileLock(home / "lock"):
+        if not (environment / "ready").exists():
+            shutil.rmtree(environment, ignore_errors=True)
+            _run([python, "-m", "venv", str(environment)])
+            install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            if recipe.get("pre_pip"):
+                _run([*install, *recipe["pre_pip"]])
+            _run([*install, *(["--no-build-isolation"] if recipe.get("no_build_isolation") else []), *recipe["pins"]])
+            (environment / "ready").touch()
+        if not source.is_dir():
+            _fetch(recipe["source"]["req"], environment, source)
+    return environment, source
+
+
+def _fetch(requirement: str, environment: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
+        _run([str(environment / "bin" / "python"), "-m", "pip", *fetch, requirement])
+        archive = next(Path(folder).glob("*.tar.gz"), None)
+        if archive is None:
+            raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
+        with tarfile.open(archive) as tar:
+            tar.extractall(Path(folder, "tree"), filter="data")
+        (top,) = Path(folder, "tree").iterdir()
+        top.rename(target)
+
+
+def _python(wanted: str) -> str:
+    if not wanted or wanted == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return os.path.realpath(sys.executable)
+    found = shutil.which(f"python{wanted}")
+    if found is None:
+        raise DataError(f"The instance needs Python {wanted}, and there is no python{wanted} here.")
+    return os.path.realpath(found)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
+        raise DataError(f"`{' '.join(command[:6])} ...` failed: {said[-1][:200] if said else done.returncode}")

@@ -1,0 +1,96 @@
+"""How each repository's tests are run, which of them, and how their log is read: facts of the data sets, one row each.
+
+SWE-Gym's rows are the constants of its own fork of the harness; later SWE-bench releases carry none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from envsuite.envs.swegym.records import Record
+from envsuite.errors import DataError
+
+START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
+_NO_TESTS = (".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
+
+
+class Repo(NamedTuple):
+    """A row: the command before the directives, and the parser of its log."""
+
+    command: str
+    parser: str = "pytest"
+    before: str = ""
+    """shell to run first"""
+
+
+_XDIST = "pytest -n0 -rA"
+SWE_GYM: dict[str, Repo] = {
+    "getmoto/moto": Repo(_XDIST),
+    "modin-project/modin": Repo(_XDIST),
+    "bokeh/bokeh": Repo("pytest -rA -n0"),
+    "conan-io/conan": Repo(_XDIST, before='export PYTHONPATH="$PYTHONPATH:$(pwd)"'),
+    "dask/dask": Repo("pytest -n0 -rA --color=no"),
+    "python/mypy": Repo("pytest -rA -k"),
+    "project-monai/monai": Repo("pytest -rA"),
+    "iterative/dvc": Repo("pytest -rA"),
+    "pydantic/pydantic": Repo(
+        "pytest -rA --tb=short -vv -o console_output_style=classic --no-header", "pytest_progress"
+    ),
+    "pandas-dev/pandas": Repo("pytest -rA --tb=long"),
+    "facebookresearch/hydra": Repo("pytest -rA --tb=long"),
+}
+_ASTROPY = "pytest -rA -vv -o console_output_style=classic --tb=no"
+SWE_BENCH: dict[str, Repo] = {
+    "astropy/astropy": Repo(_ASTROPY, "pytest_plain"),
+    "django/django": Repo("./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1", "django"),
+    "marshmallow-code/marshmallow": Repo("pytest -rA"),
+    "matplotlib/matplotlib": Repo("pytest -rA", "matplotlib"),
+    "mwaskom/seaborn": Repo("pytest --no-header -rA", "seaborn"),
+    "pallets/flask": Repo("pytest -rA"),
+    "psf/requests": Repo("pytest -rA", "pytest_options"),
+    "pvlib/pvlib-python": Repo("pytest -rA"),
+    "pydata/xarray": Repo("pytest -rA"),
+    "pydicom/pydicom": Repo("pytest -rA", "pytest_options"),
+    "pylint-dev/astroid": Repo("pytest -rA"),
+    "pylint-dev/pylint": Repo("pytest -rA", "pytest_options"),
+    "pytest-dev/pytest": Repo("pytest -rA"),
+    "pyvista/pyvista": Repo("pytest -rA"),
+    "scikit-learn/scikit-learn": Repo("pytest -rA", "pytest_plain"),
+    "sphinx-doc/sphinx": Repo("tox --current-env -epy39 -v --", "pytest_plain"),
+    "sqlfluff/sqlfluff": Repo("pytest -rA"),
+    "sympy/sympy": Repo("PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose", "sympy"),
+}
+REPOS = {**SWE_GYM, **SWE_BENCH}
+
+
+def repo_of(record: Record) -> Repo:
+    """The row of a record's repository. Raises DataError where there is none."""
+    found = REPOS.get(record.repo.lower())
+    if found is None:
+        raise DataError(f"{record.instance_id}: how the tests of {record.repo!r} are run is not known.")
+    return found
+
+
+def test_files(patch: str) -> list[str]:
+    """The files a test patch touches, in its order."""
+    return list(dict.fromkeys(new for _, new in re.findall(r"^diff --git a/(.*?) b/(.*)$", patch, re.MULTILINE)))
+
+
+def directives(record: Record) -> list[str]:
+    """What the test command is told to run: files of the test patch, in the spelling the repository's runner wants."""
+    repo = record.repo.lower()
+    if repo == "python/mypy":
+        cases = re.findall(r"\[case ([^\]]+)\]", record.test_patch)
+        return [f'"{" or ".join(dict.fromkeys(cases))}"']
+    found = [name for name in test_files(record.test_patch) if not name.endswith(_NO_TESTS)]
+    if repo == "django/django":
+        return [name.removesuffix(".py").removeprefix("tests/").replace("/", ".") for name in found]
+    return found
+
+
+def test_command(record: Record) -> str:
+    """The shell line that runs a record's tests."""
+    row = repo_of(record)
+    command = " ".join([row.command, *directives(record)])
+    return f"{row.before}; {command}" if row.before else command

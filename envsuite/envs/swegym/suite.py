@@ -1,0 +1,73 @@
+"""Running a tree's tests in a fresh sandbox: the outside of `runner`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envsuite.envs.swegym.packages import Package
+from envsuite.errors import EngineFailure
+from envsuite.sandbox.pool import Pool
+from envsuite.sandbox.protocol import Fate, Limits, Spec
+
+RUNNER = Path(__file__).with_name("runner.py")
+SPEC = Spec(program=RUNNER, distributions=("pytest",), limits=Limits(seconds=60, disk_mb=64))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run of tests came to."""
+
+    fate: str
+    """'exited', or what ended it before: timeout, memory, ..."""
+    exit_code: int = -1
+    """pytest's: 0 all passed, 1 some failed, 2 and above it did not get through"""
+    statuses: dict[str, str] = field(default_factory=dict)
+    uncollected: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    trace: dict[str, Any] = field(default_factory=dict)
+
+
+def run(
+    pool: Pool,
+    chosen: Package,
+    files: Mapping[str, str],
+    only: Sequence[str] | None = None,
+    seconds: float = 60.0,
+    explain: bool = False,
+    trace: bool = False,
+) -> Run:
+    """Runs the tests `only` (None: all) of the tree `files`. Raises EngineFailure where the sandbox fails."""
+    wanted = chosen.tests if only is None else sorted({test.partition("::")[0] for test in only})
+    job = {
+        "files": dict(files),
+        "path": chosen.path,
+        "code": chosen.code,
+        "tests": list(wanted),
+        "only": None if only is None else list(only),
+        "explain": explain,
+        "trace": trace,
+    }
+    result = pool.call(json.dumps(job).encode(), Limits(seconds=seconds, disk_mb=64))
+    if result.fate is not Fate.EXITED:
+        return Run(str(result.fate), seconds=result.seconds)
+    try:
+        answer = json.loads(result.value)
+        return Run(
+            "exited",
+            int(answer["exit"]),
+            dict(answer["statuses"]),
+            dict(answer["uncollected"]),
+            dict(answer.get("failures", {})),
+            result.seconds,
+            {key: answer[key] for key in ("lines", "hops") if key in answer},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # The process ended before pytest did (os._exit in the code under test), or wrote over the answer.
+        if b"No module named 'pytest'" in result.stderr:
+            raise EngineFailure("pytest is not installed: pip install 'envsuite[swegym]'") from None
+        return Run("crash", result.exit_code, seconds=result.seconds)

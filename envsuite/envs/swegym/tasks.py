@@ -1,0 +1,166 @@
+"""Generated tasks: what one is, and the shipped list of verified ones."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import write_atomically
+from envsuite.envs.swegym import operators, packages
+from envsuite.errors import DataError
+
+MANIFEST = Path(__file__).with_name("manifest.jsonl.gz")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug in a file of a package."""
+
+    path: str
+    operator: str
+    function: str
+    line: int
+    edits: tuple[operators.Edit, ...]
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What one failing test says."""
+
+    test: str
+    code: str
+    """the line of the test that failed"""
+    said: str
+    """the error, as pytest explains it"""
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """A package with one or more bugs, verified."""
+
+    package: str
+    bugs: tuple[Planted, ...]
+    fail_to_pass: tuple[str, ...]
+    pass_to_pass: tuple[str, ...]
+    hops: int
+    """functions of the package between a failing test and the nearest bug; 1: the test calls it itself"""
+    symptoms: tuple[Symptom, ...]
+
+    @cached_property
+    def instance_id(self) -> str:
+        return f"{self.package}-{packages.package(self.package).version}-{digest(self.bugs)}"
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The broken tree, by path."""
+        return plant(packages.tree(self.package), self.bugs)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that hold a bug."""
+        return tuple(sorted({bug.path for bug in self.bugs}))
+
+    @cached_property
+    def patch(self) -> str:
+        """The gold patch: from the broken tree to the published one."""
+        sound = packages.tree(self.package)
+        return "".join(diff(path, self.files[path], sound[path]) for path in self.paths)
+
+    @property
+    def patch_lines(self) -> int:
+        """Lines the gold patch adds or takes away."""
+        return sum(line[:1] in "+-" and line[:3] not in ("+++", "---") for line in self.patch.splitlines())
+
+
+def plant(files: Mapping[str, str], bugs: Iterable[Planted]) -> dict[str, str]:
+    """`files` with every bug put in. The edits of all bugs are in bytes of the sound files."""
+    edits: dict[str, list[operators.Edit]] = {}
+    for bug in bugs:
+        edits.setdefault(bug.path, []).extend(bug.edits)
+    return {**files, **{path: operators.apply(files[path], found) for path, found in edits.items()}}
+
+
+def digest(bugs: Iterable[Planted]) -> str:
+    """8 hex digits that name a set of bugs."""
+    plain = sorted((bug.path, [list(edit) for edit in bug.edits]) for bug in bugs)
+    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:8]
+
+
+def diff(path: str, old: str | None, new: str | None) -> str:
+    """A unified diff of one file as git writes it; None stands for a file that is not there."""
+    before, after = ([] if text is None else text.splitlines(keepends=True) for text in (old, new))
+    name, new_name = ("/dev/null" if text is None else f"{side}/{path}" for side, text in (("a", old), ("b", new)))
+    found = []
+    for line in difflib.unified_diff(before, after, name, new_name):
+        found.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
+    head = f"diff --git a/{path} b/{path}\n"
+    head += "new file mode 100644\n" if old is None else "deleted file mode 100644\n" if new is None else ""
+    return head + "".join(found) if found or old is None or new is None else ""
+
+
+# ---- the manifest: per package a line with its tests, then a line per task ------------------------------------------------
+
+
+def write(found: Iterable[Generated], tests: Mapping[str, list[str]], path: Path = MANIFEST) -> None:
+    """Writes the manifest; a task names its tests by their place in its package's list."""
+    lines = [json.dumps({"package": name, "tests": listed}) for name, listed in sorted(tests.items())]
+    for task in sorted(found, key=lambda task: (task.package, len(task.bugs), task.instance_id)):
+        lines.append(json.dumps(row(task, tests[task.package]), ensure_ascii=False, separators=(",", ":")))
+    write_atomically(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+
+
+def row(task: Generated, tests: list[str]) -> dict[str, Any]:
+    """A task's line."""
+    places = {test: place for place, test in enumerate(tests)}
+    return {
+        "id": task.instance_id,
+        "package": task.package,
+        "bugs": [[bug.path, bug.operator, bug.function, bug.line, bug.edits] for bug in task.bugs],
+        "fail": [places[test] for test in task.fail_to_pass],
+        "hops": task.hops,
+        "symptoms": [[places[one.test], one.code, one.said] for one in task.symptoms],
+    }
+
+
+@cache
+def manifest(path: Path = MANIFEST) -> tuple[Generated, ...]:
+    """The tasks of a manifest, in its order. Raises DataError naming the line."""
+    try:
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"The list of generated tasks {path} cannot be read: {error}.") from None
+    tests: dict[str, list[str]] = {}
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            if "tests" in row:
+                tests[row["package"]] = row["tests"]
+            else:
+                found.append(read(row, tests[row["package"]]))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise DataError(f"{path}, line {number}: not a task ({type(error).__name__}: {error}).") from None
+    return tuple(found)
+
+
+def read(row: dict[str, Any], tests: list[str]) -> Generated:
+    """The task of a line. Raises ValueError, KeyError, TypeError or IndexError for what is none."""
+    failing = set(row["fail"])
+    task = Generated(
+        row["package"],
+        tuple(Planted(p, o, f, n, tuple((a, b, t) for a, b, t in edits)) for p, o, f, n, edits in row["bugs"]),
+        tuple(tests[place] for place in row["fail"]),
+        tuple(test for place, test in enumerate(tests) if place not in failing),
+        int(row["hops"]),
+        tuple(Symptom(tests[place], code, said) for place, code, said in row["symptoms"]),
+    )
+    if task.instance_id != row["id"]:
+        raise ValueError(f"its bugs are those of {task.instance_id}, not of {row['id']}")
+    return task

@@ -1,0 +1,287 @@
+"""The agent's side of a sandbox: a repository, a working directory that is kept, and edits that can be taken back."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import shlex
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from envsuite.envs.swegym.edits import Action
+from envsuite.errors import DataError, EngineFailure
+from envsuite.sandbox.protocol import Fate, Limits, Session
+
+SHOWN = "/testbed"
+"""where the repository is said to be, whatever the driver calls it"""
+LARGE = 1000
+"""files from which on changes are found by git rather than by comparing all of them"""
+WINDOW = 200
+"""lines of a file shown at once"""
+_GIT = (
+    "git init -q --template= . && git add -A -f . && "
+    "git -c user.name=envsuite -c user.email=envsuite@localhost -c commit.gpgsign=false commit -q --no-verify -m base && git rev-parse HEAD"
+)
+_DATE = {"GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z"}
+_ENDINGS = {
+    Fate.TIMEOUT: "The command was ended: it took longer than {seconds:g} seconds.",
+    Fate.MEMORY: "The command was ended: it took more than {memory_mb} MB of memory.",
+    Fate.OUTPUT: "The command was ended: it would not stop printing.",
+    Fate.DISK: "The command was ended: the disk quota of {disk_mb} MB is used up.",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command came to."""
+
+    text: str
+    exit_code: int = 0
+    ok: bool = True
+    """it could be carried out at all; a command that ran and failed is ok"""
+
+
+class Workspace:
+    """A repository in a session. The session's /tmp and this folder are kept until `lay`."""
+
+    def __init__(self, session: Session, limits: Limits, characters: int, variables: Mapping[str, str]) -> None:
+        """`variables`: environment of the commands, in which `{testbed}` stands for the workspace."""
+        self.session, self.limits, self.characters = session, limits, characters
+        self.root = session.workspace
+        self.variables = {name: value.format(testbed=self.root) for name, value in variables.items()}
+        self.cwd = "."
+        self._undo: dict[str, list[bytes | None]] = {}
+
+    def lay(self, tree: Path) -> None:
+        """Empties the workspace and puts the folder `tree` there, as a git repository of one commit."""
+        self.session.reset()
+        self.session.copy_in(tree)
+        self.cwd, self._undo = ".", {}
+        made = self.session.run(_GIT, limits=Limits(seconds=300, disk_mb=4096), environment=_DATE)
+        if made.fate is not Fate.EXITED or made.exit_code:
+            raise EngineFailure(f"The repository could not be laid out: {made.stderr.decode(errors='replace')[-300:]}")
+        self._commit = made.stdout.decode().strip()
+        self.session.snapshot()
+
+    def again(self) -> None:
+        """Brings back what `lay` left, for another try at the same instance."""
+        self.session.reset()
+        self.cwd, self._undo = ".", {}
+
+    # ---- commands ---------------------------------------------------------------------------------------------------
+
+    def shell(self, command: str) -> Answer:
+        """Runs a command in the working directory, which outlives it; background processes and variables do not."""
+        if self.root != SHOWN:
+            command = command.replace(SHOWN, self.root)
+        mark = secrets.token_hex(8)
+        trap = f'trap \'status=$?; printf "\\n%s%s" {mark} "$PWD"; exit $status\' EXIT'
+        script = f"exec 2>&1; cd {shlex.quote(self.cwd)} 2>/dev/null || cd {shlex.quote(self.root)}; {trap}\n{command}"
+        done = self.session.run(["/bin/bash", "-c", script], limits=self.limits, environment=self.variables)
+        text = done.stdout.decode(errors="replace")
+        before, found, cwd = text.rpartition(f"\n{mark}")
+        if found:
+            text, self.cwd = before, cwd
+        if done.fate is not Fate.EXITED:
+            text += ("\n" if text else "") + _ENDINGS[done.fate].format(**self.limits.plain())
+        return Answer(self.shown(text), done.exit_code)
+
+    def search(self, pattern: str, path: str) -> Answer:
+        target = self._inside(path)
+        if target is None:
+            return _outside(path)
+        words = ["grep", "-rnIE", "--exclude-dir=.git", "--exclude-dir=__pycache__", "-m", "20", "-e", pattern, "--"]
+        done = self.session.run([*words, target or "."], limits=self.limits)
+        lines = [line.removeprefix("./") for line in done.stdout.decode(errors="replace").splitlines()]
+        if done.exit_code > 1:
+            return Answer(self.shown(done.stderr.decode(errors="replace").strip()), done.exit_code, ok=False)
+        more = f"\n[{len(lines) - 50} more lines]" if len(lines) > 50 else ""
+        return Answer("\n".join(line[:300] for line in lines[:50]) + more if lines else "No match.", done.exit_code)
+
+    def edit(self, action: Action) -> Answer:
+        """Carries out view, create, str_replace, insert or undo."""
+        path = self._inside(action.path)
+        if path is None or path.split("/")[0] == ".git":
+            return _outside(action.path)
+        content = self.read(path) if path else None
+        if action.kind == "view":
+            return self._folder(path) if content is None else _numbered(content, action)
+        if action.kind == "create":
+            return self._put(path, content, action.text.encode(), f"{path} is written.")
+        if action.kind == "undo":
+            if not self._undo.get(path):
+                return Answer(f"There is no edit of {path} to take back.", 1, ok=False)
+            return self._back(path, self._undo[path].pop())
+        if content is None:
+            return Answer(f"There is no file {path}.", 1, ok=False)
+        text = content.decode(errors="surrogateescape")
+        if action.kind == "insert":
+            lines = text.splitlines(keepends=True)
+            if not 0 <= action.first <= len(lines):
+                return Answer(f"{path} has {len(lines)} lines: insert after 0 to {len(lines)}.", 1, ok=False)
+            if action.first and not lines[action.first - 1].endswith("\n"):
+                lines[action.first - 1] += "\n"
+            new = "".join([*lines[: action.first], action.text, *lines[action.first :]])
+        else:
+            count = text.count(action.old) if action.old else 0
+            if count != 1:
+                told = "The old text is empty" if not action.old else f"The old text occurs {count} times in {path}"
+                return Answer(f"{told}: it must occur exactly once.", 1, ok=False)
+            new = text.replace(action.old, action.text)
+        return self._put(path, content, new.encode(errors="surrogateescape"), f"{path} is changed.")
+
+    # ---- files --------------------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> bytes | None:
+        """A plain file's content; None where there is none."""
+        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+            try:
+                self.session.copy_out(path, Path(folder))
+            except DataError:
+                return None
+            found = Path(folder, PurePosixPath(path).name)
+            return found.read_bytes() if found.is_file() and not found.is_symlink() else None
+
+    def write(self, path: str, content: bytes) -> None:
+        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+            file = Path(folder, PurePosixPath(path).name)
+            file.write_bytes(content)
+            parent = str(PurePosixPath(path).parent)
+            self.session.copy_in(file, "" if parent == "." else parent)
+
+    def files(self) -> dict[str, bytes]:
+        """Every plain file, by path; without .git and what Python and pytest leave about.
+
+        Raises DataError where there is too much. Links and pipes are passed over, wherever they lead.
+        """
+        left_out = " ".join(f"-name {name} -prune -o" for name in sorted(_LEFT))
+        command = f"find . {left_out} -type f -print0 | tar -c --null --no-recursion -T -"
+        size = max(1, self.limits.disk_mb)
+        done = self.session.run(
+            command, limits=Limits(seconds=300, output_kb=size * 1100, flood_mb=size * 2, disk_mb=4096)
+        )
+        if done.fate is not Fate.EXITED or done.cut:
+            raise DataError(f"The files of the repository cannot be read ({done.fate}).")
+        found = {}
+        try:
+            with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+                for member in tar:
+                    file = tar.extractfile(member) if member.isfile() else None
+                    if file is not None:
+                        found[member.name.removeprefix("./")] = file.read()
+        except tarfile.TarError as error:
+            raise DataError(f"The files of the repository cannot be read ({error}).") from None
+        return found
+
+    def changes(self, base: Mapping[str, bytes]) -> dict[str, bytes | None]:
+        """What differs from the files `base`. Of a large repository only what git names is looked at: the git is the
+        agent's own, and one that lies costs the agent nobody's work but its own."""
+        touched = self._touched() if len(base) > LARGE else None
+        if touched is None:
+            return changes(base, self.files())
+        found = {path: self.read(path) for path in sorted(touched)}
+        return {path: content for path, content in found.items() if base.get(path) != content}
+
+    def _touched(self) -> set[str] | None:
+        """Paths that differ from the first commit, or are new; None where git does not say."""
+        command = f"git diff --no-ext-diff --no-textconv --no-renames --name-only -z {self._commit} && git ls-files -oz --exclude-standard"
+        done = self.session.run(command, limits=Limits(seconds=120, output_kb=8000))
+        if done.fate is not Fate.EXITED or done.exit_code or done.cut:
+            return None
+        names = done.stdout.decode(errors="surrogateescape").split("\0")
+        return {name for name in names if name and not _LEFT & set(name.split("/")) and name.isprintable()}
+
+    def shown(self, text: str) -> str:
+        """`text` with the repository called /testbed, cut in the middle to the size an observation may have."""
+        if self.root != SHOWN:
+            text = text.replace(self.root, SHOWN)
+        if len(text) <= self.characters:
+            return text
+        half = self.characters // 2
+        left_out = len(text) - 2 * half
+        return f"{text[:half]}\n[... {left_out} characters left out ...]\n{text[-half:]}"
+
+    @property
+    def place(self) -> str:
+        """The working directory as the agent knows it."""
+        return SHOWN if self.cwd == "." else self.shown(self.cwd)
+
+    def _inside(self, path: str) -> str | None:
+        """`path` as seen from the repository's root, '' for that itself; None for one that leads out of it."""
+        for root in (self.root, SHOWN):
+            if path == root or path.startswith(f"{root}/"):
+                path = path[len(root) :].lstrip("/")
+                break
+        parts: list[str] = []
+        for part in path.split("/"):
+            if part == "..":
+                if not parts:
+                    return None
+                parts.pop()
+            elif part not in ("", "."):
+                parts.append(part)
+        return None if path.startswith("/") else "/".join(parts)
+
+    def _folder(self, path: str) -> Answer:
+        command = ["find", path or ".", "-maxdepth", "2", "-not", "-path", "*/.*", "-not", "-name", "__pycache__"]
+        done = self.session.run(command, limits=self.limits)
+        if done.exit_code:
+            return Answer(f"There is no file or folder {path}.", 1, ok=False)
+        return Answer(self.shown("\n".join(sorted(done.stdout.decode(errors="replace").split("\n")))).strip())
+
+    def _put(self, path: str, before: bytes | None, after: bytes, said: str) -> Answer:
+        try:
+            self.write(path, after)
+        except EngineFailure as error:
+            return Answer(self.shown(str(error)), 1, ok=False)
+        self._undo.setdefault(path, []).append(before)
+        return Answer(said)
+
+    def _back(self, path: str, content: bytes | None) -> Answer:
+        if content is None:
+            self.session.run(["rm", "-f", "--", path], limits=self.limits)
+        else:
+            try:
+                self.write(path, content)
+            except EngineFailure as error:
+                return Answer(self.shown(str(error)), 1, ok=False)
+        return Answer(f"The last edit of {path} is taken back.")
+
+
+def _outside(path: str) -> Answer:
+    return Answer(f"{path!r} is not in the repository.", 1, ok=False)
+
+
+def _numbered(content: bytes, action: Action) -> Answer:
+    lines = content.decode(errors="replace").splitlines()
+    first = max(1, action.first)
+    last = len(lines) if action.last in (0, -1) else min(action.last, len(lines))
+    if first > max(1, last):
+        return Answer(f"The file has {len(lines)} lines.", 1, ok=False)
+    shown = lines[first - 1 : min(last, first - 1 + WINDOW)]
+    text = "\n".join(f"{number:6}\t{line[:500]}" for number, line in enumerate(shown, first))
+    hidden = last - (first - 1 + len(shown))
+    return Answer(text + (f"\n[{hidden} more lines: view with a first and a last line]" if hidden > 0 else ""))
+
+
+_LEFT = {".git", "__pycache__", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache"}
+
+
+def read_tree(folder: Path) -> dict[str, bytes]:
+    """The plain files below `folder`, by path."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if not _LEFT & set(parts) and path.is_file() and not path.is_symlink():
+            found["/".join(parts)] = path.read_bytes()
+    return found
+
+
+def changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, bytes | None]:
+    """What was written (content) and removed (None) between two trees."""
+    found: dict[str, bytes | None] = {path: None for path in before if path not in after}
+    found.update({path: content for path, content in after.items() if before.get(path) != content})
+    return dict(sorted(found.items()))

@@ -1,0 +1,184 @@
+"""textworld made faster in this process without changing what it works out: the same games, the same commands.
+
+What it does over and over is kept or narrowed: reading the rules, searching what a rule applies to, checking that a state
+of the quest being made is possible, and working out the valid actions of a state met before. The comparison with `tw-make` and with the raw engine hold that nothing else
+changes. For processes of our own; the raw engine beside which we are measured runs without.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textworld.logic import Action
+
+REMEMBERED = 5_000
+"""states of one game whose valid actions are kept"""
+
+
+@functools.cache
+def hasten() -> None:
+    """Puts the faster ways in place, once in a process."""
+    _read_rules_once()
+    _narrow_the_search()
+    _check_what_is_new()
+    _remember_valid_actions()
+
+
+def _read_rules_once() -> None:
+    """Parsing the logic files takes 85 % of making a game, and every game reads the same ones."""
+    from textworld.logic import GameLogic
+
+    load = GameLogic.load.__func__
+    read: dict[tuple[str, ...], Any] = {}
+
+    def load_once(cls: type, paths: list[str]) -> Any:
+        files = tuple(paths)
+        if files not in read:
+            read[files] = load(cls, files)
+        return read[files]
+
+    GameLogic.load = classmethod(load_once)
+
+
+def _narrow_the_search() -> None:
+    """Of the facts a precondition may be, those that disagree with what is bound already go before the rest is sorted.
+
+    textworld sorts all of them, comparing objects in Python, and then meets the disagreement fact by fact.
+    """
+    from textworld.logic import Signature, State
+
+    orders: dict[Any, Any] = {}
+
+    def order(fact: Any) -> Any:
+        """Facts sorted by this are in textworld's own order."""
+        found = orders.get(fact)
+        if found is None:
+            if len(orders) > 100_000:
+                orders.clear()
+            found = orders[fact] = fact.name, [(variable.name, variable.type) for variable in fact.arguments]
+        return found
+
+    def assignments(
+        self: Any, rule: Any, mapping: dict[Any, Any], used: set[Any], new_by_depth: list[list[Any]], depth: int
+    ) -> Iterator[dict[Any, Any]]:
+        new = new_by_depth[depth]
+        if depth >= len(rule.preconditions):
+            yield from self._all_assignments(new, mapping, used, False)
+            return
+        wanted = rule.preconditions[depth]
+        places = wanted.parameters
+        bound = [(place, mapping[name]) for place, name in enumerate(places) if name in mapping]
+        types = [self._logic.types.get(name) for name in wanted.signature.types]
+        for subtypes in self._logic.types.multi_subtypes(types):
+            facts = self.facts_with_signature(Signature(wanted.signature.name, [one.name for one in subtypes]))
+            if not facts:
+                continue
+            agreeing = [fact for fact in facts if all(fact.arguments[place] == known for place, known in bound)]
+            for fact in sorted(agreeing, key=order):
+                for name, variable in zip(places, fact.arguments):
+                    known = mapping.get(name)
+                    if known is None:
+                        if variable in used:
+                            break
+                        mapping[name] = variable
+                        used.add(variable)
+                    elif known != variable:
+                        break
+                else:
+                    yield from self._all_applicable_assignments(rule, mapping, used, new_by_depth, depth + 1)
+                for name in new:
+                    used.discard(mapping.pop(name, None))
+
+    State._all_applicable_assignments = assignments
+
+
+def _check_what_is_new() -> None:
+    """Of a quest in the making, only the facts just added are held against the constraints ("not in two places").
+
+    The state before was checked, constraints ask for facts and never for their absence, and so a new violation must hold
+    a new fact. textworld checks every state from scratch, twice an action.
+    """
+    from textworld.generator.chaining import _Chainer
+
+    def apply(self: Any, node: Any, action: Any) -> Any:
+        state = node.state.copy()
+        state.add_facts(action.preconditions)
+        if not possible(self, node, state, action.preconditions):
+            return None
+        state.apply(action)
+        if not possible(self, node, state, action.added):
+            return None
+        earlier = state.copy()
+        earlier.apply(action.inverse())
+        while node.action:
+            earlier.apply(node.action.inverse())
+            if earlier == state:
+                return None  # a cycle
+            node = node.parent
+        return state
+
+    def possible(chainer: Any, node: Any, state: Any, added: Any) -> bool:
+        if node.parent is None:  # where the chain starts nothing was checked yet
+            return bool(chainer.check_state(state))
+        return not any(
+            next(iter(state.all_assignments(rule, mapping)), None) is not None
+            for fact in added
+            for rule, precondition in constraints_on(chainer).get(fact.name, ())
+            if (mapping := matched(chainer, precondition, fact)) is not None
+        )
+
+    def constraints_on(chainer: Any) -> dict[str, list[tuple[Any, Any]]]:
+        """By name of a fact: the constraints it may break, each with the precondition it would meet."""
+        found: Any = chainer.__dict__.get("constraints_on")
+        if found is None:
+            found = chainer.__dict__["constraints_on"] = {}
+            for rule in chainer.constraints:
+                if any(one.name == "fail" for one in rule.postconditions):
+                    for precondition in rule.preconditions:
+                        found.setdefault(precondition.name, []).append((rule, precondition))
+        return found
+
+    def matched(chainer: Any, precondition: Any, fact: Any) -> dict[Any, Any] | None:
+        """What the fact binds the precondition's placeholders to, each to another thing; None where they disagree."""
+        mapping: dict[Any, Any] = {}
+        types = chainer.options.logic.types
+        for name, variable in zip(precondition.parameters, fact.arguments):
+            if mapping.setdefault(name, variable) != variable or not types.get(variable.type).is_subtype_of(
+                types.get(name.type)
+            ):
+                return None
+        return mapping if len(set(mapping.values())) == len(mapping) else None
+
+    _Chainer.apply = apply
+
+
+def _remember_valid_actions() -> None:
+    """Lets the tracker look up what it has worked out before, which is most of what a step costs.
+
+    The valid actions of a game are a function of its facts. Looking changes none, walking to and fro comes back to
+    the same ones, and in training a game is played many times over.
+    """
+    from textworld.generator.game import Game, GameProgression
+
+    def update(self: GameProgression, action: Action) -> None:
+        self.state.apply(action)
+        if action.added or action.removed:
+            memory = _memory_of(self.game)
+            facts = frozenset(self.state.facts)
+            known = memory.get(facts)
+            if known is None:
+                rules, constants = self.game.kb.rules.values(), self.game.kb.types.constants_mapping
+                known = memory[facts] = list(self.state.all_applicable_actions(rules, constants))
+                if len(memory) > REMEMBERED:
+                    memory.pop(next(iter(memory)))
+            self._valid_actions = known
+        for quest in self.quest_progressions:
+            quest.update(action, self.state)
+
+    def _memory_of(game: Game) -> dict[frozenset[Any], list[Action]]:
+        return game.__dict__.setdefault("_valid_actions_by_facts", {})
+
+    GameProgression.update = update

@@ -1,0 +1,78 @@
+"""Leaderboards from run folders: take runs in, render the pages, play floor and ceiling again.
+
+python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
+python -m harness.cli.boards render
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from envsuite.cache import write_atomically
+from harness import boards, cli
+from harness.evaluate import evaluate
+from harness.policies import make_policy
+
+ROOT = Path("leaderboards")
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
+    found.add_argument("-v", "--verbose", action="store_true")
+    verbs = found.add_subparsers(dest="verb", required=True)
+    add = verbs.add_parser("add", help="take finished runs into a board; each must be what its suite prescribes")
+    add.add_argument("board", type=Path, help="leaderboards/SUITE")
+    add.add_argument("runs", nargs="+", type=Path, help="run folders")
+    render = verbs.add_parser("render", help="write every page again from the records")
+    render.add_argument("--root", type=Path, default=ROOT)
+    play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
+    play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
+    play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    if args.verb == "add":
+        board = boards.add(args.board, args.runs)
+        print(f"{args.board}: {len(board.entries)} entries, {len(board.records):,} records")
+    elif args.verb == "render":
+        for path, text in boards.pages(args.root).items():
+            write_atomically(path, text)
+            print(path)
+    else:
+        for folder in args.boards:
+            _play(folder, args.episodes)
+    return 0
+
+
+def _play(folder: Path, episodes: int | None) -> None:
+    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's."""
+    old = boards.read(folder).entries if (folder / "metadata.json").exists() else {}
+    floor = {place[:2]: entry["identity"]["seeds"][1] for place, entry in old.items() if place[2] == "random"}
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = []
+        for place, planned in boards.prescribed(folder.name).items():
+            if old and place not in floor:
+                continue
+            count = episodes or floor.get(place) or planned.baseline_episodes or planned.config.episodes
+            for name in ("random", "expert"):
+                config = dataclasses.replace(planned.config, model=name, episodes=count)
+                evaluate(config, Path(scratch), functools.partial(make_policy, name))
+                print(f"{config.task.id} {name}: {len(config.all_episodes())} episodes")
+                runs.append(config.folder(Path(scratch)))
+        board = boards.add(folder, runs)
+    print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""envsuite-generalize: a model over a grid of settings, and the gap between what it saw in training and what not."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from envsuite.errors import UsageError
+from harness import cli, estimate, generalize
+from harness.cli.eval import Players, add_options, configure, execution, play
+from harness.evaluate import RunConfig
+from harness.generalize import Cell, Model, Place
+from harness.heatmap import lines
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="envsuite-generalize",
+        description="Evaluate models over a grid of settings; the gap between settings seen in training and unseen ones.",
+        epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
+        "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = found.add_argument
+    add(
+        "-m",
+        "--model",
+        action="append",
+        required=True,
+        help="as for envsuite-eval; NAME@AXIS=VALUE,... says where it was trained; may be repeated: the grid's first axis",
+    )
+    add("-e", "--env", default="", help="family or task id")
+    add(
+        "--axis",
+        action="append",
+        default=[],
+        metavar="NAME=V1,V2",
+        help="a knob, `split`, `task` (transfer to other environments) or `prompt-wording`; may be repeated",
+    )
+    add("--splits", default="", help="instead of axes: " + ", ".join(generalize.splits()))
+    add(
+        "--language",
+        default="",
+        metavar="TASKS",
+        help="instead of playing: language ability of each -m by lm-eval, say agreement,household,piqa; the first is `before`",
+    )
+    add("--language-tasks", type=Path, default=None, metavar="DIR", help="task files of lm-eval's format")
+    add("--metric", default="success", help="success | reward | progression | a metric of the task")
+    add_options(found)
+    found.set_defaults(output_dir=Path("runs/generalize"), baselines="none")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    cli.import_modules(args.module)
+    console = cli.console(stderr=args.json)
+    if args.language:
+        return _language(args)
+    models, places = _models(args), _places(args)
+    runs = [(who, place, _run(args, who, place)) for who in models for place in places]
+    folder = args.output_dir
+    if args.dry_run:
+        for who, place, config in runs:
+            where = ", ".join(f"{name}={value}" for name, value in place.at.items())
+            said = estimate.line(config, folder, [folder, Path("runs")], args.max_concurrent)
+            console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
+        return 0
+    cells: list[Cell] = []
+    written: dict[str, Any] = {}
+    with Players(args) as players:
+        for who, place, config in runs:
+            # Two places can be one run (a model's own training setting named twice): it is played once.
+            again = any(one.run == str(config.folder(folder)) for one in cells)
+            how = dataclasses.replace(execution(args), resume=args.resume or again)
+            records, _ = play(config, who.name, args, how, players, console)
+            cells.append(generalize.cell(who, place, records, args.metric, config.folder(folder)))
+            written = generalize.write_grid(folder, args.metric, models, places, cells)
+    if args.json:
+        print(json.dumps(written, indent=2))
+        return 0
+    heads, rows = lines(written)
+    table = Table(title=f"{args.metric} [95 %]", title_justify="left", box=SIMPLE_HEAD)
+    for index, head in enumerate(heads):
+        table.add_column(head, justify="right" if index else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for gap in written["gaps"]:
+        bounds = "" if gap["low"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
+        kind = "game by game" if gap["paired"] else "games resampled within each place"
+        console.print(
+            f"generalisation gap of {gap['model']}: {gap['mean']:+.3f}{bounds} n={gap['n']}, "
+            f"{gap['seen']} seen less {gap['unseen']} unseen, {kind}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if not written["gaps"]:
+        console.print("no gap: say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits")
+    console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _language(args: argparse.Namespace) -> int:
+    """What each model knows of language, and what training did to it."""
+    from harness import language
+
+    tasks = [name for name in args.language.split(",") if name]
+    if args.language_tasks and not args.language_tasks.is_dir():
+        raise UsageError(f"--language-tasks {args.language_tasks} is no folder.")
+    path = args.output_dir / "language.json"
+    if path.exists() and not args.resume:
+        raise UsageError(f"{path} exists: measure again with --resume, or choose another --output-dir.")
+    if args.dry_run:
+        items = f"up to {args.episodes} items" if args.episodes else "all items"
+        print(f"{len(args.model)} models x {', '.join(tasks)}, {items} each")
+        return 0
+    measured = {
+        name: language.measure(name, tasks, args.language_tasks, args.episodes, args.device, args.dtype)
+        for name in args.model
+    }
+    found = language.report(measured)
+    language.write(args.output_dir, found)
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    table = Table(title="language ability, accuracy [95 %]", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("task")
+    first, *others = found["models"]
+    for head in (first, *(part for name in others for part in (name, "change", "p"))):
+        table.add_column(head, justify="right")
+    for row in found["tasks"]:
+        cells = [_bounds(row["accuracy"][first])]
+        for name in others:
+            change = row["change"][name]
+            cells += [_bounds(row["accuracy"][name]), _bounds(change, "+"), f"{change['p']:.4f}"]
+        table.add_row(row["task"], *cells)
+    console = cli.console()
+    console.print(table)
+    console.print(path, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _bounds(found: dict[str, Any], sign: str = "") -> str:
+    bounds = "" if found["low"] is None else f" [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
+    return f"{found['mean']:{sign}.3f}{bounds} n={found['n']}"
+
+
+def _models(args: argparse.Namespace) -> list[Model]:
+    words = [*args.model, *(() if args.baselines == "none" else args.baselines.split(","))]
+    return list({word: generalize.model(word) for word in words}.values())
+
+
+def _places(args: argparse.Namespace) -> list[Place]:
+    if args.splits and args.axis:
+        raise UsageError("--splits names its places itself: drop --axis, or span them with --axis alone.")
+    if args.splits:
+        return generalize.split_places(args.splits)
+    spans = generalize.axes(args.axis)
+    if not spans:
+        raise UsageError("Name a grid: --axis NAME=V1,V2 (a knob, split, task or prompt-wording), or --splits NAME.")
+    if not args.env and "task" not in spans:
+        raise UsageError("Name the environment with --env, or several with --axis task=A,B.")
+    return generalize.grid(args.env, spans)
+
+
+def _run(args: argparse.Namespace, who: Model, place: Place) -> RunConfig:
+    """One model at one place, every value checked."""
+    asked = argparse.Namespace(**vars(args))
+    asked.model, asked.split = who.name, place.split or args.split
+    asked.set = [*args.set, *(f"{name}={value}" for name, value in place.knobs.items())]
+    asked.prompt_wording = place.prompt_wording or args.prompt_wording
+    for axis in who.trained:
+        if axis not in place.at:
+            raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(place.at)}.")
+    return configure(place.task, asked)
+
+
+if __name__ == "__main__":
+    main()

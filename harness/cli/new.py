@@ -1,0 +1,88 @@
+"""envsuite-new: a package with a working environment, its tests and its page, to start from."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.resources
+import importlib.util
+import keyword
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from harness import cli
+
+FILES = {  # where it goes -> the template; $package is filled in here too
+    "pyproject.toml": "pyproject",
+    "README.md": "readme",
+    "$package/__init__.py": "init",
+    "$package/env.py": "env",
+    "tests/test_$package.py": "test",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="envsuite-new",
+        description="Write a package with a working environment, tests and a page. Then replace its rules by yours.",
+        epilog="Example: envsuite-new lights-out; cd lights-out; pytest",
+    )
+    found.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
+    found.add_argument("-o", "--output-dir", type=Path, default=Path("."), help="where its folder is made (default: .)")
+    found.add_argument("-v", "--verbose", action="store_true")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    words = names(args.name)
+    folder = write(words, args.output_dir)
+    print(f"{folder}: an environment that works, {len(FILES)} files. Next:")
+    print(f"  cd {folder} && pip install -e '.[dev]' && pytest")
+    print(f"  envsuite-check '{words['class_name']}-*'        # without installing: --module {words['package']}")
+    print(f"  then write your rules into {words['package']}/env.py; docs/environments.md tells what there is to know")
+    return 0
+
+
+def names(name: str) -> dict[str, str]:
+    """The spellings of one name: package, class, family, title, distribution. Raises UsageError for what cannot be one."""
+    parts = re.split(r"[-_]+", name)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_]+[A-Za-z0-9]+)*", name):
+        raise UsageError(f"{name!r} is no name: give words of letters and digits joined by - or _, such as lights-out.")
+    package = "_".join(parts).lower()
+    class_name = "".join(part[0].upper() + part[1:] for part in parts)
+    if keyword.iskeyword(package) or importlib.util.find_spec(package) is not None:
+        raise UsageError(f"{package!r} is already a Python module here: choose another name, such as {name}-env.")
+    if class_name.lower() in {task.family for task in registry.tasks("*")}:
+        raise UsageError(f"There are tasks of the name {class_name} already: choose another one, such as my-{name}.")
+    return {
+        "package": package,
+        "class_name": class_name,
+        "family": class_name.lower(),
+        "title": " ".join(part.capitalize() for part in parts),
+        "distribution": "-".join(parts).lower(),
+    }
+
+
+def write(words: dict[str, str], parent: Path) -> Path:
+    """The package's folder, written whole. Raises UsageError where something is there already."""
+    folder = parent / words["distribution"]
+    if folder.exists():
+        raise UsageError(f"{folder} exists: choose another name, or another place with --output-dir.")
+    templates = importlib.resources.files("harness") / "scaffold"
+    for place, template in FILES.items():
+        path = folder / Template(place).substitute(words)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(Template((templates / f"{template}.txt").read_text()).substitute(words))
+    return folder
+
+
+if __name__ == "__main__":
+    main()

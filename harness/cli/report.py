@@ -1,0 +1,68 @@
+"""envsuite-report: finished runs as one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from envsuite import registry
+from envsuite.cache import write_atomically
+from envsuite.errors import MissingExtra, UsageError
+from harness import cli
+from harness.compare import PROTOCOL
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="envsuite-report",
+        description="Write finished runs, and learning curves, as one HTML file with a trajectory viewer.",
+        epilog="Example: envsuite-report runs -o report.html",
+    )
+    found.add_argument(
+        "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that holds some of them"
+    )
+    found.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
+    found.add_argument("--title", default="envsuite report")
+    found.add_argument(
+        "--replay",
+        type=int,
+        default=20,
+        metavar="N",
+        help="episodes of each run that are played again, for prompts, pictures and the expert's move; 0 for none (default: 20)",
+    )
+    found.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
+    found.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
+    found.add_argument("--allow", action="append", default=[], choices=PROTOCOL, help="may differ between the runs")
+    found.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
+    found.add_argument("-v", "--verbose", action="store_true")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    if args.replay < 0 or args.pictures < 0 or args.max_size <= 0:
+        raise UsageError("--replay and --pictures must not be negative, and --max-size must be above 0.")
+    cli.import_modules(args.module)
+    registry.tasks("*")  # plugins too
+    from harness import report
+
+    material = report.gather(args.runs, args.allow)
+    try:
+        page = report.render(material, args.title, args.replay, args.pictures, args.max_size)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"The report needs the package {error.name!r}, which is not installed: pip install 'envsuite[report]'"
+        ) from error
+    write_atomically(args.output, page)
+    episodes = sum(len(run.records) for run in material.runs)
+    print(f"{args.output}: {len(material.runs)} runs, {episodes:,} episodes, {len(page.encode()) / 2**20:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""Slots whose environments live in Ray actors, many in each."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from harness.cluster import connect
+from harness.slots import Host, Shown, lost
+from harness.types import Episode
+
+Request = tuple[Any, ...]  # ("start", slot, Episode) | ("step", slot, commands, turn)
+
+
+class EnvWorker:
+    """The inside of an actor: the environments of some slots, one request after another."""
+
+    def __init__(self, config: tuple[str, str, float]) -> None:
+        self.config = config
+        self.hosts: dict[int, Host] = {}
+
+    def versions(self) -> dict[str, str]:
+        return connect.versions()
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def answer(self, requests: list[Request]) -> list[tuple[int, Shown]]:
+        found = []
+        for kind, slot, *rest in requests:
+            host = self.hosts.setdefault(slot, Host(*self.config))
+            found.append((slot, host.start(*rest) if kind == "start" else host.step(*rest)))
+        return found
+
+    def close(self) -> None:
+        for host in self.hosts.values():
+            host.close()
+
+
+@dataclass(eq=False)
+class _Worker:
+    actor: Any
+    outbox: list[Request] = field(default_factory=list)
+    born: Any = None
+    """of a replacement: the answer that will say it lives; nothing is sent before"""
+    since: float = field(default_factory=time.monotonic)
+
+
+class RaySlots:
+    """`count` slots in `workers` actors of one CPU each; slot s lives in worker s modulo their number.
+
+    What was asked since the last `poll` goes to a worker in one message, where the environments answer at once
+    (`batched`); slow ones are asked one at a time, so that an answer waits for no neighbour. A worker that dies, with its node or
+    alone, or does not answer within `timeout` seconds, is replaced where the cluster has room, else its slots move in
+    with another worker; the episodes it held are lost, and the rollout plays them again. From then on all are asked one
+    at a time, so that the one that takes a worker down is known.
+    """
+
+    MOVING = 30.0
+    """seconds a replacement may take to start before its slots move in with a worker that lives"""
+
+    def __init__(
+        self,
+        ray: Any,
+        count: int,
+        workers: int,
+        reward_mode: str = "sparse",
+        asks: str = "",
+        shaping_gamma: float = 0.99,
+        resources: dict[str, float] | None = None,
+        batched: bool = True,
+        timeout: float = 600.0,
+    ) -> None:
+        self.ray, self.count, self.timeout, self.batched = ray, count, timeout, batched
+        workers = max(1, min(workers, count))
+        connect.check_room(ray, workers, {"CPU": 1.0, **(resources or {})}, "environment workers")
+        # No restarts by Ray: a restarted actor would have forgotten its environments and not say so.
+        self._class = ray.remote(num_cpus=1, resources=resources or {}, max_restarts=0)(EnvWorker)
+        self._config = reward_mode, asks, shaping_gamma
+        self._workers = [_Worker(self._class.remote(self._config)) for _ in range(workers)]
+        self._asked: dict[Any, tuple[_Worker, list[int], float]] = {}
+        self._lost: deque[tuple[int, Shown]] = deque()
+        self._greet()
+
+    def _greet(self) -> None:
+        """Waits for the workers, and refuses nodes of other versions or without what is needed."""
+        refs = [worker.actor.versions.remote() for worker in self._workers]
+        ready, late = self.ray.wait(refs, num_returns=len(refs), timeout=connect.SETTING_UP)
+        try:
+            if late:
+                raise UsageError(
+                    f"{len(late)} of {len(refs)} environment workers did not start within {connect.SETTING_UP:.0f} s: "
+                    "see `ray status`."
+                )
+            for ref in ready:
+                connect.check_versions(self.ray.get(ref), "of an environment worker")
+        except self.ray.exceptions.RayError as error:
+            self.close()
+            last = str(error).strip().splitlines()[-1]
+            if "ModuleNotFoundError" in last:
+                raise MissingExtra(
+                    f"An environment worker: {last}: install envsuite and its extras on every node."
+                ) from None
+            raise UsageError(f"An environment worker did not start: {last}") from None
+        except EnvsuiteError:
+            self.close()
+            raise
+
+    def start(self, slot: int, episode: Episode) -> None:
+        self._ask(slot, ("start", slot, episode))
+
+    def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
+        self._ask(slot, ("step", slot, commands, turn))
+
+    def _ask(self, slot: int, request: Request) -> None:
+        self._workers[slot % len(self._workers)].outbox.append(request)
+
+    def _send(self) -> None:
+        busy = {worker for worker, _, _ in self._asked.values()}
+        for worker in self._workers:  # one that took another's slots in comes up twice
+            if worker.born is not None or not worker.outbox or (worker in busy and not self.batched):
+                continue
+            part = worker.outbox if self.batched else worker.outbox[:1]
+            worker.outbox = worker.outbox[len(part) :]
+            slots = [request[1] for request in part]
+            self._asked[worker.actor.answer.remote(part)] = worker, slots, time.monotonic()
+            busy.add(worker)
+
+    def poll(self, wait: bool = True) -> list[tuple[int, Shown]]:
+        answers: list[tuple[int, Shown]] = []
+        while True:
+            self._settle_replacements()
+            self._send()
+            answers.extend(self._lost)
+            self._lost.clear()
+            idle = not self._asked and not any(worker.outbox for worker in self._workers)
+            if answers or idle or not wait:
+                answers.extend(self._collect(0.0))
+                return answers
+            answers.extend(self._collect(1.0))
+            self._replace_silent()
+
+    def _collect(self, patience: float) -> list[tuple[int, Shown]]:
+        """What has been answered; waits `patience` seconds for the first of it."""
+        refs = list(self._asked)
+        if not refs:
+            time.sleep(min(patience, 0.1))
+            return []
+        ready, late = self.ray.wait(refs, num_returns=1, timeout=patience) if patience else ([], refs)
+        if late:
+            ready += self.ray.wait(late, num_returns=len(late), timeout=0)[0]
+        answers = []
+        for ref in ready:
+            if ref in self._asked:  # not where its worker was replaced meanwhile
+                answers.extend(self._read(ref))
+        return answers
+
+    def _read(self, ref: Any) -> list[tuple[int, Shown]]:
+        worker, slots, _ = self._asked[ref]
+        try:
+            found: list[tuple[int, Shown]] = self.ray.get(ref)
+        except self.ray.exceptions.RayActorError:
+            self._replace(worker, "its worker died")
+            return []
+        except self.ray.exceptions.RayError as error:  # what an actor cannot send or take
+            said = f"{EngineFailure.__name__}: {str(error).strip().splitlines()[-1]}"
+            found = [(slot, Shown("", {}, error=said)) for slot in slots]
+        del self._asked[ref]
+        return found
+
+    def _replace_silent(self) -> None:
+        now = time.monotonic()
+        late = {id(worker): worker for worker, _, asked in self._asked.values() if now - asked > self.timeout}
+        for worker in late.values():
+            self._replace(worker, f"no answer within {self.timeout:.0f} s")
+
+    def _replace(self, worker: _Worker, why: str) -> None:
+        if worker not in self._workers:
+            return
+        for ref in [ref for ref, (asked, _, _) in self._asked.items() if asked is worker]:
+            self._lost.extend((slot, lost(why, True)) for slot in self._asked.pop(ref)[1])
+        self._lost.extend((request[1], lost(why, False)) for request in worker.outbox)
+        self.batched = False
+        self.ray.kill(worker.actor)
+        successor = _Worker(self._class.remote(self._config))
+        successor.born = successor.actor.versions.remote()
+        self._workers = [successor if one is worker else one for one in self._workers]
+
+    def _settle_replacements(self) -> None:
+        """Lets replacements that have started work; those that find no room give their slots to a worker that lives."""
+        for worker in {id(one): one for one in self._workers if one.born is not None}.values():
+            if self.ray.wait([worker.born], timeout=0)[0]:
+                worker.born = None  # should it have died, its first answer tells
+                continue
+            alive = [one for one in self._workers if one.born is None]
+            if alive and time.monotonic() - worker.since > self.MOVING:
+                self.ray.kill(worker.actor)
+                home = min(alive, key=self._workers.count)
+                home.outbox.extend(worker.outbox)
+                self._workers = [home if one is worker else one for one in self._workers]
+
+    def close(self) -> None:
+        farewells = [worker.actor.close.remote() for worker in self._workers]
+        self.ray.wait(farewells, num_returns=len(farewells), timeout=5)
+        for worker in self._workers:
+            self.ray.kill(worker.actor)
+        self._asked.clear()

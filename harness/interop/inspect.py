@@ -1,0 +1,90 @@
+"""Runs as inspect logs: `inspect view` shows them, `inspect_ai.analysis` reads them.
+
+A game is a sample, attempts at it are its epochs; success, reward and progression are scores, broken episodes errors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import envsuite
+from envsuite.errors import UsageError
+from harness.compare import Run
+from harness.interop.rows import messages, writable
+from harness.records import Record, is_broken
+from harness.stats import bootstrap
+
+SCORES = ("success", "reward", "progression")
+
+
+def write_log(run: Run, path: Path) -> None:
+    """An `.eval` file (or `.json`, by its ending)."""
+    from inspect_ai.log import (
+        EvalConfig,
+        EvalDataset,
+        EvalLog,
+        EvalMetric,
+        EvalResults,
+        EvalScore,
+        EvalSpec,
+        EvalStats,
+        write_eval_log,
+    )
+
+    if path.suffix not in (".eval", ".json"):
+        raise UsageError(f"inspect reads .eval and .json, not {path.name!r}.")
+    scored = [one for one in run.records if not is_broken(one)]
+    clusters = [one["seed"] for one in scored]
+    scores = []
+    for name in SCORES:
+        interval = bootstrap([float(one[name]) for one in scored], clusters)
+        # bootstrap gives the 95 % interval; its half width over 1.96 is the standard error inspect shows
+        error = (interval.high - interval.low) / (2 * 1.96)
+        metrics = {"mean": EvalMetric(name="mean", value=interval.value)}
+        if error == error:
+            metrics["stderr"] = EvalMetric(name="stderr", value=error)
+        scores.append(EvalScore(name=name, scorer=name, metrics=metrics))
+    config = run.config
+    began = config.get("started_at", "1970-01-01T00:00:00Z").replace("Z", "+00:00")
+    log = EvalLog(
+        status="success",
+        eval=EvalSpec(
+            created=began,
+            task=config["task"],
+            task_args=config["knobs"],
+            model=run.name,
+            dataset=EvalDataset(name=config["task"], samples=config["seeds"][1]),
+            config=EvalConfig(epochs=config["attempts"]),
+            packages={"envsuite": envsuite.__version__},
+            metadata={key: value for key, value in config.items() if key not in ("host", "execution")},
+        ),
+        results=EvalResults(total_samples=len(run.records), completed_samples=len(scored), scores=scores),
+        stats=EvalStats(started_at=began, completed_at=began),
+        samples=[_sample(one) for one in run.records],
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.partial{path.suffix}")  # inspect chooses the format by the ending
+    write_eval_log(log, str(temporary))
+    temporary.replace(path)
+
+
+def _sample(record: Record) -> Any:
+    from inspect_ai.log import EvalError, EvalSample
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageUser
+    from inspect_ai.scorer import Score
+
+    kinds: dict[str, Any] = {"user": ChatMessageUser, "assistant": ChatMessageAssistant}
+    chat = [kinds[one["role"]](content=writable(one["content"])) for one in messages(record)]
+    names = ("seed", "stop_reason", "num_turns", "faults", "labels", "metrics", "reward_mode")
+    broken = is_broken(record)
+    return EvalSample(
+        id=f"{record['seed']}",
+        epoch=record["attempt"] + 1,
+        input=writable(record["objective"] or record["first_observation"]),
+        target="",
+        messages=chat,
+        scores=None if broken else {name: Score(value=float(record[name])) for name in SCORES},
+        metadata={name: record[name] for name in names},
+        error=EvalError(message=record["error"], traceback="", traceback_ansi="") if broken else None,
+    )

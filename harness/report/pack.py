@@ -1,0 +1,145 @@
+"""The episodes of a report: a small index that is always in memory, and chunks that are decoded on demand.
+
+The index has a column per field, one entry an episode; words that repeat are numbers into a list. A chunk is a JSON list
+of episodes, gzipped and in base64: browsers undo both by themselves (`DecompressionStream`).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from envsuite.errors import UsageError
+from envsuite.types import knobs_json
+from harness.compare import Run
+from harness.prompting import Prompting
+from harness.records import Record, reply_text
+from harness.report.replays import Replayer, Words, choose
+
+CHUNK = 300_000
+"""characters of JSON after which a chunk is closed"""
+
+
+@dataclass
+class Packed:
+    """What the page holds of its episodes."""
+
+    index: str
+    """compressed; see `columns` for what it holds"""
+    chunks: list[str] = field(default_factory=list)
+    episodes: int = 0
+    replayed: int = 0
+    picture_bytes: int = 0
+    stale: int = 0
+    """episodes that did not come out the same when they were played again"""
+    not_replayed: dict[str, str] = field(default_factory=dict)
+    """run -> why none of its episodes could be"""
+
+
+def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int) -> Packed:
+    """All episodes of `runs`; of each run `replays` are played again, with pictures while these take up less than
+    `picture_bytes`. Raises UsageError where the result would be larger than `limit` bytes.
+    """
+    words: dict[str, Words] = {name: Words() for name in ("ending", "type", "objective", "game")}
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    packed = Packed("")
+    pending: list[str] = []
+    size = 0
+    for number, run in enumerate(runs):
+        for record, episode in _episodes(run, replays, picture_bytes, packed):
+            spelled = json.dumps(episode, ensure_ascii=False, separators=(",", ":"))
+            for name, value in _row(record, number, words).items():
+                columns[name].append(value)
+            columns["chunk"].append(len(packed.chunks))
+            columns["place"].append(len(pending))
+            columns["replayed"].append(int("expert" in episode.get("replay", {})))
+            pending.append(spelled)
+            size += len(spelled)
+            if size > CHUNK:
+                packed.chunks.append(compress("[" + ",".join(pending) + "]"))
+                pending, size = [], 0
+    if pending:
+        packed.chunks.append(compress("[" + ",".join(pending) + "]"))
+    packed.episodes = len(columns["run"])
+    packed.index = compress(json.dumps({"columns": columns, "words": {k: w.items for k, w in words.items()}}))
+    total = len(packed.index) + sum(map(len, packed.chunks))
+    if total > limit:
+        raise UsageError(
+            f"The report would hold {total / 2**20:.0f} MB of episodes, more than {limit / 2**20:.0f} MB: give fewer "
+            "runs, lower --replay, or raise --max-size."
+        )
+    return packed
+
+
+COLUMNS = (
+    *("run", "game", "seed", "attempt", "success", "reward", "progression", "turns", "ending", "type", "objective"),
+    *("format", "invalid", "length", "tokens", "chunk", "place", "replayed"),
+)
+
+
+def _row(record: Record, run: int, words: dict[str, Words]) -> dict[str, Any]:
+    return {
+        "run": run,
+        "game": words["game"].number(f"{record['task']} {knobs_json(record['knobs'])}"),
+        "seed": record["seed"],
+        "attempt": record["attempt"],
+        "success": int(record["success"]),
+        "reward": round(record["reward"], 6),
+        "progression": round(record["progression"], 4),
+        "turns": record["num_turns"],
+        "ending": words["ending"].number(record["stop_reason"]),
+        "type": words["type"].number(record["labels"].get("task_type", "")),
+        "objective": words["objective"].number(record["objective"]),
+        **record["faults"],
+        "tokens": record["output_tokens"],
+    }
+
+
+def _episodes(run: Run, replays: int, picture_bytes: int, packed: Packed) -> Iterator[tuple[Record, dict[str, Any]]]:
+    """Every record of a run beside what the page shows of it."""
+    prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
+    chosen = choose(run.records, replays)
+    replayer = Replayer(run) if chosen else None
+    if replayer is not None and replayer.refused:
+        packed.not_replayed[f"{run.name} on {run.config['task']}"] = replayer.refused
+        replayer = None
+    for place, record in enumerate(run.records):
+        episode = _episode(record, prompting)
+        if replayer is not None and place in chosen:
+            again = episode["replay"] = replayer(record, pictures=packed.picture_bytes < picture_bytes)
+            packed.picture_bytes += sum(map(len, again.get("images", ())))
+            packed.replayed += 1
+            packed.stale += bool(again["difference"])
+        yield record, episode
+    if replayer is not None:
+        replayer.close()
+
+
+def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
+    """A record as the viewer reads it: per step `c` commands, `o` what came of them, `r` reward, `f` fault, `y` the
+    reply where it is more than the command, `t` its reasoning.
+    """
+    steps = []
+    for step in record["steps"]:
+        shown = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
+        if "reply" in step:
+            shown["y"] = step["reply"]
+            if prompting is not None and (thought := prompting.parse(reply_text(step)).thought):
+                shown["t"] = thought
+        steps.append(shown)
+    return {
+        "first": record["first_observation"],
+        "error": record["error"],
+        "labels": record["labels"],
+        "metrics": record["metrics"],
+        "steps": steps,
+    }
+
+
+def compress(text: str) -> str:
+    """Gzip, then base64; the same bytes every time."""
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "backslashreplace"), 9, mtime=0)).decode()

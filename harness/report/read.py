@@ -1,0 +1,142 @@
+"""What a report is made of, read from disk and checked."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envsuite.errors import DataError
+from envsuite.types import knobs_json
+from harness import records
+from harness.compare import Run, read_run, refuse_unlike
+
+GRID_SCHEMA = "envsuite-grid-1"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A training run's metrics.jsonl: what it measured, update by update."""
+
+    name: str
+    updates: list[dict[str, Any]]
+    """lines of kind 'update': the episodes it trained on"""
+    evals: list[dict[str, Any]]
+    """lines of kind 'eval': held-out seeds"""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What envsuite-generalize measured: one value, its interval and n per place of the grid."""
+
+    name: str
+    metric: str
+    models: list[str]
+    row_axis: str
+    column_axis: str
+    rows: list[str]
+    columns: list[str]
+    cells: dict[tuple[str, str], dict[str, Any]]
+    """value, low, high, n, seen (in training: True, False, or None where not said); what is missing was not run"""
+    gaps: list[dict[str, Any]]
+    """seen less unseen, per model"""
+
+
+@dataclass
+class Material:
+    """Everything one report shows."""
+
+    runs: list[Run] = field(default_factory=list)
+    """broken episodes included: they are counted and shown, never scored"""
+    curves: list[Curve] = field(default_factory=list)
+    grids: list[Grid] = field(default_factory=list)
+
+    def groups(self) -> dict[tuple[str, str], list[Run]]:
+        """Runs by (task, knobs): what may stand in one table."""
+        found: dict[tuple[str, str], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.config["task"], knobs_json(run.config["knobs"])), []).append(run)
+        return dict(sorted(found.items()))
+
+
+def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> Material:
+    """Reads run folders, results files, training folders, grids of envsuite-generalize, and whatever of these lies below a folder.
+
+    Raises DataError where nothing is found or a file is damaged, UsageError where runs of one task differ in protocol.
+    """
+    found = Material()
+    seen: set[Path] = set()
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"There is no {path}: name a run folder, a results.jsonl, or a training folder.")
+        folders = _folders(path)
+        if not folders:
+            raise DataError(f"{path} holds no finished run, metrics.jsonl or grid.json: finish a run with --resume.")
+        for folder in folders:
+            if folder.resolve() in seen:
+                continue
+            seen.add(folder.resolve())
+            if (folder / "metrics.jsonl").exists():
+                found.curves.append(read_curve(folder / "metrics.jsonl"))
+            elif (folder / "grid.json").exists():
+                found.grids.append(read_grid(folder / "grid.json"))
+            else:
+                found.runs.append(read_run(folder, keep_broken=True))
+    for runs in found.groups().values():
+        # A model that played the first games of the floor's and the ceiling's: the same games, and each row says its n.
+        same_start = len({run.config["seeds"][0] for run in runs}) == 1
+        refuse_unlike(runs, [*allow, "seeds"] if same_start else allow)
+    return found
+
+
+def _folders(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path.parent]
+    if (path / "config.json").exists() or (path / "metrics.jsonl").exists():
+        return [path]
+    runs = [one for one in records.iterate_runs(path) if (one / "results.jsonl").exists()]
+    others = {one.parent for name in ("metrics.jsonl", "grid.json") for one in path.glob(f"**/{name}")}
+    return runs + sorted(others)
+
+
+def read_curve(path: Path) -> Curve:
+    """A learning curve. Raises DataError naming file and line."""
+    lines: dict[str, list[dict[str, Any]]] = {"update": [], "eval": [], "sft": []}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            found = json.loads(line)
+            lines[found["kind"]].append(found)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}:{number} is no line of a training run's metrics ({type(error).__name__}): remove it."
+            ) from error
+    return Curve(path.parent.name, lines["update"], lines["eval"])
+
+
+def read_grid(path: Path) -> Grid:
+    """A generalisation grid: its first axis goes down, the others together across. Raises DataError."""
+    try:
+        found = json.loads(path.read_text())
+        if found["schema_version"] != GRID_SCHEMA:
+            raise DataError(
+                f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {GRID_SCHEMA!r}: "
+                "run envsuite-generalize again with --resume."
+            )
+        first, *others = found["axes"]
+        columns = [", ".join(values) for values in itertools.product(*(one["values"] for one in others))]
+        cells: dict[tuple[str, str], dict[str, Any]] = {}
+        for one in found["cells"]:
+            column = ", ".join(one["at"][other["name"]] for other in others)
+            interval = {"value": one["mean"], **{key: one[key] for key in ("low", "high", "n")}}
+            cells[one["at"][first["name"]], column] = {**interval, "seen": one["seen"]}
+        return Grid(
+            path.parent.name, found["metric"], found["models"], first["name"], " × ".join(one["name"] for one in others),
+            first["values"], columns, cells, found["gaps"],
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} is no grid ({type(error).__name__}: {error}): run envsuite-generalize again."
+        ) from error

@@ -1,0 +1,208 @@
+"""On a cluster a run is the same run: the same bytes, whatever is killed meanwhile."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from harness.cluster import connect
+from harness.cluster.replicas import RayPolicy
+from harness.cluster.slots import EnvWorker, RaySlots
+from harness.evaluate import Execution, RunConfig, evaluate
+from harness.policies import make_policy
+from harness.records import dump, key_of, record
+from harness.rollout import rollout
+from tests import toys  # noqa: F401  registers Slow, Faulty
+from tests.cluster.conftest import nodes
+from tests.lm.tiny import tiny_model, tiny_tokenizer
+
+SLOW = {"delay": 0.05, "size": 512, "max_steps": 8}
+
+
+def config(name="HiLo-v0", model="random", **kwargs):
+    return RunConfig(task=registry.TASKS[name], model=model, **{"episodes": 12, **kwargs})
+
+
+def results(cfg, out, make=None, **execution):
+    evaluate(cfg, out, make or (lambda: make_policy(cfg.model)), Execution(**execution))
+    return (cfg.folder(out) / "results.jsonl").read_bytes()
+
+
+def on(cluster):
+    return {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 6, "num_workers": 3}
+
+
+@pytest.mark.parametrize("model", ["random", "expert"])
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path, model, batched, monkeypatch):
+    monkeypatch.setattr(registry.env_class(registry.TASKS["HiLo-v0"]), "isolate", not batched)
+    cfg = config(model=model, attempts=2)
+    assert results(cfg, tmp_path / "ray", **on(cluster)) == results(cfg, tmp_path / "local", num_workers=0)
+
+
+@pytest.mark.parametrize("how", ["raise", "exit"])
+def test_an_engine_that_breaks_or_takes_its_worker_down_spares_the_others(cluster, how):
+    cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": how})
+    slots = RaySlots(connect.connect(cluster.address), 3, 2, asks="expert")
+    try:
+        ends = {run.episode.seed: run.broken for run in rollout(make_policy("expert"), cfg.all_episodes(), slots)}
+    finally:
+        slots.close()
+    assert ends == {seed: seed % 3 == 0 for seed in cfg.seeds}
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path):
+    """SIGKILL to the process of one worker while episodes run in it."""
+    cfg = config("Slow-v0", knobs=SLOW)
+    whole = results(cfg, tmp_path / "local", num_workers=0)
+    ray, policy = connect.connect(cluster.address), make_policy("random")
+    slots = RaySlots(ray, 6, 3, asks="random")
+    victim = ray.get(slots._workers[0].actor.pid.remote())
+    act, killed = policy.act, []
+
+    def acting(prompts):
+        if not killed and any(prompt.turn == 2 for prompt in prompts):
+            killed.append(os.kill(victim, signal.SIGKILL))
+        return act(prompts)
+
+    policy.act = acting
+    try:
+        runs = [record(run, "random", "sparse") for run in rollout(policy, cfg.all_episodes(), slots)]
+    finally:
+        slots.close()
+    assert b"".join(map(dump, sorted(runs, key=key_of))) == whole
+    assert killed
+
+
+def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster, tmp_path):
+    folder = tmp_path / "model"
+    tokenizer = tiny_tokenizer()
+    tokenizer.save_pretrained(folder)
+    tiny_model(len(tokenizer)).save_pretrained(folder)
+    cfg = config(model=str(folder), episodes=4, max_turns=3)
+    options = {"temperature": 1.0, "max_tokens": 6, "device": "cpu", "dtype": "float32"}
+    one = make_policy(str(folder), **options)
+    plain = results(cfg, tmp_path / "local", lambda: one, num_workers=0)
+    policy = RayPolicy(connect.connect(cluster.address), str(folder), 2, options)
+    try:
+        assert results(cfg, tmp_path / "ray", lambda: policy, num_workers=0) == plain
+        policy.ray.kill(policy._replicas[0])
+        assert results(cfg, tmp_path / "again", lambda: policy, num_workers=0) == plain
+    finally:
+        policy.close()
+
+
+def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
+    cfg = config("Slow-v0", knobs=SLOW)
+    whole = results(cfg, tmp_path / "local", num_workers=0)
+    with nodes(1, 1) as cluster:
+        gone = []
+
+        def record_of(record, run):
+            if not gone:
+                gone.append(cluster.remove_node(cluster.workers[1], allow_graceful=False))
+
+        how = Execution(executor="ray", ray_address=cluster.address, max_concurrent=4, num_workers=2)
+        RaySlots.MOVING, kept = 3.0, RaySlots.MOVING
+        try:
+            evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), how, record_of)
+        finally:
+            RaySlots.MOVING = kept
+        assert (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes() == whole
+        assert gone
+
+
+@pytest.mark.slow
+def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_process(tmp_path):
+    words = [
+        "-m",
+        "random",
+        "-e",
+        "Slow-v0",
+        "-n",
+        "12",
+        "--set",
+        "delay=0.1",
+        "--set",
+        "size=512",
+        "--set",
+        "max_steps=6",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli.eval",
+        "--module",
+        "tests.toys",
+        *words,
+        "--baselines",
+        "none",
+        "-c",
+        "4",
+    ]
+    subprocess.run([*command, "-o", str(tmp_path / "whole")], check=True, stdout=subprocess.DEVNULL)
+    cut = [*command, "-o", str(tmp_path / "cut"), "--executor", "ray", "--resume"]
+    wanted = random.Random(0).randint(2, 6)
+    head = subprocess.Popen(cut, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline and head.poll() is None:
+        if sum(path.read_bytes().count(b"\n") for path in (tmp_path / "cut").glob("**/journal.jsonl")) >= wanted:
+            break
+        time.sleep(0.05)
+    assert head.poll() is None
+    head.kill()
+    head.wait()
+    subprocess.run(cut, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    (whole,), (found,) = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
+    assert found.read_bytes() == whole.read_bytes()
+    deadline = time.monotonic() + 60
+    while _ours() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not _ours()
+
+
+def _ours():
+    return subprocess.run(["pgrep", "-f", "ray::EnvWorker"], capture_output=True, text=True).stdout.split()
+
+
+def test_what_the_cluster_cannot_give_is_said_at_once(cluster):
+    ray = connect.connect(cluster.address)
+    with pytest.raises(UsageError, match="9 environment workers need 9 CPU"):
+        RaySlots(ray, 9, 9)
+    with pytest.raises(UsageError, match="no node of the cluster offers it"):
+        RaySlots(ray, 1, 1, resources={"docker": 0.01})
+    with pytest.raises(UsageError, match="has envsuite 0"):
+        connect.check_versions({**connect.versions(), "envsuite": "0.0.0"}, "10.0.0.7")
+    assert EnvWorker(("sparse", "", 0.99)).versions() == connect.versions()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"), [("127.0.0.1:9", "nobody answers there"), ("somewhere", "takes host:port or auto")]
+)
+def test_an_address_where_no_cluster_is_is_one_line(tmp_path, address, said):
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli.eval",
+        "--module",
+        "tests.toys",
+        "-m",
+        "random",
+        "-e",
+        "hilo",
+        "-n",
+        "2",
+    ]
+    done = subprocess.run(
+        [*command, "-o", str(tmp_path), "--executor", "ray", "--ray-address", address],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr

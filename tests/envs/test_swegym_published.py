@@ -1,0 +1,84 @@
+"""Real instances of SWE-Gym, from package-index sources with pip alone: the gold patch resolves, nothing else does."""
+
+import json
+import os
+
+import pytest
+
+from envsuite import registry
+from envsuite.envs.swegym import published
+from envsuite.errors import DataError, UsageError
+from envsuite.sandbox import drivers
+
+GOLD = ("getmoto__moto-5876", "getmoto__moto-6920", "getmoto__moto-7365")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("instance", GOLD)
+@pytest.mark.parametrize("driver", ["bwrap", "docker"])
+def test_the_gold_patch_resolves_and_the_empty_one_and_a_useless_one_do_not(shared, driver, instance, monkeypatch):
+    if reason := drivers.probe(driver):
+        pytest.skip(f"{driver} is not installed or no {driver} answers: {reason}")
+    if "ENVSUITE_PROOF_CACHE" in os.environ:  # virtual environments take minutes to make
+        monkeypatch.setenv("ENVSUITE_CACHE", os.environ["ENVSUITE_PROOF_CACHE"])
+    env = registry.build(
+        "SWEGym-records-v0", "dense", records=str(shared / "data" / "swe"), instances=(instance,), sandbox=driver
+    )
+    try:
+        _, info = env.reset(seed=0)
+        assert info["labels"]["isolation"] == driver
+        assert env.step("submit")[4]["fault"] == "no_patch"
+        assert not env.success
+        env.reset(seed=0)
+        env.step("echo >> README.md")
+        *_, info = env.step("submit")
+        record = env._problem.record
+        assert not info["success"]
+        assert env._report.pass_to_pass == record.pass_to_pass
+        assert env._report.fail_to_pass == ()
+        env.reset(seed=0)
+        assert env.step("git log --all --oneline | wc -l")[0].split()[-1] == "1"
+        while not env._over:
+            env.step(env.expert())
+        assert env.success
+    finally:
+        env.close()
+
+
+def test_records_without_a_recipe_say_what_is_missing(shared):
+    env = registry.build("SWEGym-records-v0", records=str(shared / "data" / "swe" / "records.jsonl"), sandbox="process")
+    try:
+        assert len(env.panel) == 28
+        with pytest.raises(DataError, match=r"has no recipe, .* is not there yet"):
+            env.reset(seed=0)
+    finally:
+        env.close()
+    with pytest.raises(UsageError, match="no shaped reward"):
+        registry.build(
+            "SWEGym-records-v0", "shaped", records=str(shared / "data" / "swe" / "records.jsonl"), sandbox="process"
+        )
+
+
+def test_a_recipe_that_cannot_be_used_is_named(shared, tmp_path):
+    folder = tmp_path / "one"
+    folder.mkdir()
+    (folder / "instance.json").write_bytes((shared / "data" / "swe" / GOLD[0] / "instance.json").read_bytes())
+    for recipe in ("{", "[]", json.dumps({"source": {"kind": "git"}, "pins": []})):
+        (folder / "replay.json").write_text(recipe)
+        with pytest.raises(DataError, match="recipe"):
+            published.find(str(tmp_path))
+
+
+def test_a_patch_of_a_record_is_applied_to_copies_and_one_that_does_not_fit_is_refused(tmp_path):
+    (tmp_path / "a.py").write_text("one\ntwo\n")
+    (tmp_path / "gone.py").write_text("x\n")
+    patch = (
+        "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n one\n-two\n+TWO\n"
+        "diff --git a/new/b.py b/new/b.py\nnew file mode 100644\n--- /dev/null\n+++ b/new/b.py\n@@ -0,0 +1 @@\n+b\n"
+        "diff --git a/gone.py b/gone.py\ndeleted file mode 100644\n--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    )
+    assert published.changes_of(patch, tmp_path) == {"a.py": b"one\nTWO\n", "new/b.py": b"b\n", "gone.py": None}
+    assert (tmp_path / "a.py").read_text() == "one\ntwo\n"
+    with pytest.raises(DataError, match="does not apply"):
+        published.changes_of(patch.replace("-two", "-three"), tmp_path)

@@ -1,0 +1,71 @@
+"""Our reading of logs and our verdicts beside those of the `swebench` package, on the same logs."""
+
+import json
+import random
+
+import pytest
+
+from envsuite.envs.swegym import grading, logs, records
+
+swebench = pytest.importorskip("swebench", reason="the package swebench is not installed")
+
+PAIRS = {
+    "pytest": "parse_log_pytest",
+    "pytest_options": "parse_log_pytest_options",
+    "pytest_plain": "parse_log_pytest_v2",
+    "seaborn": "parse_log_seaborn",
+    "matplotlib": "parse_log_matplotlib",
+    "sympy": "parse_log_sympy",
+    "django": "parse_log_django",
+}
+PIECES = [
+    "PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", " ", " - ", "\n", "\n", "t.py::test_a", "t.py::test_b[x y]", "[1]",
+    "t.py::test_c[/a/b/c]", "t.py::test_d[//x]", "t.py::test_e[/a*b]", "[ 50%]", "\x1b[32m", "\x1b[0m", " ... ok", " ... FAIL",
+    " ... skipped", " ... ERROR", "test_f (x.Y)", "ok", "FAIL:", "ERROR:", "test_g", " ok", " F", " E", "MouseButton.LEFT",
+    "____ sympy/core/x.py:test_h ____", "assert 1 == 2", "test_i (x.Y) ... Internal Server Error: /a/\nok\n", " PASSED ",
+]  # fmt: skip
+
+
+def some_logs(count):
+    dice = random.Random(0)
+    for _ in range(count):
+        yield "".join(dice.choice(PIECES) for _ in range(dice.randint(1, 60)))
+
+
+@pytest.mark.parametrize("ours", PAIRS)
+def test_every_parser_reads_what_theirs_reads(ours):
+    from swebench.harness.log_parsers import PARSER_REGISTRY
+
+    theirs = PARSER_REGISTRY[PAIRS[ours]]
+    compared = 0
+    for log in some_logs(2000):
+        try:
+            expected = theirs(log, None)
+        except IndexError:  # theirs stumbles over a heading without a name
+            logs.PARSERS[ours](log)
+            continue
+        assert logs.PARSERS[ours](log) == expected, log
+        compared += 1
+    assert compared > 1000
+
+
+def test_the_verdict_is_theirs(shared, tmp_path):
+    from swebench.harness import constants
+    from swebench.harness import grading as theirs
+
+    dice = random.Random(1)
+    for record in records.load(shared / "data" / "swe" / "records.jsonl"):
+        tests = {"FAIL_TO_PASS": list(record.fail_to_pass), "PASS_TO_PASS": list(record.pass_to_pass)}
+        for share in (0.0, 0.02, 0.3):
+            statuses = {}
+            for test in (*record.fail_to_pass, *record.pass_to_pass):
+                statuses[test] = dice.choice(logs.STATUSES) if dice.random() < share else "PASSED"
+            for test in list(statuses)[:: 1 + dice.randrange(40)] if share else []:
+                del statuses[test]
+            report = theirs.get_eval_tests_report(statuses, tests)
+            ours = grading.grade(statuses, *tests.values())
+            assert ours.status == theirs.get_resolution_status(report)
+            assert list(ours.fail_to_pass) == report["FAIL_TO_PASS"]["success"]
+            assert list(ours.pass_to_pass_broken) == report["PASS_TO_PASS"]["failure"]
+    assert (grading.START, grading.END) == (constants.START_TEST_OUTPUT, constants.END_TEST_OUTPUT)
+    assert json.dumps(tests)

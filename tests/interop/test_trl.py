@@ -1,0 +1,121 @@
+"""TRL's own GRPOTrainer drives our environments: the model's tool calls reach the game, and the game pays it."""
+
+import pytest
+
+from envsuite import registry
+from envsuite.errors import BadKnob, UsageError
+from tests import toys  # noqa: F401
+
+trl = pytest.importorskip("trl", reason="trl is not installed")
+datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+
+CALL = '<tool_call>\n{"name": "act", "arguments": {"command": "north"}}\n</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory):
+    """(model, tokenizer) of a few thousand weights, taught by heart to answer every first prompt with act("north")."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import get_json_schema
+    from trl.chat_template_utils import qwen2_5_chat_template
+
+    from baselines import tiny
+    from harness.interop.trl import factory, games
+
+    folder = tmp_path_factory.mktemp("tiny") / "caller"
+    game = factory("Signpost-v0")()
+    tool = get_json_schema(game.act)
+    tiny.make(folder, [qwen2_5_chat_template, str(tool), CALL, game.reset(seed=0)] * 2, "xs", 700)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    tokenizer.eos_token, tokenizer.chat_template = "<|im_end|>", qwen2_5_chat_template
+    model.resize_token_embeddings(len(tokenizer))
+    model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
+    said = tokenizer(CALL + "<|im_end|>", add_special_tokens=False, return_tensors="pt").input_ids
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    prompts = []
+    for row in games("Signpost-v0", count=4):
+        chat = [{"role": "user", "content": game.reset(**row)}]
+        text = tokenizer.apply_chat_template(chat, tools=[tool], add_generation_prompt=True, tokenize=False)
+        prompts.append(tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids)
+    for step in range(400):
+        ids = torch.cat([prompts[step % 4], said], dim=1)
+        logits = model(ids[:, :-1], logits_to_keep=said.shape[1]).logits
+        loss = torch.nn.functional.cross_entropy(logits[0], said[0])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if loss < 0.02 and step > 8:
+            break
+    assert loss < 0.05
+    return model, tokenizer
+
+
+def test_grpo_plays_the_games_of_the_dataset_and_is_paid_by_them(caller, tmp_path, monkeypatch):
+    from harness.interop.trl import Game, factory, games
+
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    model, tokenizer = caller
+    made = []
+
+    def remembered():
+        made.append(factory("Signpost-v0")())
+        return made[-1]
+
+    settings = trl.GRPOConfig(
+        output_dir=str(tmp_path), per_device_train_batch_size=4, num_generations=2, max_completion_length=60,
+        max_tool_calling_iterations=1, max_steps=2, temperature=0.05, report_to=[], use_cpu=True, save_strategy="no",
+        logging_steps=1, learning_rate=1e-6, beta=0.0, bf16=False, gradient_checkpointing=False, shuffle_dataset=False,
+    )  # fmt: skip
+    trainer = trl.GRPOTrainer(
+        model=model,
+        args=settings,
+        processing_class=tokenizer,
+        train_dataset=datasets.Dataset.from_list(games("Signpost-v0", count=4)),
+        environment_factory=remembered,
+    )
+    trainer.train()
+    assert len(made) == 4 and all(isinstance(one, Game) for one in made)
+    logged = [line for line in trainer.state.log_history if "reward" in line]
+    # Seeds 0 and 1 are the first batch, 2 and 3 the second: of the four words only seed 0's is "north".
+    assert [line["reward"] for line in logged] == [pytest.approx(0.5), pytest.approx(0.0)]
+    assert logged[0]["tools/call_frequency"] == 1.0 and logged[0]["tools/failure_frequency"] == 0.0
+
+
+def test_the_model_is_shown_one_tool_and_the_same_text_as_gymnasium():
+    from transformers.utils import get_json_schema
+
+    from harness.interop.trl import factory, games
+
+    game = factory("Signpost-v0", show_admissible=False)()
+    schema = get_json_schema(game.act)["function"]
+    assert schema["name"] == "act" and list(schema["parameters"]["properties"]) == ["command"]
+    (row,) = games("Signpost-v0", count=1, first=3)
+    env = registry.build("Signpost-v0")
+    text, _ = env.reset(seed=row["seed"])
+    assert game.reset(**row).endswith(text)
+    assert game.act("nonsense") == env.step("nonsense")[0]
+    assert game.act(env.expert()).startswith("Yes.") and game.get_reward() == 1.0
+    assert game.act("west") == "The episode is over." and game.get_reward() == 1.0
+
+
+def test_an_engine_that_breaks_is_left_out_instead_of_paid_nothing():
+    from harness.interop.trl import factory
+
+    game = factory("Faulty-v0")()
+    game.reset(seed=3)
+    with pytest.raises(RuntimeError, match="the engine broke"):
+        game.act("1")
+    assert game.get_reward() is None
+
+
+def test_what_cannot_be_is_said_before_training():
+    from harness.interop.trl import factory, games
+
+    with pytest.raises(BadKnob):
+        factory("HiLo-v0", size=1)
+    with pytest.raises(UsageError, match="no column 'seed'"):
+        factory("HiLo-v0")().reset()
+    with pytest.raises(UsageError, match="holds"):
+        games("HiLo-v0", split="test", count=10**6)

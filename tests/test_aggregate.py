@@ -1,0 +1,121 @@
+"""Estimators against their definitions, and against rliable 1.2.0."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envsuite import registry
+from harness import aggregate
+from harness.cli import compare as compare_cli
+from harness.cli import eval as eval_cli
+from harness.evaluate import RunConfig, evaluate
+from harness.policies import make_policy
+from tests import toys  # noqa: F401
+
+# rliable.library.get_interval_estimates and create_performance_profile, 20,000 resamples; `SCORES` is [runs, tasks].
+SCORES = np.array(
+    [
+        [0.426, 0.234, 0.143, 0.367, 0.209], [0.148, 0.519, 0.327, 0.143, 0.178], [0.674, 0.157, 0.077, 0.369, 0.161],
+        [0.191, 0.558, 0.042, 0.507, 0.336], [0.552, 0.184, 0.216, 0.393, 0.055], [0.788, 0.404, 0.294, 0.270, 0.258],
+        [0.054, 0.339, 0.462, 0.592, 0.136], [0.438, 0.283, 0.194, 0.411, 0.112], [0.187, 0.402, 0.293, 0.197, 0.229],
+        [0.326, 0.476, 0.341, 0.354, 0.254],
+    ]
+)  # fmt: skip
+RLIABLE = {
+    "iqm": (0.28657692307692306, 0.24211538461538462, 0.3328076923076923),
+    "mean": (0.3052, 0.26491950000000003, 0.34586),
+    "profile": {0.1: (0.92, 0.84, 0.98), 0.25: (0.58, 0.46, 0.70), 0.5: (0.14, 0.06, 0.24), 0.75: (0.02, 0.0, 0.06)},
+}
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=7), st.integers(1, 7))
+def test_pass_at_k_and_pass_hat_k_are_the_share_of_all_draws_of_k_attempts(wins, k):
+    k = min(k, len(wins))
+    draws = list(itertools.combinations(wins, k))
+    assert aggregate.pass_at_k(len(wins), sum(wins), k) == pytest.approx(sum(map(any, draws)) / len(draws))
+    assert aggregate.pass_hat_k(len(wins), sum(wins), k) == pytest.approx(sum(map(all, draws)) / len(draws))
+
+
+def test_pass_at_k_equals_the_product_the_codex_paper_prints():
+    for n, wins, k in ((200, 7, 1), (200, 7, 10), (200, 7, 100), (20, 15, 6)):
+        printed = 1.0 if n - wins < k else 1.0 - np.prod(1.0 - k / np.arange(n - wins + 1, n + 1))
+        assert aggregate.pass_at_k(n, wins, k) == pytest.approx(printed)
+
+
+def test_more_attempts_than_were_made_give_no_number():
+    with pytest.raises(ValueError, match="2 attempts say nothing of 3"):
+        aggregate.pass_at_k(2, 1, 3)
+
+
+def test_games_with_too_few_attempts_are_left_out_and_n_says_so():
+    found = aggregate.repeated([True, False, True, True, False], ["a", "a", "a", "b", "b"])
+    assert set(found) == {"pass@1", "pass@2", "pass@3", "pass^1", "pass^2", "pass^3"}
+    assert (found["pass@1"].n, found["pass@3"].n) == (2, 1)
+    assert found["pass@2"].value == 1.0 and found["pass^2"].value == pytest.approx((1 / 3 + 0) / 2)
+    assert aggregate.repeated([True, False], ["a", "b"]) == {}
+
+
+def test_interquartile_mean_and_profile_are_rliables():
+    strata = list(SCORES.T)
+    for name, found in (
+        ("iqm", aggregate.interquartile_mean(strata, resamples=20_000)),
+        ("mean", aggregate.mean_over_tasks(strata, resamples=20_000)),
+    ):
+        value, low, high = RLIABLE[name]
+        assert found.value == pytest.approx(value)
+        assert (found.low, found.high) == (pytest.approx(low, abs=0.003), pytest.approx(high, abs=0.003))
+        assert found.n == 50
+    for level, found in aggregate.profile(strata, list(RLIABLE["profile"]), resamples=2000).items():
+        value, low, high = RLIABLE["profile"][level]
+        assert found.value == pytest.approx(value)
+        assert (found.low, found.high) == (pytest.approx(low, abs=0.021), pytest.approx(high, abs=0.021))
+
+
+def test_resampling_keeps_every_tasks_number_of_games():
+    # Two tasks without any spread: resampled across tasks the mean would vary, within them it cannot.
+    found = aggregate.interquartile_mean([np.zeros(6), np.ones(6)])
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+    alone = aggregate.interquartile_mean([np.array([0.3]), np.array([0.5])])
+    assert math.isnan(alone.low) and alone.n == 2
+
+
+def test_no_scores_give_no_numbers():
+    for found in (aggregate.interquartile_mean([]), aggregate.mean_over_tasks([]), aggregate.profile([])[0.5]):
+        assert math.isnan(found.value) and math.isnan(found.low) and found.n == 0
+
+
+def test_difference_of_two_sides_covers_the_known_standard_error():
+    # a proportion of 0.5 on 100 games each side: standard error 0.0707, 95 % interval +-0.139
+    found = aggregate.difference([np.tile([0.0, 1.0], 50)], [np.tile([0.0, 1.0], 50)])
+    assert found.value == 0 and found.high - found.low == pytest.approx(0.277, abs=0.03) and found.n == 200
+
+
+def folder(out, model, **kwargs):
+    config = RunConfig(
+        task=registry.TASKS["HiLo-v0"], model=model, episodes=12, attempts=4, max_turns=3, knobs={"size": 8}, **kwargs
+    )
+    evaluate(config, out, lambda: make_policy(model))
+    return config.folder(out)
+
+
+def test_repeats_are_in_the_summary_and_printed_by_eval_and_compare(tmp_path, capsys):
+    runs = [folder(tmp_path, "random"), folder(tmp_path, "expert")]
+    summary = json.loads((runs[0] / "summary.json").read_text())
+    assert summary["repeats"]["pass@1"]["value"] == pytest.approx(summary["success"]["value"])
+    assert summary["repeats"]["pass^4"]["value"] <= summary["repeats"]["pass@4"]["value"]
+    assert summary["repeats"]["pass@4"]["n"] == 12
+    with pytest.raises(SystemExit):
+        compare_cli.main([*map(str, runs), "--profile", "--metric", "progression"])
+    said = capsys.readouterr().out
+    assert "pass@4" in said and "pass^4" in said and "interquartile mean" in said and "above a score" in said
+    with pytest.raises(SystemExit):
+        eval_cli.main(
+            ["-m", "random", "-e", "HiLo", "-e", "Signpost", "-n", "4", "-r", "2", "-o", str(tmp_path / "out")]
+        )
+    said = capsys.readouterr().out
+    assert "pass^2" in said and "over tasks" in said and "n=8" in said

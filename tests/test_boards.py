@@ -1,0 +1,141 @@
+"""Leaderboards: the pages are a function of the records, and a board that is not what it claims is found."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from harness import boards, records, replay
+from harness.cli.replay import main as envsuite_replay
+from harness.evaluate import RunConfig, evaluate
+from harness.policies import make_policy
+
+ROOT = Path(__file__).resolve().parents[1] / "leaderboards"
+FOLDERS = boards.folders(ROOT)
+named = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+def test_the_committed_pages_are_rendered_from_the_committed_records():
+    for path, text in boards.pages(ROOT).items():
+        assert path.read_bytes() == text.encode(), f"{path} is not what its records say: make leaderboards"
+    assert sum(path.stat().st_size for path in ROOT.rglob("*") if path.is_file()) < 20 * 2**20
+
+
+@named
+def test_every_committed_board_is_complete_and_under_its_suites_protocol(folder):
+    assert list(boards.faults(boards.read(folder))) == []
+
+
+@named
+def test_committed_records_come_out_the_same_when_they_are_played_again(folder, tmp_path):
+    """The first record of every entry whose engine answers at once; all of them in the slow test below."""
+    board = boards.read(folder)
+    quick = [place for place in board.entries if not registry.env_class(registry.TASKS[place[0]]).isolate]
+    first = [board.of(place)[0] for place in quick]
+    (tmp_path / "results.jsonl").write_bytes(b"".join(map(records.dump, first)))
+    verdicts = list(replay.check(tmp_path / "results.jsonl", num_workers=0))
+    assert len(verdicts) == len(first) > 0
+    assert [verdict.difference for verdict in verdicts if verdict.difference] == []
+
+
+@pytest.mark.slow
+@named
+def test_every_committed_record_comes_out_the_same(folder):
+    verdicts = list(replay.check(folder / "results.jsonl"))
+    assert len(verdicts) == len(boards.read(folder).records)
+    assert [verdict.difference for verdict in verdicts if verdict.difference] == []
+
+
+@pytest.fixture
+def board(tmp_path):
+    """Two real entries of one kitchen, three games each."""
+    folder = tmp_path / "overcooked"
+    add(folder, tmp_path / "runs", "random", "expert")
+    return folder
+
+
+def add(folder, runs, *names, **settings):
+    found = []
+    for name in names:
+        task = registry.TASKS["Overcooked-tomato_salad-v0"]
+        config = RunConfig(task, name, episodes=3, **settings)
+        evaluate(config, runs, lambda name=name: make_policy(name))
+        found.append(config.folder(runs))
+    return boards.add(folder, found)
+
+
+def test_a_genuine_board_passes_and_shows_every_entry(board, capsys):
+    with pytest.raises(SystemExit) as stop:
+        envsuite_replay(["--check", str(board)])
+    assert stop.value.code == 0
+    assert "6 episodes replayed the same, 0 differ" in capsys.readouterr().out
+    page = boards.page(boards.read(board))
+    assert page.index("| expert | 100.0") < page.index("| random |")
+
+
+def change(folder, forge):
+    lines = records.read_results(folder / "results.jsonl")
+    forge(lines)
+    (folder / "results.jsonl").write_bytes(b"".join(map(records.dump, lines)))
+
+
+def win(lines):
+    victim = next(one for one in lines if one["model"] == "random")
+    victim.update(success=not victim["success"])
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (win, "success: stored"),
+        (lambda lines: lines[0]["steps"][0].update(observation="as it was last year"), "turn 1, observation"),
+        (lambda lines: lines.pop(), "is missing, 1 episodes in all"),
+        (lambda lines: lines.append(dict(lines[0])), "an episode is there twice"),
+        (lambda lines: lines.append({**lines[0], "seed": 7}), "seed 7 does not belong to the entry"),
+        (lambda lines: lines[0].update(model="mine"), "mine on Overcooked-tomato_salad-v0: records without an entry"),
+        (lambda lines: lines[0].update(stop_reason="broken"), "broken episodes"),
+    ],
+)
+def test_a_forged_or_stale_record_is_found(board, forge, said, capsys):
+    change(board, forge)
+    with pytest.raises(SystemExit) as stop:
+        envsuite_replay(["--check", str(board)])
+    assert stop.value.code == 1
+    assert said in capsys.readouterr().err
+
+
+def test_metadata_that_claims_another_protocol_is_found(board):
+    path = board / "metadata.json"
+    path.write_text(path.read_text().replace('"max_turns": null', '"max_turns": 5', 1))
+    found = "; ".join(boards.faults(boards.read(board)))
+    assert "is not the hash of what the entry says" in found
+    assert "max_turns is 5, and suite 'overcooked' fixes None" in found
+
+
+def test_a_run_under_another_protocol_is_not_taken_in(board, tmp_path):
+    before = (board / "metadata.json").read_bytes(), (board / "results.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="max_turns is 4, and suite 'overcooked' fixes None"):
+        add(board, tmp_path / "runs", "random", max_turns=4)
+    assert ((board / "metadata.json").read_bytes(), (board / "results.jsonl").read_bytes()) == before
+
+
+def test_a_newer_run_takes_the_place_of_the_older_one(board, tmp_path):
+    shutil.rmtree(tmp_path / "runs")
+    found = add(board, tmp_path / "runs", "random", attempts=2)
+    assert len(found.entries) == 2
+    assert sum(one["model"] == "random" for one in found.records) == 6
+    assert json.loads((board / "metadata.json").read_text())["schema_version"] == boards.SCHEMA
+
+
+def test_a_models_name_cannot_break_the_table(board):
+    found = boards.read(board)
+    place = next(iter(found.entries))
+    evil = (place[0], place[1], "<b>|`")
+    entry = {"run_id": "x", "identity": {**found.entries[place]["identity"], "model": evil[2]}}
+    mine = [{**one, "model": evil[2]} for one in found.of(place)]
+    page = boards.page(boards.Board(found.suite, {evil: entry}, mine))
+    (row,) = [line for line in page.splitlines() if "&lt;b>" in line]
+    assert row.startswith("| &lt;b>\\|\\` |") and "<b>" not in row

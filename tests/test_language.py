@@ -1,0 +1,56 @@
+"""Language ability: our two task files, the comparison by item, and lm-eval itself on a small model."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from envsuite.errors import DataError, UsageError
+from harness import language
+from harness.cli import generalize as command
+
+
+@pytest.mark.parametrize(("name", "count"), [("agreement", 200), ("household", 40)])
+def test_our_items_are_whole_different_and_not_answered_by_position(name, count):
+    with open(language._local(name)["dataset_kwargs"]["data_files"]["test"]) as file:
+        items = [json.loads(line) for line in file]
+    assert len({json.dumps(one) for one in items}) == len(items) == count
+    assert all(len(set(one["choices"])) == 2 and one["answer"] in (0, 1) and one["prompt"] for one in items)
+    assert all(0.35 * count < number < 0.65 * count for number in Counter(one["answer"] for one in items).values())
+
+
+def test_before_and_after_are_compared_item_by_item():
+    before, after = [1.0, 0.0] * 20, [1.0, 1.0] * 10 + [1.0, 0.0] * 10
+    found = language.report({"before": {"agreement": before}, "after": {"agreement": after}})
+    (row,) = found["tasks"]
+    assert row["accuracy"]["before"]["mean"] == 0.5 and row["accuracy"]["after"]["mean"] == 0.75
+    change = row["change"]["after"]
+    # ten items changed, all to the better: p = 2 / 2**10 exactly
+    assert change["mean"] == 0.25 and change["low"] > 0 and change["n"] == 40 and change["p"] == pytest.approx(2 / 1024)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # lm-eval reads thousands of task files to name the nearest
+def test_a_model_is_measured_and_the_same_model_has_not_changed(smollm, tmp_path, capsys):
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    words = ["-m", "smollm2-135m", "-m", str(smollm), "--language", "agreement", "-n", "4", "-o", str(tmp_path)]
+    with pytest.raises(SystemExit) as done:
+        command.main(words)
+    assert done.value.code == 0
+    assert "+0.000 [+0.000, +0.000] n=4" in " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / "language.json").read_text())
+    (row,) = found["tasks"]
+    assert row["accuracy"]["smollm2-135m"]["mean"] >= 0.5 and row["change"][str(smollm)]["p"] == 1.0
+    with pytest.raises(SystemExit) as done:
+        command.main(words)
+    assert done.value.code == 2 and "measure again with --resume" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="Did you mean 'household'"):
+        language.measure("smollm2-135m", ["househol"])
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "mine.yaml").write_text(
+        "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: /nowhere/mine.jsonl}}\ntest_split: test\n"
+        "output_type: multiple_choice\ndoc_to_text: '{{prompt}}'\ndoc_to_choice: '{{choices}}'\ndoc_to_target: '{{answer}}'\n"
+    )
+    with pytest.raises(DataError, match="'mine' cannot be run"):
+        language.measure(str(smollm), ["mine"], include=tasks)

@@ -1,0 +1,46 @@
+"""The docs site is built from what is there, strictly: a link that leads nowhere fails it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+pytest.importorskip("material", reason="mkdocs-material is not installed")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("site")
+    # strict: any warning of mkdocs, a broken link above all, ends the build
+    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder), extra={"replays": 0}))
+    return folder
+
+
+def test_every_page_of_the_docs_and_every_board_is_there(site):
+    for page in (ROOT / "docs").rglob("*.md"):
+        path = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert (site / (path.with_name("index.html") if path.stem == "README" else path)).exists(), page
+    for board in (ROOT / "leaderboards").glob("*/metadata.json"):
+        found = site / "leaderboards" / board.parent.name
+        assert "<table>" in (found / "index.html").read_text()
+        assert "episodes.html" in (found / "index.html").read_text()
+        assert 'id="viewer"' in (found / "episodes.html").read_text()
+
+
+def test_the_command_line_page_holds_every_command_and_its_flags(site):
+    text = (site / "cli.html").read_text()
+    for name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]:
+        assert f"usage: {name}" in text
+    assert "--action-grammar" in text
+
+
+def test_links_to_files_that_are_no_pages_are_plain_text_and_nothing_is_fetched(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert not re.search(r'href="[^":]*\.(md|py)"', text), page
+        assert not re.search(r'<(script|link rel="stylesheet")[^>]*(src|href)="https?://', text), page
