@@ -106,7 +106,7 @@ def test_a_window_of_history_makes_every_turn_a_demonstration():
     assert spelled == [["o0", "a0"], ["o0", "a0", "o1", "a1"], ["o1", "a1", "o2", "a2"]]
 
 
-@pytest.mark.parametrize("algorithm", ["poad", "twosome"])
+@pytest.mark.parametrize("algorithm", ["poad", pytest.param("twosome", marks=pytest.mark.slow)])
 def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm):
     """gloo on loopback: each plays half of the games and carries half of each minibatch."""
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
@@ -198,6 +198,16 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
     with pytest.raises(DataError, match="no study"):
         curves.page(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kept", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
+)
+def test_the_committed_curves_are_what_their_records_give(kept):
+    text, found = curves.page(kept.parent)
+    shown = kept.parent.relative_to(ROOT).as_posix()
+    assert (kept.parent / "README.md").read_text() == text.replace(kept.parent.as_posix(), shown)
+    assert (kept.parent / "curves.svg").read_text() == curves.picture(found)
 
 
 def test_bands_are_students():
