@@ -174,9 +174,7 @@ class Run:
         runs.sort(key=lambda run: run.episode.key)
         usable = [run for run in runs if not run.broken and any(turn.reply.ids for turn in run.turns)]
         if not usable:
-            raise DataError(
-                f"update {self.update}: all {len(runs)} episodes broke: {runs[0].error if runs else 'none'}"
-            )
+            raise DataError(f"update {self.update + 1}: {_nothing_said(runs)}")
         finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run in usable]
         actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
@@ -362,3 +360,10 @@ class Run:
         metrics = self.folder / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True)
         write_atomically(metrics, "".join(lines[: state["lines"]]))
+
+
+def _nothing_said(runs: Sequence[Trajectory]) -> str:
+    """Why no episode of a batch holds a sampled token."""
+    if any(turn.reply.finish_reason == "context" for run in runs for turn in run.turns):
+        return "all prompts are too long for a reply: raise acting.context, or show less history."
+    return f"all {len(runs)} episodes broke: {runs[0].error}"
