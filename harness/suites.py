@@ -12,7 +12,7 @@ from envsuite.errors import UnknownTask, UsageError, did_you_mean
 from envsuite.types import Task
 
 PREFIX = "suite:"
-NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "pending")
+NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "pending", "free")
 FEWER = ("episodes", "baseline_episodes")
 """may be lowered, and the table then shows the smaller n"""
 STANDARD: dict[str, Any] = {
@@ -57,7 +57,7 @@ def tasks(name: str, notices: list[str] | None = None) -> list[Task]:
         try:
             found += registry.tasks(pattern)
         except UnknownTask:
-            family = pattern.partition("-")[0]
+            family = pattern.partition("-")[0].lower()
             if family not in fixed.get("pending", ()) or family in registry.FAMILIES:
                 raise
             if notices is not None:
@@ -89,7 +89,7 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
     fixed = suite(name)
     out = argparse.Namespace(**vars(args))
     for key, value in fixed.items():
-        if key in NOT_FLAGS:
+        if key in NOT_FLAGS or key in fixed.get("free", ()):
             continue
         if not hasattr(args, key):
             raise UsageError(f"Suite {name!r} sets {key!r}, which is no flag of envsuite-eval.")

@@ -20,7 +20,7 @@ def test_every_suite_names_tasks_and_flags_that_exist(name):
     fixed = suites.protocol(asked, asked, name)
     assert fixed.history == suites.suite(name)["history"]
     missing = [family for family in suites.suite(name).get("pending", ()) if family not in registry.FAMILIES]
-    if missing and all(word.startswith(tuple(missing)) for word in suites.suite(name)["tasks"]):
+    if missing and all(word.lower().startswith(tuple(missing)) for word in suites.suite(name)["tasks"]):
         with pytest.raises(UsageError, match=f"cannot be played yet: {missing[0]}"):
             suites.tasks(name)
     else:
@@ -55,7 +55,9 @@ def test_a_family_that_is_still_to_come_is_left_out_with_a_word():
         assert any(task.family == "swegym" for task in suites.tasks("quick"))
         return
     notices = []
-    assert {task.family for task in suites.tasks("quick", notices)} == set(registry.FAMILIES)
+    assert {task.family for task in suites.tasks("quick", notices)} == {
+        "alfworld", "babyai", "datascicoding", "overcooked", "textworld", "virtualhome",
+    }  # fmt: skip
     assert notices == ["suite 'quick' is played without 'swegym': that family is not in this version yet"]
 
 

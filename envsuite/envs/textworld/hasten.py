@@ -132,7 +132,7 @@ def _check_what_is_new() -> None:
 
     def constraints_on(chainer: Any) -> dict[str, list[tuple[Any, Any]]]:
         """By name of a fact: the constraints it may break, each with the precondition it would meet."""
-        found: dict[str, list[tuple[Any, Any]]] | None = chainer.__dict__.get("constraints_on")
+        found: Any = chainer.__dict__.get("constraints_on")
         if found is None:
             found = chainer.__dict__["constraints_on"] = {}
             for rule in chainer.constraints:
