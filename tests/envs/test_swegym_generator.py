@@ -3,6 +3,7 @@
 import ast
 import gzip
 import json
+import re
 
 import pytest
 
