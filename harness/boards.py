@@ -259,7 +259,7 @@ envsuite-eval --model MODEL --env suite:SUITE
 python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
 ```
 
-A board shows what was run. Models that are missing were not run; the published numbers are in `envsuite-table`.
+A board shows what was run. Models that are missing were not run; the published numbers stand beside ours in [tables/](tables/README.md).
 """
 
 
