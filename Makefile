@@ -39,6 +39,9 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 proof: setup  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
+fault-proof: setup  ## a Ray cluster's head, workers and nodes killed; the same bytes come out
+	$(BIN)/python -m pytest -q tests/cluster
+
 swe-proof: setup  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
 	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
 
@@ -73,4 +76,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup eval test train-demo proof swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup eval test train-demo proof fault-proof swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean

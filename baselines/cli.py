@@ -24,6 +24,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: runs/train/RECIPE")
     found.add_argument("--resume", action="store_true")
     found.add_argument("--dry-run", action="store_true", help="check the recipe, estimate memory, train nothing")
+    found.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: environments on a cluster")
+    found.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
     found.add_argument(
         "--module", action="append", default=[], help="import this first: it registers environments of yours"
     )
@@ -55,12 +57,14 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"memory with {recipe.model.name}:\n{memory.table(memory.estimate(recipe))}")
         return 0
     from baselines import world
-    from baselines.train import Run
+    from baselines.train import CONCURRENT, Run
+    from harness.evaluate import Execution
 
+    execution = Execution(max_concurrent=CONCURRENT, executor=args.executor, ray_address=args.ray_address)
     began = time.monotonic()
     world.join()
     try:
-        success = Run(recipe, folder, args.resume, _say).train()
+        success = Run(recipe, folder, args.resume, _say, execution).train()
     finally:
         world.leave()
     if world.first():

@@ -91,8 +91,8 @@ def picture(curves: dict[str, Curve]) -> str:
         line = " ".join(at(x, y) for x, y in zip(found.steps, found.mean))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
     for row, (colour, name) in enumerate(zip(COLOURS, curves)):
-        y = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
-        parts.append(f'<text x="{WIDTH - 20}" y="{y}" text-anchor="end" fill="{colour}">{name}</text>')
+        down_to = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
+        parts.append(f'<text x="{WIDTH - 20}" y="{down_to}" text-anchor="end" fill="{colour}">{name}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -43,15 +43,15 @@ def forward(module: Any, rows: Tensor, valid: Tensor, columns: Tensor, logits: b
     cache = None
     if first:
         cache = DynamicCache()
-        keep = {"logits_to_keep": 1} if logits else {}
+        keep: dict[str, Any] = {"logits_to_keep": 1} if logits else {}
         module(input_ids=rows[:1, :first], past_key_values=cache, use_cache=True, **keep)
         cache.batch_repeat_interleave(len(rows))
-    keep = {"logits_to_keep": columns - first} if logits else {}
+    wanted: dict[str, Any] = {"logits_to_keep": columns - first} if logits else {}
     output = module(
         input_ids=rows[:, first:],
         attention_mask=valid.long(),
         past_key_values=cache,
         use_cache=cache is not None,
-        **keep,
+        **wanted,
     )
     return output, first

@@ -10,6 +10,8 @@ from envsuite.errors import MissingExtra, UsageError, did_you_mean
 
 
 class Tracker(Protocol):
+    def __init__(self, folder: Path, recipe: dict[str, Any]) -> None: ...
+
     def log(self, numbers: dict[str, float], step: int) -> None: ...
 
 

@@ -56,8 +56,17 @@ Log = Callable[[dict[str, Any]], None]
 class Run:
     """A training run: what it is (`recipe`), where it lies (`folder`), and where it stands."""
 
-    def __init__(self, recipe: Recipe, folder: Path, resume: bool = False, say: Log = lambda line: None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        resume: bool = False,
+        say: Log = lambda line: None,
+        execution: Execution | None = None,
+    ) -> None:
+        """`execution` says where the environments live; what is learned does not depend on it."""
         self.recipe, self.folder, self.say = recipe, folder, say
+        self.execution = execution or Execution(max_concurrent=CONCURRENT)
         self.tasks = [task for pattern in recipe.tasks for task in registry.tasks(pattern)]
         self.configs = [self._config(task) for task in self.tasks]
         kept = folder / "checkpoint.pt"
@@ -165,9 +174,7 @@ class Run:
         runs.sort(key=lambda run: run.episode.key)
         usable = [run for run in runs if not run.broken and any(turn.reply.ids for turn in run.turns)]
         if not usable:
-            raise DataError(
-                f"update {self.update}: all {len(runs)} episodes broke: {runs[0].error if runs else 'none'}"
-            )
+            raise DataError(f"update {self.update + 1}: {_nothing_said(runs)}")
         finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run in usable]
         actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
@@ -277,9 +284,7 @@ class Run:
         mine = world.share(todo)
         runs: list[Trajectory] = []
         if mine:
-            slots: Slots = open_slots(
-                config, Execution(max_concurrent=CONCURRENT), len(mine), policy.asks, self.recipe.shaping_gamma
-            )
+            slots: Slots = open_slots(config, self.execution, len(mine), policy.asks, self.recipe.shaping_gamma)
             try:
                 runs = list(rollout(policy, mine, slots, self.recipe.prompting, self.recipe.max_turns or None))
             finally:
@@ -355,3 +360,10 @@ class Run:
         metrics = self.folder / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True)
         write_atomically(metrics, "".join(lines[: state["lines"]]))
+
+
+def _nothing_said(runs: Sequence[Trajectory]) -> str:
+    """Why no episode of a batch holds a sampled token."""
+    if any(turn.reply.finish_reason == "context" for run in runs for turn in run.turns):
+        return "all prompts are too long for a reply: raise acting.context, or show less history."
+    return f"all {len(runs)} episodes broke: {runs[0].error}"

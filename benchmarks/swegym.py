@@ -2,7 +2,7 @@
 
     python -m benchmarks.swegym [driver ...] [-n N] [--markdown FILE]
 
-reset: a repository of 25 files laid out and committed. exec: `true`. python: `python -c pass`. edit: one str_replace.
+reset: a repository of 25 files brought back for another try, in a sandbox started anew. exec: `true`. python: `python -c pass`. edit: one str_replace.
 grade: 58 tests in a fresh sandbox, twice (the second time sabotaged). The plain row does the same by hand: copy and
 `git commit`; `bash -c true`; `python -c pass`; nothing; `python -m pytest` on a copy, once.
 """

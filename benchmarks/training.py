@@ -55,7 +55,7 @@ def one_by_one(model: Model, episodes: int) -> int:
     for seed in range(episodes):
         env = registry.make(TASK)
         observation, _ = env.reset(seed=seed // 4)
-        past: list[dict[str, str]] = [{"role": "system", "content": env.instructions}]
+        past: list[dict[str, str]] = [{"role": "system", "content": env.unwrapped.instructions}]
         for _ in range(TURNS):
             past.append({"role": "user", "content": observation})
             shown = [past[0], *past[1:][-5:]]

@@ -111,6 +111,9 @@ def test_a_grid_is_read_with_what_was_not_run_left_open(tmp_path):
     assert ("8", "8") not in grid.cells
     page = report.render(report.gather([tmp_path]))
     assert page.count("not run") == 3
+    assert "<b>50.0</b>" in page and 'class="h5 trained"' in page
+    (tmp_path / "grid.json").write_text(json.dumps({**GRID, "metric": "reward"}))
+    assert "<b>0.500 [0.200, 0.800]</b>" in report.render(report.gather([tmp_path]))
     (tmp_path / "grid.json").write_text(json.dumps({**GRID, "schema_version": "envsuite-grid-9"}))
     with pytest.raises(DataError, match="envsuite-grid-9"):
         report.gather([tmp_path])

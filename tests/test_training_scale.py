@@ -106,7 +106,7 @@ def test_a_window_of_history_makes_every_turn_a_demonstration():
     assert spelled == [["o0", "a0"], ["o0", "a0", "o1", "a1"], ["o1", "a1", "o2", "a2"]]
 
 
-@pytest.mark.parametrize("algorithm", ["poad", "twosome"])
+@pytest.mark.parametrize("algorithm", ["poad", pytest.param("twosome", marks=pytest.mark.slow)])
 def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm):
     """gloo on loopback: each plays half of the games and carries half of each minibatch."""
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
@@ -200,6 +200,16 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
         curves.page(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "kept", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
+)
+def test_the_committed_curves_are_what_their_records_give(kept):
+    text, found = curves.page(kept.parent)
+    shown = kept.parent.relative_to(ROOT).as_posix()
+    assert (kept.parent / "README.md").read_text() == text.replace(kept.parent.as_posix(), shown)
+    assert (kept.parent / "curves.svg").read_text() == curves.picture(found)
+
+
 def test_bands_are_students():
     mean, low, high = curves.interval([1.0, 2.0, 3.0])
     assert (mean, high - mean) == pytest.approx((2.0, 4.303 / 3**0.5))
@@ -213,15 +223,30 @@ def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     run.rung = 1
     assert {game.task.id for update in range(4) for game in run.games(update)} == {"Signpost-v0", "HiLo-v0"}
     run._ready()
+    run.measure()
     run.save()
     run.lock.release()
     assert Run(recipes.parse(table), tmp_path / "run", resume=True).rung == 1
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path):
-    run = Run(recipes.parse(recipe(folder, config={"learning_rate": 1e30, "epochs": 3})), tmp_path / "run")
-    with pytest.raises(descent.NonFiniteLoss, match=r"Update \d of .*run: .*lower the learning rate"):
+    run = Run(recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run")
+    play = run._play
+
+    def poisoned(*args):
+        runs = play(*args)
+        if run.update == 1:  # as a task with a fault in its reward would pay
+            runs[0].turns[-1].reward = float("nan")
+        return runs
+
+    run._play = poisoned
+    with pytest.raises(
+        descent.NonFiniteLoss, match=r"Update 2 of .*run: .*lower the learning rate.*checkpoint.pt is of"
+    ):
         run.train()
+    Run(
+        recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run", resume=True
+    ).train()  # goes on from the good one
 
 
 def test_metrics_go_to_tensorboard_where_a_recipe_asks(folder, tmp_path):
@@ -236,7 +261,7 @@ def test_faults_are_said_by_name(folder, tmp_path):
     with pytest.raises(UsageError, match="Did you mean 'food-preparation'"):
         recipes.find("food-preperation")
     with pytest.raises(UsageError, match="not in the cache"):
-        memory.configuration("qwen2.5-72b")
+        memory.configuration("qwen2.5-7b")
 
 
 def test_warnings_name_what_collapses_and_the_cure():
@@ -254,12 +279,18 @@ def test_warnings_name_what_collapses_and_the_cure():
 
 
 def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folder, tmp_path):
-    table = recipe(folder, updates=1, acting={"max_tokens": 5, "context": 60},
-                   prompting={"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"})  # fmt: skip
-    Run(recipes.parse(table), tmp_path / "run").train()
+    talk = {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"}
+    free = Run(recipes.parse(recipe(folder, prompting=talk)), tmp_path / "free")
+    (first, *_) = free._play(free.configs[0], free.games(0), free.actor())[0].turns
+    fits = len(first.reply.prompt_ids) + 5  # the first prompt and a reply
+    Run(recipes.parse(recipe(folder, prompting=talk, updates=1, acting={"max_tokens": 5, "context": fits + 3})),
+        tmp_path / "run").train()  # fmt: skip
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     (update,) = [line for line in lines if line["kind"] == "update"]
-    assert update["dropped_turns"] + update["too_long"] > 0
+    assert update["dropped_turns"] > 0
+    short = recipe(folder, prompting=talk, acting={"max_tokens": 5, "context": 10})
+    with pytest.raises(DataError, match=r"too long.*acting\.context"):
+        Run(recipes.parse(short), tmp_path / "short").train()
 
 
 @pytest.mark.slow

@@ -145,14 +145,19 @@ def _mounts(spec: Spec, home: Path) -> list[str]:
     made: set[str] = {"/"}
     seen = view(spec, home)
     mounted = [target for _, target in seen]
+    below_tmp = [pair for pair in seen if pair[1].startswith("/tmp/")]  # /tmp itself is mounted first, or hides them
     for source, target in seen:
-        words += [*_folders_above(target, made, mounted), "--ro-bind", source, target]
+        if (source, target) not in below_tmp:
+            words += [*_folders_above(target, made, mounted), "--ro-bind", source, target]
     for name in ("bin", "lib", "lib64", "sbin"):
         if Path("/usr", name).is_dir():
             words += ["--symlink", f"usr/{name}", f"/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev"]
     for folder in ("/dev/shm", "/tmp"):
         words += ["--perms", "1777", "--size", str(spec.limits.disk_mb << 20), "--tmpfs", folder]
+    made.add("/tmp")
+    for source, target in below_tmp:
+        words += [*_folders_above(target, made, mounted), "--ro-bind", source, target]
     if spec.workspace:
         words += [*_folders_above(spec.workspace, made, mounted), "--bind", str(home / "workspace"), spec.workspace]
     return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", spec.workspace or "/tmp"]

@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
     demos.add_argument("--admissible", choices=ADMISSIBLE, default="none")
     demos.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
     demos.add_argument("--num-workers", type=int, default=-1)
+    demos.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
+    demos.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
     demos.add_argument("--module", action="append", default=[])
     return found
 
@@ -129,7 +131,8 @@ def _demos(args: argparse.Namespace) -> None:
     config = RunConfig(task, args.expert, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
     prompting = Prompting(args.action_grammar, False, args.history, admissible=args.admissible)
     policy = make_policy(args.expert)
-    slots = open_slots(config, Execution(num_workers=args.num_workers), len(config.all_episodes()), policy.asks)
+    how = Execution(num_workers=args.num_workers, executor=args.executor, ray_address=args.ray_address)
+    slots = open_slots(config, how, len(config.all_episodes()), policy.asks)
     try:
         runs = sorted(rollout(policy, config.all_episodes(), slots, prompting), key=lambda run: run.episode.key)
     finally:

@@ -72,7 +72,7 @@ class Replayer:
         drawn: dict[bytes, str] = {}  # most commands of a bad player change nothing
 
         def shoot() -> None:
-            frame = env.render()
+            frame: Any = env.render()
             key = frame.tobytes()
             drawn[key] = drawn.get(key) or _png(frame)
             found["shots"].append(images.number(drawn[key]))

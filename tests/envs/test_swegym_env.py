@@ -270,6 +270,27 @@ def test_the_patch_is_a_diff_that_git_takes(envs):
     assert set(env.changes()) == {"new.txt", "LICENSE.BSD", "setup.py"}
 
 
+@pytest.mark.parametrize("driver", drivers.DRIVERS)
+def test_every_driver_plays_and_judges_alike(driver):
+    if reason := drivers.probe(driver):
+        pytest.skip(f"{driver} is not installed or no {driver} answers: {reason}")
+    env = registry.build("SWEGym-easy-v0", sandbox=driver, instances=(SMALL,))
+    try:
+        assert env.reset(seed=0)[1]["labels"]["isolation"] == driver
+        assert env.step("pwd; git log --oneline | wc -l; ls /testbed/setup.py")[0] == (
+            "exit code 0, in /testbed\n/testbed\n1\n/testbed/setup.py\n"
+        )
+        assert env.step("python -m pytest -q tests/test_uritemplate.py::TestURITemplate::test_str_repr | tail -1")[
+            0
+        ].count("1 passed")
+        env.step(env.expert())
+        assert env.step("submit")[1] == 1.0
+        env.reset(seed=0)
+        assert env.step("git status --short")[0].endswith("(no output)")
+    finally:
+        env.close()
+
+
 # ---- the expert's commands ------------------------------------------------------------------------------------------------
 
 

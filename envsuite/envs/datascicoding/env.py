@@ -91,6 +91,10 @@ class DataSciCoding(TextEnv):
     levels = LADDER
     isolate = True
 
+    @classmethod
+    def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
+        return {"docker": 0.001} if settings["sandbox"] == "docker" else {}
+
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         settings = self.settings

@@ -22,7 +22,7 @@ from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.envs.swegym.tasks import Generated
 from envsuite.errors import MissingExtra
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
-from envsuite.sandbox.pool import Lease
+from envsuite.sandbox.pool import Lease, Pool
 from envsuite.sandbox.protocol import Limits, Spec
 
 Changes = Mapping[str, bytes | None]
@@ -183,7 +183,7 @@ class GeneratedProblem(Problem):
         files: dict[str, str | None] = {**self.task.files, **self._admitted(changes)}
         return {path: text for path, text in files.items() if text is not None}
 
-    def _pool(self):  # type: ignore[no-untyped-def]
+    def _pool(self) -> Pool:
         if self._lease is None:
             self._lease = Lease(suite.SPEC, self.driver)
         return self._lease.pool

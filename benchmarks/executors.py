@@ -1,0 +1,205 @@
+"""Episodes a second of the executors, side by side in one run, and what the harness itself costs.
+
+    python -m benchmarks.executors [--episodes 400] [--markdown benchmarks/executors.md]
+
+(a) this process, (b) Ray at 1, 2 and 4 environment workers, (c) a plain loop of one environment, (d) a Ray actor for
+every environment and one remote call for every step, as training codes of the field do it. A random player on
+Overcooked, whose engine answers in microseconds, so that what is measured is the machinery. On a machine of two cores
+more workers than that share them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envsuite import registry
+from harness import records
+from harness.cluster import connect
+from harness.cluster.slots import RaySlots
+from harness.evaluate import RunConfig
+from harness.policies import make_policy
+from harness.records import Journal
+from harness.rollout import rollout
+from harness.slots import LocalSlots, Slots
+from harness.types import Prompt, Reply
+
+TASK = "Overcooked-easy-v0"
+
+
+def config(episodes: int) -> RunConfig:
+    return RunConfig(registry.TASKS[TASK], "random", episodes=episodes, split="train")
+
+
+def timed(play: Callable[[], Any], repeats: int = 3) -> float:
+    """Median seconds."""
+    spans = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        play()
+        spans.append(time.perf_counter() - began)
+    return statistics.median(spans)
+
+
+def through(slots: Slots, episodes: int) -> None:
+    assert sum(1 for _ in rollout(make_policy("random"), config(episodes).all_episodes(), slots)) == episodes
+
+
+def plain(episodes: int) -> None:
+    """One environment, a loop, no records and no prompts: the least that can be done."""
+    env = registry.build(registry.TASKS[TASK], "sparse")
+    for seed in config(episodes).seeds:
+        env.reset(seed=seed)
+        rng, over = np.random.default_rng(seed), False
+        while not over:
+            _, _, terminated, truncated, _ = env.step(env.random_command(rng))
+            over = terminated or truncated
+
+
+class Lonely:
+    """One environment in an actor of its own."""
+
+    def reset(self, seed: int) -> list[str]:
+        self.env = registry.build(registry.TASKS[TASK], "sparse")
+        self.rng = np.random.default_rng(seed)
+        return list(self.env.reset(seed=seed)[1]["admissible_commands"])
+
+    def step(self) -> tuple[str, bool]:
+        text, _, terminated, truncated, _ = self.env.step(self.env.random_command(self.rng))
+        return text, terminated or truncated
+
+
+def actor_per_environment(ray: Any, episodes: int, count: int) -> None:
+    """All environments step in lockstep; the batch waits for its slowest, and the ended idle."""
+    actors = [ray.remote(num_cpus=0.001)(Lonely).remote() for _ in range(count)]
+    seeds = list(config(episodes).seeds)
+    for first in range(0, episodes, count):
+        live = actors[: len(seeds[first : first + count])]
+        ray.get([actor.reset.remote(seed) for actor, seed in zip(live, seeds[first : first + count])])
+        while live:
+            over = ray.get([actor.step.remote() for actor in live])
+            live = [actor for actor, (_, ended) in zip(live, over) if not ended]
+    for actor in actors:
+        ray.kill(actor)
+
+
+class Instant:
+    """A policy that costs nothing."""
+
+    name, asks, deterministic = "instant", "", True
+
+    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
+        return [Reply("", commands=(prompt.admissible[0],)) for prompt in prompts]
+
+    def close(self) -> None:
+        pass
+
+
+class Busy(LocalSlots):
+    """Counts how many slots hold an episode, turn by turn, until the last episode has started."""
+
+    def __init__(self, count: int, episodes: int) -> None:
+        super().__init__(count)
+        self.left, self.shares = episodes, [0.0]
+
+    def start(self, slot: int, episode: Any) -> None:
+        self.left -= 1
+        super().start(slot, episode)
+
+    def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
+        found = super().poll(wait)
+        if wait and self.left > 0:
+            self.shares.append(len({slot for slot, _ in found}) / self.count)
+        return found
+
+
+def overhead() -> Iterator[str]:
+    episodes = 1024
+    slots = Busy(512, episodes)
+    began, spent, turns = time.perf_counter(), 0.0, 0
+    step = slots._hosts[0].__class__.step
+
+    def timed_step(host: Any, *rest: Any) -> Any:
+        nonlocal spent
+        before = time.perf_counter()
+        shown = step(host, *rest)
+        spent += time.perf_counter() - before
+        return shown
+
+    slots._hosts[0].__class__.step = timed_step  # type: ignore[method-assign]
+    try:
+        for run in rollout(Instant(), config(episodes).all_episodes(), slots):
+            turns += len(run.turns)
+    finally:
+        slots._hosts[0].__class__.step = step  # type: ignore[method-assign]
+    whole = time.perf_counter() - began
+    yield f"| harness per turn at 512 slots, instant policy, engine's steps left out | {1000 * (whole - spent) / turns:.3f} ms |"
+    yield f"| slots busy until the last episode starts (512 slots, {episodes} episodes) | {100 * statistics.mean(slots.shares[1:]):.1f} % |"
+    with tempfile.TemporaryDirectory() as folder:
+        run = next(rollout(make_policy("random"), config(1).all_episodes(), LocalSlots(1, asks="random")))
+        one = records.record(run, "random", "sparse")
+        journal, count = Journal(Path(folder) / "journal.jsonl"), 20_000
+        began = time.perf_counter()
+        for number in range(count):
+            journal.append({**one, "seed": number})
+        writing = time.perf_counter() - began
+        began = time.perf_counter()
+        records.write_results(Path(folder) / "results.jsonl", journal, journal.records)
+        sorting = time.perf_counter() - began
+        size = (Path(folder) / "results.jsonl").stat().st_size / count
+        journal.close()
+    yield f"| journal, {size / 1000:.1f} kB an episode, flushed one by one | {count / writing:,.0f} episodes/s |"
+    yield f"| results.jsonl, {count:,} episodes sorted and written whole | {count / sorting:,.0f} episodes/s |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=400)
+    parser.add_argument("--markdown", type=Path)
+    args = parser.parse_args()
+    import ray
+    from ray.cluster_utils import Cluster
+
+    count, rows = 32, ["| what | episodes/s | x plain loop |\n|---|--:|--:|"]
+    base = args.episodes / timed(lambda: plain(args.episodes))
+
+    def row(name: str, rate: float) -> None:
+        rows.append(f"| {name} | {rate:,.0f} | {rate / base:.2f} |")
+        print(rows[-1], flush=True)
+
+    row("(c) plain loop, one environment, nothing kept", base)
+    row("(a) local, 32 slots", args.episodes / timed(lambda: through(LocalSlots(count, asks="random"), args.episodes)))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+    try:
+        connect.connect(cluster.address)
+        for workers in (1, 2, 4):
+            slots = RaySlots(ray, count, workers, asks="random")
+            through(slots, count)  # engines imported
+            seconds = timed(functools.partial(through, slots, args.episodes))
+            row(f"(b) Ray, 32 slots in {workers} workers", args.episodes / seconds)
+            slots.close()
+        few = args.episodes // 4
+        row("(d) Ray, an actor per environment (32)", few / timed(lambda: actor_per_environment(ray, few, count), 1))
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    rows.append("\n| the harness itself | |\n|---|--:|")
+    rows.extend(overhead())
+    print("\n".join(rows[-5:]))
+    if args.markdown:
+        load = os.getloadavg()[0]
+        head = f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3; {os.cpu_count()} cores, load {load:.0f}.\n\n"
+        args.markdown.write_text(head + "\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()
