@@ -101,7 +101,9 @@ def warnings_of(line: dict[str, Any]) -> list[str]:
             f"{line['dropped_turns']} turns were left out of prompts that were too long: raise acting.context, or show less history"
         )
     if line.get("too_long", 0):
-        found.append(f"{line['too_long']} prompts left no room for a reply even without history: raise acting.context")
+        found.append(
+            f"{line['too_long']} episodes ended because a prompt left no room for a reply: raise acting.context"
+        )
     if line.get("flat_groups", 0.0) == 1.0:
         found.append("all groups were paid alike: nothing was learnt; easier games, or config.group_size up")
     return found

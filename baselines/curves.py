@@ -117,13 +117,13 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
         "",
         "![learning curves](curves.svg)",
         "",
-        f"| {plan['vary']} | seeds run | success at first | success at last (95 % over seeds) | steps to 90 % (mean of seeds that reach it) | CPU s per run |",
-        "|---|---|---|---|---|---|",
+        f"| {plan['vary']} | seeds run | success at first | success at last (95 % over seeds) | steps to 90 % (mean of seeds that reach it) | held-out games at last, as `acting.eval_temperature` plays | CPU s per run |",
+        "|---|---|---|---|---|---|---|",
     ]
     for value, found in by.items():
         ran = f"{len(found)} of {plan['seeds']}"
         if not found:
-            lines.append(f"| {value} | {ran} | not run | not run | not run | not run |")
+            lines.append(f"| {value} | {ran} | not run | not run | not run | not run | not run |")
             continue
         mean, low, high = interval([run["updates"][-1]["success"] for run in found])
         bounds = f"{max(0.0, low):.2f} to {min(1.0, high):.2f}" if len(found) > 1 else "one seed"
@@ -135,7 +135,10 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
         )
         first = sum(run["updates"][0]["success"] for run in found) / len(found)
         cost = sum(run["cpu_seconds"] for run in found) / len(found)
-        lines.append(f"| {value} | {ran} | {first:.2f} | {mean:.2f} ({bounds}) | {to} | {cost:.0f} |")
+        held = [run["evals"][-1] for run in found]
+        games = sum(one["n"] for one in held)
+        wins = f"{sum(one['success'] * one['n'] for one in held):.0f} of {games}"
+        lines.append(f"| {value} | {ran} | {first:.2f} | {mean:.2f} ({bounds}) | {to} | {wins} | {cost:.0f} |")
     missing = [f"{value} seed {seed}" for value, found in by.items() for seed in range(plan["seeds"])
                if seed not in {run["seed"] for run in found}]  # fmt: skip
     lines += ["", f"Not run: {', '.join(missing)}." if missing else "All runs of the plan were run.", ""]

@@ -35,7 +35,7 @@ from baselines.recipe import Recipe
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
-from envsuite.types import Task, knobs_json
+from envsuite.types import StopReason, Task, knobs_json
 from harness.demos import demonstrations
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
@@ -210,7 +210,7 @@ class Run:
                 "broken": len(runs) - len(usable),
                 "tokens": sampled,
                 "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
-                "too_long": sum(turn.reply.finish_reason == "context" for turn in turns),
+                "too_long": sum(run.stop_reason is StopReason.CONTEXT for run in runs),
                 "rollout_seconds": round(played, 3),
                 "update_seconds": round(time.monotonic() - began - played, 3),
                 **{key: float(value) for key, value in log.items()},
@@ -364,6 +364,6 @@ class Run:
 
 def _nothing_said(runs: Sequence[Trajectory]) -> str:
     """Why no episode of a batch holds a sampled token."""
-    if any(turn.reply.finish_reason == "context" for run in runs for turn in run.turns):
+    if all(run.stop_reason is StopReason.CONTEXT for run in runs):
         return "all prompts are too long for a reply: raise acting.context, or show less history."
     return f"all {len(runs)} episodes broke: {runs[0].error}"

@@ -34,6 +34,7 @@ def on_config(config: Any) -> Any:
         {"Guides": [pages[name] for name in order]},
         {"Environments": sorted(f"envs/{path.name}" for path in (ROOT / "docs" / "envs").glob("*.md"))},
         {"Leaderboards": ["leaderboards/README.md", *(f"leaderboards/{one.name}/README.md" for one in _boards())]},
+        {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
         {"Benchmarks": sorted(f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.md"))},
         {"Command line": "cli.md"},
     ]
@@ -46,8 +47,8 @@ def on_files(files: Files, config: Any) -> Files:
     def add(path: str, content: str) -> None:
         files.append(File.generated(config, path, content=content))
 
-    for path in sorted((ROOT / "benchmarks").glob("*.md")):
-        add(f"benchmarks/{path.name}", path.read_text())
+    for path in [*_tables(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
+        add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path, text in boards.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
     for folder in _boards():
@@ -76,7 +77,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return match.group(0)  # leads nowhere: mkdocs says so
         return text
 
-    if re.fullmatch(r"leaderboards/[^/]+/README\.md", here):
+    if files.get_file_from_path(posixpath.join(posixpath.dirname(here), "episodes.html")) is not None:
         markdown = markdown.replace("\n\n", "\n\n[Read the episodes](episodes.html).\n\n", 1)
         return markdown
     return LINK.sub(link, markdown)
@@ -84,6 +85,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 def _boards() -> list[Path]:
     return boards.folders(ROOT / "leaderboards")
+
+
+def _tables() -> list[Path]:
+    """Published tables beside our runs, their overview first."""
+    return sorted((ROOT / "leaderboards" / "tables").glob("*.md"), key=lambda path: (path.stem != "README", path.name))
 
 
 def command_line() -> str:

@@ -156,15 +156,16 @@ def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[An
 def _games(name: str, config: RunConfig, identity: dict[str, Any], found: Sequence[Record]) -> Iterable[str]:
     """All games of the entry, each once."""
     count, attempts = identity["seeds"][1], identity["attempts"]
-    whole = (
-        registry.panel(config.task, **config.knobs)
-        or config.task.splits[config.split or registry.default_split(config.task)]
+    panel = config.panel
+    whole: Sequence[int] = (
+        range(len(panel))
+        if panel is not None
+        else config.task.splits[config.split or registry.default_split(config.task)]
     )
     if config.seed + count > len(whole):
         yield f"{name}: {count} games are more than there are"
         return
-    span = range(len(whole)) if config.panel else whole
-    wanted = {(seed, attempt) for seed in span[config.seed : config.seed + count] for attempt in range(attempts)}
+    wanted = {(seed, attempt) for seed in whole[config.seed : config.seed + count] for attempt in range(attempts)}
     played = [(one["seed"], one["attempt"]) for one in found]
     if missing := sorted(wanted - set(played)):
         yield f"{name}: seed {missing[0][0]} is missing, {len(missing)} episodes in all"
@@ -259,7 +260,7 @@ envsuite-eval --model MODEL --env suite:SUITE
 python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
 ```
 
-A board shows what was run. Models that are missing were not run; the published numbers are in `envsuite-table`.
+A board shows what was run. Models that are missing were not run; the published numbers stand beside ours in [tables/](tables/README.md).
 """
 
 

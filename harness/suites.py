@@ -12,7 +12,7 @@ from envsuite.errors import UnknownTask, UsageError, did_you_mean
 from envsuite.types import Task
 
 PREFIX = "suite:"
-NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "pending", "free")
+NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "pending", "free", "needs")
 FEWER = ("episodes", "baseline_episodes")
 """may be lowered, and the table then shows the smaller n"""
 STANDARD: dict[str, Any] = {
@@ -87,6 +87,9 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
     `defaults` tells what was said from what was left alone.
     """
     fixed = suite(name)
+    for knob in fixed.get("needs", ()):
+        if not any(word.partition("=")[0].strip() == knob for word in args.set):
+            raise UsageError(f"Suite {name!r} needs --set {knob}=...: {fixed['after']}.")
     out = argparse.Namespace(**vars(args))
     for key, value in fixed.items():
         if key in NOT_FLAGS or key in fixed.get("free", ()):

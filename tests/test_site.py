@@ -25,6 +25,9 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
     for page in (ROOT / "docs").rglob("*.md"):
         path = page.relative_to(ROOT / "docs").with_suffix(".html")
         assert (site / (path.with_name("index.html") if path.stem == "README" else path)).exists(), page
+    for table in (ROOT / "leaderboards" / "tables").glob("*.md"):
+        name = "index" if table.stem == "README" else table.stem
+        assert (site / "leaderboards" / "tables" / f"{name}.html").exists()
     for board in (ROOT / "leaderboards").glob("*/metadata.json"):
         found = site / "leaderboards" / board.parent.name
         assert "<table>" in (found / "index.html").read_text()

@@ -16,7 +16,8 @@ def planned(*words):
 
 @pytest.mark.parametrize("name", suites.read())
 def test_every_suite_names_tasks_and_flags_that_exist(name):
-    asked = parser().parse_args(["-m", "x", "-e", "y"])
+    needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
+    asked = parser().parse_args(["-m", "x", "-e", "y", *needs])
     fixed = suites.protocol(asked, asked, name)
     assert fixed.history == suites.suite(name)["history"]
     missing = [family for family in suites.suite(name).get("pending", ()) if family not in registry.FAMILIES]
@@ -91,6 +92,7 @@ def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
         (["-e", "suite:verlog-babyai", "-n", "1000"], "plays 100 episodes"),
         (["-e", "suite:verlog-babyai", "--reward", "dense"], "fixes --reward sparse"),
         (["-e", "suite:quick", "--baseline-episodes", "50"], "--baseline-episodes 50 is more"),
+        (["-e", "suite:swegym-lite"], "needs --set records="),
         (["-e", "suite:verlog-babyia"], "Did you mean 'verlog-babyai'"),
     ],
 )

@@ -148,6 +148,19 @@ def test_tool_calls_are_the_same_commands():
     assert edits.parse("{ ls; }").kind == "shell"
 
 
+def test_nothing_of_one_instance_is_left_in_the_next_and_a_second_try_is_the_first_again(envs):
+    other = next(task.instance_id for task in tasks.manifest() if task.package == "xmltodict")
+    env = envs(instances=(SMALL, other))
+    seen = []
+    for seed in (0, 1, 0, 0):
+        env.reset(seed=seed)
+        listed = env.step("ls -A; git log --format=%H; cat /tmp/left 2>&1")[0]
+        assert set(env.workspace.files()) == set(env._base)
+        seen.append(listed)
+        env.step("touch left.txt /tmp/left; rm README*; echo >> setup.py")
+    assert seen[0] == seen[2] == seen[3] != seen[1]
+
+
 # ---- endings and rewards --------------------------------------------------------------------------------------------------
 
 

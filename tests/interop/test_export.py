@@ -20,7 +20,7 @@ def run(tmp_path):
     # What models write: other scripts, a reply beside its command, half of a surrogate pair.
     lines = records.read_results(folder / "results.jsonl")
     lines[0]["steps"][0]["reply"] = "数 é \ud83d <action>5</action>"
-    records.write_results(folder / "results.jsonl", lines)
+    (folder / "results.jsonl").write_bytes(b"".join(map(records.dump, lines)))
     return folder
 
 

@@ -57,7 +57,8 @@ class Workspace:
 
     def lay(self, tree: Path) -> None:
         """Empties the workspace and puts the folder `tree` there, as a git repository of one commit."""
-        self.session.reset()
+        self.session.reset()  # to the last tree, where there was one
+        self.session.run(["find", ".", "-mindepth", "1", "-delete"], limits=Limits(seconds=300))
         self.session.copy_in(tree)
         self.cwd, self._undo = ".", {}
         made = self.session.run(_GIT, limits=Limits(seconds=300, disk_mb=4096), environment=_DATE)
@@ -93,11 +94,15 @@ class Workspace:
         target = self._inside(path)
         if target is None:
             return _outside(path)
-        words = ["grep", "-rnIE", "--exclude-dir=.git", "--exclude-dir=__pycache__", "-m", "20", "-e", pattern, "--"]
-        done = self.session.run([*words, target or "."], limits=self.limits)
+        # Sorted: the order of a folder's entries differs from copy to copy.
+        script = (
+            'find "$1" -name .git -prune -o -name __pycache__ -prune -o -type f -print0 | LC_ALL=C sort -z | '
+            'xargs -0 -r grep -nIHE -m 20 -e "$2" --'
+        )
+        done = self.session.run(["/bin/bash", "-c", script, "search", target or ".", pattern], limits=self.limits)
         lines = [line.removeprefix("./") for line in done.stdout.decode(errors="replace").splitlines()]
-        if done.exit_code > 1:
-            return Answer(self.shown(done.stderr.decode(errors="replace").strip()), done.exit_code, ok=False)
+        if done.stderr and not lines:
+            return Answer(self.shown(done.stderr.decode(errors="replace").strip()), 2, ok=False)
         more = f"\n[{len(lines) - 50} more lines]" if len(lines) > 50 else ""
         return Answer("\n".join(line[:300] for line in lines[:50]) + more if lines else "No match.", done.exit_code)
 
