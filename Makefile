@@ -9,6 +9,7 @@ EXTRAS ?= all
 # What tests, lint and docs need beside it.
 DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,ray,dev
 WORKERS ?= 2
+SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -20,6 +21,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@for tool in cc make cmake; do command -v $$tool >/dev/null || { \
 	  echo "error: $$tool is missing, and two dependencies (jericho, fast-downward-textworld) are compiled: apt-get install -y build-essential cmake" >&2; exit 2; }; done
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python {sys.version.split()[0]} is too old: set PYTHON=python3.11 or newer")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: this Python cannot make virtual environments: apt-get install -y python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'

@@ -220,7 +220,8 @@ class PoolSlots:
                     self._replace(worker, "its worker process died")
             for worker in busy.values():
                 limit = self.timeout + (0.0 if worker.ready else self.START)
-                if worker.asked and time.monotonic() - worker.alive_at > limit:
+                replaced = worker not in self._workers  # just now, since it died
+                if not replaced and worker.asked and time.monotonic() - worker.alive_at > limit:
                     self._replace(worker, f"no answer within {limit:.0f} s")
             if not wait:
                 answers.extend(self._lost)
