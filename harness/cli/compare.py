@@ -81,8 +81,9 @@ def _main(argv: Sequence[str] | None) -> int:
             f"{mean.value:+.3f} [{mean.low:+.3f}, {mean.high:+.3f}]",
             f"{one.p:.4f}",
             f"{one.p_holm:.4f}",
-            f"{one.detectable:.3f}",
-            f"{one.needed:,}",
+            # Games that all differ alike show no spread to reckon with.
+            f"{one.detectable:.3f}" if one.detectable > 0 else "–",
+            f"{one.needed:,}" if one.detectable > 0 else "–",
         )
     console.print(table)
     return 0
