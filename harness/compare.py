@@ -71,6 +71,8 @@ class Difference:
 
 def read_run(path: Path, keep_broken: bool = False) -> Run:
     """A run folder, or its results.jsonl; broken episodes are left out unless they are asked for."""
+    if not path.exists():
+        raise DataError(f"There is no {path}: name the folder of a finished run.")
     folder = path if path.is_dir() else path.parent
     if not (folder / "results.jsonl").exists():
         cure = "finish it with --resume" if (folder / "journal.jsonl").exists() else "name the folder of a finished run"

@@ -22,7 +22,7 @@ import numpy as np
 
 from envsuite import registry
 from envsuite.core import TextEnv
-from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError
 from harness.types import Episode
 
 
@@ -96,6 +96,8 @@ class Host:
             )
         except (UsageError, MissingExtra) as error:  # would befall every episode alike
             return Shown("", {}, fatal=error)
+        except DataError as error:  # of the task (nothing could be built): every episode's; of one game: its own
+            return self._broke(error) if self.env else Shown("", {}, fatal=error)
         except Exception as error:
             return self._broke(error)
 

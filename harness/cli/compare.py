@@ -81,6 +81,7 @@ def _main(argv: Sequence[str] | None) -> int:
             f"{mean.value:+.3f}" + ("" if mean.low != mean.low else f" [{mean.low:+.3f}, {mean.high:+.3f}]"),
             f"{one.p:.4f}",
             f"{one.p_holm:.4f}",
+            # Games that all differ alike show no spread to reckon with.
             f"{one.detectable:.3f}" if one.detectable > 0 else "–",
             f"{one.needed:,}" if one.needed else "–",
         )

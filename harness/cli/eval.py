@@ -37,7 +37,10 @@ def parser() -> argparse.ArgumentParser:
     )
     add = found.add_argument
     add(
-        "-m", "--model", required=True, help="random | expert | replay:FILE | hf:X | openai:X | alias | path | org/name"
+        "-m",
+        "--model",
+        required=True,
+        help="random | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
     )
     add("-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated")
     add_options(found)
@@ -338,7 +341,7 @@ def _describe(config: RunConfig, args: argparse.Namespace, console: Console) -> 
     say = lambda text: console.print(text, highlight=False, soft_wrap=True)
     panel = config.panel
     episodes = config.all_episodes()
-    say(f"task      {config.task.id}" + (f"  {config.knobs}" if config.knobs else ""))
+    say(f"task      {' '.join([config.task.id, *(f'{name}={value}' for name, value in config.knobs.items())])}")
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         say(f"panel     {panel.name} {panel.digest}: {len(panel):,}{of} games present")
@@ -405,7 +408,7 @@ def _tell(console: Console, record: Any) -> None:
 
 def _show(console: Console, config: RunConfig, rows: list[tuple[str, Summary]], args: argparse.Namespace) -> None:
     panel = config.panel
-    title = config.task.id + (f" {config.knobs}" if config.knobs else "")
+    title = " ".join([config.task.id, *(f"{name}={value}" for name, value in config.knobs.items())])
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         title += f"  panel {panel.digest} ({len(config.seeds)} played, {len(panel):,}{of} present)"
