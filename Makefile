@@ -5,8 +5,11 @@ BIN = $(VENV)/bin
 TORCH ?= torch==2.13.0
 # Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128 for CUDA or .../cpu for a small build.
 TORCH_INDEX ?=
-EXTRAS ?= all,serving,docs,trl,inspect,openenv,ray,dev
+EXTRAS ?= all
+# What tests, lint and docs need beside it.
+DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,ray,dev
 WORKERS ?= 2
+SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -18,9 +21,17 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@for tool in cc make cmake; do command -v $$tool >/dev/null || { \
 	  echo "error: $$tool is missing, and two dependencies (jericho, fast-downward-textworld) are compiled: apt-get install -y build-essential cmake" >&2; exit 2; }; done
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python {sys.version.split()[0]} is too old: set PYTHON=python3.11 or newer")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: this Python cannot make virtual environments: apt-get install -y python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+dev: $(VENV)/.installed-dev  ## what make test, lint and site need beside the setup
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
 eval: setup  ## a real language model plays six ALFWorld games, beside the random player and the expert
@@ -28,7 +39,7 @@ eval: setup  ## a real language model plays six ALFWorld games, beside the rando
 	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --max-turns 15 --max-tokens 24 --history 3 \
 	  --thinking off --admissible latest --resume
 
-test: setup  ## the whole test suite
+test: dev  ## the whole test suite
 	$(BIN)/envsuite-models get smollm2-135m
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
 
@@ -36,19 +47,19 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 	$(BIN)/python -m baselines.tiny --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
 	$(BIN)/envsuite-train demo
 
-proof: setup  ## the longer proofs (TextWorld on its interpreter), some minutes
+proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
-fault-proof: setup  ## a Ray cluster's head, workers and nodes killed; the same bytes come out
+fault-proof: dev  ## a Ray cluster's head, workers and nodes killed; the same bytes come out
 	$(BIN)/python -m pytest -q tests/cluster
 
-swe-proof: setup  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
+swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
 	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
 
-swe-manifest: setup  ## make SWE-Gym's list of generated tasks (goes on where it was cut; hours of two loaded cores, less of free ones)
+swe-manifest: dev  ## make SWE-Gym's list of generated tasks (goes on where it was cut; hours of two loaded cores, less of free ones)
 	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
 
-lint: setup  ## ruff and mypy
+lint: dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -56,13 +67,13 @@ lint: setup  ## ruff and mypy
 check: setup  ## every registered task against the whole contract (an hour or so)
 	$(BIN)/envsuite-check '*'
 
-equivalence: setup  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
+equivalence: dev  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 
 leaderboards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render
 
-site: setup  ## the docs and leaderboards as static pages, in site/
+site: dev  ## the docs and leaderboards as static pages, in site/
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 boards: setup  ## play the random player and the expert of every leaderboard again, then render
@@ -76,4 +87,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup eval test train-demo proof fault-proof swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup dev eval test train-demo proof fault-proof swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean

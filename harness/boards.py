@@ -223,8 +223,8 @@ def page(board: Board) -> str:
                 percent(summary["success"]),
                 *([_metric(summary, metric)] if metric else []),
                 number(summary["reward"]),
-                f"{summary['turns']:.1f}",
-                f"{100 * summary['valid_share']:.1f}",
+                f"{summary['turns']:.1f}" if summary["turns"] is not None else "–",
+                f"{100 * summary['valid_share']:.1f}" if summary["valid_share"] is not None else "–",
                 f"`{board.entries[place]['run_id']}`",
             ]
             parts.append("| " + " | ".join(cells) + " |")

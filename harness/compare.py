@@ -66,22 +66,25 @@ class Difference:
     detectable: float
     """smallest true difference these games would show with the asked power at the asked level"""
     needed: int
-    """games needed to show `effect`"""
+    """games needed to show `effect`; 0 where the differences have no spread to reckon with"""
 
 
 def read_run(path: Path, keep_broken: bool = False) -> Run:
     """A run folder, or its results.jsonl; broken episodes are left out unless they are asked for."""
+    if not path.exists():
+        raise DataError(f"There is no {path}: name the folder of a finished run.")
     folder = path if path.is_dir() else path.parent
     if not (folder / "results.jsonl").exists():
         cure = "finish it with --resume" if (folder / "journal.jsonl").exists() else "name the folder of a finished run"
         raise DataError(f"{folder} holds no results.jsonl: {cure}.")
     try:
         config = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError) as error:
+        name = str(config["model"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{folder / 'config.json'} cannot be read ({error}): it is needed to compare like with like."
+            f"{folder / 'config.json'} cannot be read ({type(error).__name__}: {error}): it is needed to compare like with like."
         ) from error
-    run = Run(str(config["model"]), folder, config, records.read_results(folder / "results.jsonl"))
+    run = Run(name, folder, config, records.read_results(folder / "results.jsonl"))
     return run if keep_broken else scored(run)
 
 
@@ -92,8 +95,9 @@ def scored(run: Run) -> Run:
 
 def refuse_unlike(runs: Sequence[Run], allow: Iterable[str] = ()) -> None:
     """Raises UsageError naming the first setting in which two runs differ, the `allow`ed ones apart."""
-    first, allowed = runs[0], set(allow)
-    for other in runs[1:]:
+    allowed = set(allow)
+    # Every pair: the floor, which has no prompting, must not stand between two models that were prompted differently.
+    for first, other in itertools.combinations(runs, 2):
         for field in PROTOCOL:
             mine, theirs = first.config.get(field), other.config.get(field)
             # Random and expert have no prompting and no sampling: nothing there can differ.
@@ -168,7 +172,7 @@ def compare(
                 p=sign_flip(deltas),
                 p_holm=math.nan,
                 detectable=reach * spread / math.sqrt(len(deltas)),
-                needed=math.ceil((reach * spread / effect) ** 2) if spread == spread else 0,
+                needed=math.ceil((reach * spread / effect) ** 2) if spread > 0 else 0,
             )
         )
     adjusted = holm([one.p for one in found])
@@ -180,15 +184,16 @@ def sign_flip(deltas: np.ndarray) -> float:
     moved = deltas[deltas != 0]
     if not len(moved):
         return 1.0
-    observed = abs(moved.sum())
+    # A sum in another order differs in its last digits, in proportion to its terms: still the same labelling.
+    observed = abs(moved.sum()) - 1e-12 * np.abs(moved).sum()
     if len(moved) <= EXACT_UP_TO:
         signs = np.array(list(itertools.product((-1, 1), repeat=len(moved))))
-        return float((np.abs(signs @ moved) >= observed - 1e-12).mean())
+        return float((np.abs(signs @ moved) >= observed).mean())
     rng, hits = np.random.default_rng(0), 0
     block = max(1, 2_000_000 // len(moved))  # draws at a time: thousands of games would fill the memory
     for start in range(0, DRAWS, block):
         signs = rng.choice((-1, 1), size=(min(block, DRAWS - start), len(moved)))
-        hits += int((np.abs(signs @ moved) >= observed - 1e-12).sum())
+        hits += int((np.abs(signs @ moved) >= observed).sum())
     return (hits + 1) / (DRAWS + 1)  # the observed labelling is one of the draws (Phipson & Smyth, 2010)
 
 

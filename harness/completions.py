@@ -80,7 +80,7 @@ def refusal(answer: httpx.Response) -> str:
     except (ValueError, AttributeError):
         said = answer.text
     said = said if isinstance(said, str) else json.dumps(said)
-    return " ".join(said.split())[:400] or answer.reason_phrase
+    return " ".join(said.split()) or answer.reason_phrase
 
 
 def retry_after(answer: httpx.Response) -> float | None:

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,14 +141,21 @@ class Budget:
     """prompt and reply tokens together"""
     seconds: float = 0.0
     """of this call"""
+    before: tuple[float, int, float] = (0.0, 0, 0.0)
+    """cost, tokens and seconds that other runs of the same call have used"""
+
+    def after(self, began: float, used: Sequence[Summary]) -> Budget:
+        """The same bounds for the next of several runs, of which the first `began` then and these are through."""
+        tokens = sum(one["input_tokens"] + one["output_tokens"] for one in used)
+        return replace(self, before=(sum(one["cost"] for one in used), tokens, time.monotonic() - began))
 
     def spent(self, found: Iterable[Record], began: float) -> str:
         """Which bound has been reached, in words; '' while there is room."""
-        if self.seconds and time.monotonic() - began >= self.seconds:
+        cost, tokens, seconds = self.before
+        if self.seconds and seconds + time.monotonic() - began >= self.seconds:
             return f"--max-time {self.seconds:g} s"
         if not (self.cost or self.tokens):
             return ""
-        tokens = cost = 0.0
         for one in found:
             tokens += one["input_tokens"] + one["output_tokens"]
             cost += one["cost"]

@@ -15,8 +15,9 @@ FONT = 'font-family="system-ui, sans-serif"'
 def layout(grid: dict[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, Any]]]:
     """(rows, columns, cells) of a grid of any number of axes: the first goes down, the others together across."""
     first, *others = grid["axes"]
-    columns = [", ".join(words) for words in itertools.product(*(one["values"] for one in others))] or [grid["metric"]]
     names = [one["name"] for one in others]
+    across = itertools.product(*(one["values"] for one in others))
+    columns = [", ".join(values) for values in across] if others else [grid["metric"]]
     cells = {
         (one["at"][first["name"]], ", ".join(one["at"][name] for name in names) or grid["metric"]): one
         for one in grid["cells"]

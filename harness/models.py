@@ -206,8 +206,9 @@ def _download(source: Source, say: Callable[[str], None]) -> Path:
 
 
 def _cures(source: Source, why: str) -> str:
+    stands_for = "" if source.name == source.where else f" ({source.where})"
     return (
-        f"The weights of {source.name!r} ({source.where}) are not on this machine, and {why}. "
+        f"The weights of {source.name!r}{stands_for} are not on this machine, and {why}. "
         f"Either download {source.where} elsewhere and pass its folder: --model /path/to/folder; "
         f"or set HF_HOME to a cache that holds it; or take the bundled model: --model {next(iter(BUNDLED))}."
     )

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from envsuite import registry
 from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.types import knobs_json
+from harness import suites
 from harness.records import SCHEMA, schema_cure
 
 REPRODUCED, WITHIN, DEVIATES, NOT_RUN = "reproduced", "within interval", "deviates", "not run"
@@ -77,6 +78,8 @@ class PaperTable:
     notes: list[str]
     footnotes: dict[tuple[str, str], str]
     """(row, column) -> what contradicts the number printed there"""
+    left_out: list[str]
+    """runs of the columns' tasks that are not of the suite's protocol, and in what"""
 
     def measured(self, row: Row) -> Row | None:
         """Our row that stands beside a published one."""
@@ -122,8 +125,11 @@ def table(
     published = _published(name, spec, [one.name for one in columns], rows or {})
     metric = metric or spec["metric"]
     footnotes = {(one["row"], one["column"]): one["text"] for one in spec.get("footnotes", ())}
-    found = [*published, *_ours(metric, columns, folders)]
-    return PaperTable(name, spec["title"], metric, spec["suite"], columns, found, spec.get("notes", []), footnotes)
+    ours, left_out = _ours(metric, columns, spec["suite"], folders)
+    notes = spec.get("notes", [])
+    return PaperTable(
+        name, spec["title"], metric, spec["suite"], columns, [*published, *ours], notes, footnotes, left_out
+    )
 
 
 def _column(name: str, value: str | dict[str, Any]) -> Column:
@@ -179,8 +185,9 @@ def _runner(name: str, spec: dict[str, Any], label: str, model: str, method: str
     return "", "", "no command here: its model or method is not in this suite"
 
 
-def _ours(metric: str, columns: list[Column], folders: Iterable[Path]) -> list[Row]:
-    """A row per model that has finished runs of the columns' tasks at the columns' settings."""
+def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path]) -> tuple[list[Row], list[str]]:
+    """A row per model that has finished runs of the columns' tasks at the suite's settings; runs at other settings."""
+    left_out: list[str] = []
     wanted: dict[tuple[str, str], list[Column]] = {}
     for column in columns:
         if column.task and column.task in registry.TASKS:
@@ -191,7 +198,11 @@ def _ours(metric: str, columns: list[Column], folders: Iterable[Path]) -> list[R
     for path in sorted(path for folder in folders for path in folder.glob("**/summary.json")):
         summary = _read(path)
         label = summary["model"]
-        for column in wanted.get((summary["task"], knobs_json(summary["knobs"])), ()):
+        meant = wanted.get((summary["task"], knobs_json(summary["knobs"])), [])
+        if meant and (departure := _departure(summary, suite)):
+            left_out.append(f"{path.parent}: {departure}")
+            continue
+        for column in meant:
             interval = _interval(summary, metric, column.task_type)
             if interval is None or interval["value"] is None:
                 continue
@@ -202,7 +213,29 @@ def _ours(metric: str, columns: list[Column], folders: Iterable[Path]) -> list[R
             rows.setdefault(label, {})[column.name] = Cell(
                 interval["value"], interval["low"], interval["high"], interval["n"]
             )
-    return [Row(label, True, cells, label) for label, cells in sorted(rows.items())]
+    return [Row(label, True, cells, label) for label, cells in sorted(rows.items())], left_out
+
+
+def _departure(summary: dict[str, Any], name: str) -> str:
+    """In what a run was not played as the suite asks, of cap, reward, sampling and prompting; '' where in nothing."""
+    suite = suites.suite(name)
+    prompting = summary.get("prompting") or {}
+    told = {
+        "max_turns": summary.get("max_turns"),
+        "reward": summary.get("reward_mode", "sparse"),
+        **(summary.get("sampling") or {}),
+        **prompting,
+        **({"action_grammar": prompting["grammar"]} if "grammar" in prompting else {}),
+    }
+    for key, value in {"max_turns": None, "reward": "sparse", **suite}.items():
+        if key not in told or key in suite.get("free", ()):
+            continue
+        mine = told[key]
+        if isinstance(mine, bool):
+            mine = "on" if mine else "off"
+        if mine != value:
+            return f"{key} is {'unset' if mine is None else mine}, the suite's {'unset' if value is None else value}"
+    return ""
 
 
 def _read(path: Path) -> dict[str, Any]:

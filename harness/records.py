@@ -28,6 +28,16 @@ from harness.types import Trajectory
 
 SCHEMA = "envsuite-record-1"
 
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("task", "model", "reward_mode", "stop_reason", "error", "objective", "first_observation"), str),
+    **dict.fromkeys(("seed", "attempt", "num_turns", "input_tokens", "output_tokens", "dropped_turns"), int),
+    **dict.fromkeys(("reward", "progression", "cost"), (int, float)),
+    **dict.fromkeys(("success", "terminated", "truncated"), bool),
+    **dict.fromkeys(("knobs", "faults", "labels", "metrics"), dict),
+    "steps": list,
+}
+"""what every record holds: who reads one need not look again"""
+
 Key = tuple[str, str, int, int]
 Record = dict[str, Any]
 
@@ -111,9 +121,13 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
         found = json.loads(line)
         key_of(found)
+        if found.get("schema_version") == SCHEMA:
+            for name, kind in FIELDS.items():
+                if not isinstance(found[name], kind):
+                    raise TypeError(f"{name} is {found[name]!r}"[:80])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
-            f"{path}:{number} is not a record ({type(error).__name__}): remove that line to replay its episode, "
+            f"{path}:{number} is not a record ({type(error).__name__}: {error}): remove that line to replay its episode, "
             "or the folder to start again."
         ) from error
     if found.get("schema_version") != SCHEMA:

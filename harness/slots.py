@@ -22,7 +22,7 @@ import numpy as np
 
 from envsuite import registry
 from envsuite.core import TextEnv
-from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError
 from harness.types import Episode
 
 
@@ -96,6 +96,8 @@ class Host:
             )
         except (UsageError, MissingExtra) as error:  # would befall every episode alike
             return Shown("", {}, fatal=error)
+        except DataError as error:  # of the task (nothing could be built): every episode's; of one game: its own
+            return self._broke(error) if self.env else Shown("", {}, fatal=error)
         except Exception as error:
             return self._broke(error)
 
@@ -220,7 +222,8 @@ class PoolSlots:
                     self._replace(worker, "its worker process died")
             for worker in busy.values():
                 limit = self.timeout + (0.0 if worker.ready else self.START)
-                if worker.asked and time.monotonic() - worker.alive_at > limit:
+                replaced = worker not in self._workers  # just now, since it died
+                if not replaced and worker.asked and time.monotonic() - worker.alive_at > limit:
                     self._replace(worker, f"no answer within {limit:.0f} s")
             if not wait:
                 answers.extend(self._lost)

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+DRAWN_AT_ONCE = 2_000_000
+"""clusters a bootstrap holds in memory at a time: a run may have a million"""
+
 
 class Interval(NamedTuple):
     """An estimate with its confidence bounds and the number of independent units behind it."""
@@ -55,15 +58,24 @@ def bootstrap(
     if len(index) == 1:
         return Interval(mean, math.nan, math.nan, 1)
     rng = np.random.default_rng(seed)
-    picks = rng.integers(len(index), size=(resamples, len(index)))
-    means = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
+    means = np.empty(resamples)
+    block = max(1, DRAWN_AT_ONCE // len(index))
+    for start in range(0, resamples, block):
+        picks = rng.integers(len(index), size=(min(block, resamples - start), len(index)))
+        means[start : start + block] = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Interval(mean, float(low), float(high), len(index))
 
 
 def success_interval(wins: Sequence[bool], clusters: Sequence[Hashable]) -> Interval:
-    """Wilson where every episode is its own cluster; the clustered bootstrap where attempts repeat a seed."""
-    if len(set(clusters)) == len(wins):
+    """Wilson where every episode is its own cluster; the clustered bootstrap where attempts repeat a seed.
+
+    Where all episodes ended alike a bootstrap cannot tell how little that says: Wilson's over clusters, each counted once.
+    """
+    count = len(set(clusters))
+    if count == len(wins):
         return wilson(sum(wins), len(wins))
+    if count > 1 and (all(wins) or not any(wins)):
+        return wilson(count if wins[0] else 0, count)
     return bootstrap([float(win) for win in wins], clusters)

@@ -50,10 +50,10 @@ def summarise(found: Sequence[Record]) -> Summary:
             )
             for name in names
         },
-        "turns": turns / len(scored) if scored else math.nan,
-        "valid_share": 1 - sum(sum(one["faults"].values()) for one in scored) / turns if turns else math.nan,
+        "turns": turns / len(scored) if scored else None,
+        "valid_share": 1 - sum(sum(one["faults"].values()) for one in scored) / turns if turns else None,
         "faults": {
-            kind: sum(one["faults"][kind] for one in scored) / turns if turns else math.nan
+            kind: sum(one["faults"][kind] for one in scored) / turns if turns else None
             for kind in ("format", "invalid", "length")
         },
         "stop_reasons": dict(sorted(Counter(one["stop_reason"] for one in scored).items())),
@@ -111,8 +111,8 @@ def result_table(title: str, rows: Sequence[tuple[str, Summary]]) -> Table:
             name,
             percent(summary["success"]),
             number(summary["reward"]),
-            f"{summary['turns']:.1f}" if episodes else "–",
-            f"{100 * summary['valid_share']:.1f}" if episodes and summary["valid_share"] is not None else "–",
+            f"{summary['turns']:.1f}" if summary["turns"] is not None else "–",
+            f"{100 * summary['valid_share']:.1f}" if summary["valid_share"] is not None else "–",
             f"{summary['output_tokens'] / episodes:.0f}" if episodes and summary["output_tokens"] else "–",
             str(summary["broken"]),
         )

@@ -1,6 +1,7 @@
 """Paired comparison: worked numbers, and refusal of unlike runs."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from envsuite import registry
 from envsuite.errors import UsageError
-from harness.compare import compare, holm, read_run, refuse_unlike, sign_flip
+from harness.cli.compare import main
+from harness.compare import DRAWS, EXACT_UP_TO, compare, holm, read_run, refuse_unlike, sign_flip
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from tests import toys  # noqa: F401
@@ -57,3 +59,27 @@ def test_unlike_runs_are_refused_by_name_unless_allowed(tmp_path):
     with pytest.raises(UsageError, match="reward_mode is 'sparse'"):
         refuse_unlike(runs)
     refuse_unlike(runs, ["reward_mode"])
+
+
+def test_the_floor_between_two_models_does_not_hide_that_they_were_prompted_differently(tmp_path):
+    floor = run(tmp_path, "random")
+    one, other = (replace(floor, config={**floor.config, "prompting": {"history": n}}) for n in (1, 4))
+    refuse_unlike([floor, one, one])
+    with pytest.raises(UsageError, match="prompting is"):
+        refuse_unlike([floor, one, other])
+
+
+@pytest.mark.parametrize("n", [9, 40])
+def test_sign_flip_of_large_numbers_counts_the_labelling_that_was_seen(n):
+    deltas = np.random.default_rng(n).uniform(0.1, 1.0, n) * 1e6  # all of one sign: the two extreme labellings
+    assert sign_flip(deltas) == pytest.approx(2 / 2**n if n <= EXACT_UP_TO else 1 / (DRAWS + 1))
+    assert sign_flip(deltas) == sign_flip(deltas / 1e9)
+
+
+def test_runs_that_do_not_differ_need_no_number_of_games(tmp_path, capsys):
+    one = run(tmp_path, "expert")
+    (found,) = compare([one, one])
+    assert (found.needed, found.p) == (0, 1.0)
+    with pytest.raises(SystemExit):
+        main([str(one.path), str(one.path)])
+    assert "–" in capsys.readouterr().out

@@ -18,6 +18,7 @@ from envsuite.errors import DataError, UsageError
 from harness import records
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import make_policy
+from harness.summary import summarise
 from tests import toys
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,8 +109,9 @@ def test_a_half_written_last_line_is_cut_off_and_a_corrupt_one_is_named(tmp_path
     ],
 )
 def test_a_record_of_another_schema_says_how_to_migrate(tmp_path, schema, said):
-    whole, _ = run(config(), tmp_path)
+    run(config(), tmp_path)
     file = config().folder(tmp_path) / "results.jsonl"
+    whole = records.read_results(file)
     file.write_bytes(records.dump(whole[0]) + records.dump({**whole[1], "schema_version": schema}))
     with pytest.raises(DataError, match=rf"results\.jsonl:2 has schema_version .*{said}"):
         records.read_results(file)
@@ -171,6 +173,7 @@ def _journal_size(folder):
         (["-m", "random", "-e", "hilo", "--set", "size"], "KNOB=VALUE"),
         (["-m", "random", "-e", "hilo", "--split", "tset"], "Did you mean 'test'"),
         (["-m", "random", "-e", "hilo", "-n", "0"], "--episodes"),
+        (["-m", "random", "-e", "hilo", "--baselines", "expret"], "--baselines 'expret' is not one of random"),
         (["-m", "random", "-e", "hilo", "-n", "2000"], "holds 1000 seeds"),
         (["-m", "replay:/nowhere.jsonl", "-e", "hilo"], "Cannot read /nowhere.jsonl"),
         (["-m", "random", "-e", "hilo", "--module", "no_such_module"], "no_such_module"),
@@ -225,6 +228,27 @@ def test_token_and_cost_budgets_count_what_the_journal_holds():
     assert not Budget(tokens=201, cost=1.1).spent(used, now)
     assert "200" in Budget(tokens=200).spent(used, now)
     assert "USD" in Budget(cost=1.0).spent(used, now)
+
+
+def test_a_budget_is_for_all_runs_of_a_call():
+    used = {"input_tokens": 60, "output_tokens": 40, "cost": 0.5}
+    now = time.monotonic()
+    assert not Budget(tokens=201, cost=1.1, seconds=1e6).after(now, [used]).spent([used], now)
+    assert "200" in Budget(tokens=200).after(now, [used]).spent([used], now)
+    assert "USD" in Budget(cost=1.0).after(now, [used]).spent([used], now)
+    assert "--max-time" in Budget(seconds=1000).after(now - 1000, []).spent([], now)
+
+
+def test_known_errors_keep_their_exit_code_under_verbose(tmp_path):
+    done = cli("-m", "random", "-e", "hilow", "-v", "-o", tmp_path)
+    assert done.returncode == 2 and "Traceback" in done.stderr and "error: No task matches" in done.stderr
+
+
+def test_a_run_without_a_scored_episode_has_a_summary_that_is_json():
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    json.loads(json.dumps(summarise([])), parse_constant=refuse)
 
 
 def test_show_prompt_prints_the_messages_and_plays_nothing(tmp_path):

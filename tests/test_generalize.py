@@ -52,6 +52,12 @@ def test_a_grid_is_played_written_and_drawn(tmp_path, capsys):
     assert f"{seen[0]:.2f}" in texts and sum("n=20" in (text or "") for text in texts) == 4
 
 
+def test_a_grid_of_one_axis_shows_every_cell(tmp_path, capsys):
+    assert run("-m", "expert", *HILO[:6], "-n", "2", "-o", tmp_path) == 0
+    assert capsys.readouterr().out.count("1.00 [0.34, 1.00] n=2") == 2
+    assert "not run" not in (tmp_path / "heatmap.svg").read_text()
+
+
 def test_a_grid_goes_on_where_it_was_cut_and_a_dry_run_says_what_is_left(tmp_path, capsys):
     assert run("-m", "random", *HILO, "-o", tmp_path, "--dry-run") == 0
     assert capsys.readouterr().out.count("20 episodes to play, at most") == 4

@@ -56,7 +56,9 @@ def test_absent_weights_are_one_quick_error_with_three_cures(how, tmp_path, monk
         word in said for word in ("--model /path", "HF_HOME", "--model smollm2-135m", "Qwen/Qwen2.5-3B-Instruct")
     )
     assert "\n" not in said
-    assert time.monotonic() - began < 2 * models.HUB_PATIENCE, "minutes of retries"
+    assert time.monotonic() - began < 60 + models.HUB_PATIENCE, (
+        "minutes of retries; a loaded machine takes its time for imports"
+    )
 
 
 def test_a_hub_that_never_answers_is_given_up(monkeypatch):

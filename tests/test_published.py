@@ -105,11 +105,27 @@ def test_of_two_runs_of_one_protocol_the_larger_stands(tmp_path):
 
 def test_runs_of_different_protocols_in_one_table_are_refused_by_name(tmp_path):
     summary(tmp_path / "a", "random")
-    summary(tmp_path / "b", "random", task="TextWorld-w8-o3-q4-v0", max_turns=3)
-    with pytest.raises(
-        UsageError, match="different protocols of 'random': max_turns is 3 in one and None in the other"
-    ):
+    summary(tmp_path / "b", "random", task="TextWorld-w8-o3-q4-v0", attempts=3)
+    with pytest.raises(UsageError, match="different protocols of 'random': attempts is 3 in one and "):
         published.table("guide-1", [tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"max_turns": 3}, "max_turns is 3, the suite's unset"),
+        ({"reward_mode": "dense"}, "reward is dense, the suite's sparse"),
+        ({"prompting": {"thinking": True}}, "thinking is on, the suite's off"),
+        ({"sampling": {"temperature": 0.0}}, "temperature is 0.0, the suite's 0.4"),
+    ],
+)
+def test_a_run_that_was_not_played_as_the_suite_asks_is_left_out_and_named(tmp_path, other, said):
+    summary(tmp_path / "a", "random")
+    summary(tmp_path / "b", "random", episodes=500, **other)
+    found = published.table("guide-1", [tmp_path])
+    (ours,) = [row for row in found.rows if row.ours]
+    assert ours.cells["w2-o3-q4"].n == 100
+    assert found.left_out == [f"{tmp_path / 'b'}: {said}"]
 
 
 def test_another_schema_says_how_to_migrate_and_a_torn_summary_is_named(tmp_path):

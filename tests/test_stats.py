@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import stats
 from harness.stats import bootstrap, success_interval, wilson
 
 
@@ -47,3 +48,14 @@ def test_nothing_gives_no_number():
 def test_repeated_attempts_are_clustered():
     assert success_interval([True, False], ["a", "b"]) == wilson(1, 2)
     assert success_interval([True, False, True, True], ["a", "a", "b", "b"]).n == 2
+
+
+def test_attempts_that_all_failed_leave_doubt():
+    assert success_interval([False] * 6, ["a", "a", "b", "b", "c", "c"]) == wilson(0, 3)
+    assert success_interval([True] * 6, ["a", "a", "b", "b", "c", "c"]) == wilson(3, 3)
+
+
+def test_a_bootstrap_in_blocks_draws_the_same(monkeypatch):
+    whole = bootstrap([0.0, 1.0, 0.5, 0.25] * 5)
+    monkeypatch.setattr(stats, "DRAWN_AT_ONCE", 130)
+    assert bootstrap([0.0, 1.0, 0.5, 0.25] * 5) == whole

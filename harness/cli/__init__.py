@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
@@ -38,10 +39,11 @@ def run(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[st
     try:
         code = command(argv)
     except (EnvsuiteError, OSError) as error:
-        if verbose:
-            raise
-        if isinstance(error, BrokenPipeError):
+        if isinstance(error, BrokenPipeError):  # whoever read stdout has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed there at exit
             sys.exit(0)
+        if verbose:
+            traceback.print_exc()
         from harness.evaluate import BudgetReached
 
         stopped = isinstance(error, BudgetReached)

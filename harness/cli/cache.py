@@ -49,11 +49,18 @@ def _main(argv: Sequence[str] | None) -> int:
     question = (
         f"Remove {', '.join(path.name for path in doomed) or 'nothing'} ({size / 2**20:.1f} MB) from {root}? [y/N] "
     )
-    if doomed and (args.yes or input(question).strip().lower() in ("y", "yes")):
+    if doomed and (args.yes or _agreed(question)):
         for path in doomed:
             shutil.rmtree(path)
         print(f"removed {size / 2**20:.1f} MB")
     return 0
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        raise UsageError("Nobody is there to answer: say --yes. Nothing was removed.") from None
 
 
 def _size(path: Path) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from envsuite import registry
 from envsuite.checks import LEAK_SECONDS, check
+from envsuite.errors import UsageError
 from harness import cli
 from harness.cli.eval import setting
 
@@ -35,6 +36,8 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console()
     cli.import_modules(args.module)
+    if args.seeds < 1 or not args.seconds > 0:
+        raise UsageError(f"--seeds must be at least 1 and --seconds above 0, not {args.seeds} and {args.seconds:g}.")
     knobs = dict(setting(word) for word in args.set)
     failed = 0
     tasks = [task for pattern in args.env for task in registry.tasks(pattern)]

@@ -50,7 +50,7 @@ def _main(argv: Sequence[str] | None) -> int:
     found = compare(runs, args.metric, args.effect, args.level, args.power)
     alone = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
-        pairs = [{**asdict(one), "mean": one.mean._asdict()} for one in found]
+        pairs = [_numbers({**asdict(one), "mean": _numbers(one.mean._asdict())}) for one in found]
         print(json.dumps({"runs": [_plain(one) for one in alone], "differences": pairs}, indent=2))
         return 0
     console = cli.console()
@@ -78,11 +78,12 @@ def _main(argv: Sequence[str] | None) -> int:
             one.first,
             one.second,
             str(one.games),
-            f"{mean.value:+.3f} [{mean.low:+.3f}, {mean.high:+.3f}]",
+            f"{mean.value:+.3f}" + ("" if mean.low != mean.low else f" [{mean.low:+.3f}, {mean.high:+.3f}]"),
             f"{one.p:.4f}",
             f"{one.p_holm:.4f}",
-            f"{one.detectable:.3f}",
-            f"{one.needed:,}",
+            # Games that all differ alike show no spread to reckon with.
+            f"{one.detectable:.3f}" if one.detectable > 0 else "–",
+            f"{one.needed:,}" if one.needed else "–",
         )
     console.print(table)
     return 0
@@ -93,8 +94,13 @@ def _said(found: Interval) -> str:
     return f"{found.value:.3f}{bounds} n={found.n}"
 
 
+def _numbers(found: dict[str, Any]) -> dict[str, Any]:
+    """What JSON can hold: no number is null."""
+    return {key: None if value != value else value for key, value in found.items()}
+
+
 def _plain(one: Standing) -> dict[str, Any]:
-    spell = lambda found: {key: None if value != value else value for key, value in found._asdict().items()}
+    spell = lambda found: _numbers(found._asdict())
     return {
         "name": one.name,
         **{name: spell(getattr(one, name)) for name in ("success", "mean", "iqm")},

@@ -10,7 +10,6 @@ from pathlib import Path
 from envsuite import registry
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
-from envsuite.types import knobs_json
 from harness import cli
 from harness.cli.eval import setting
 from harness.compare import read_run
@@ -139,7 +138,8 @@ def _demos(args: argparse.Namespace) -> None:
         slots.close()
     lines = [json.dumps(found, ensure_ascii=False) for found in demonstrations(runs, prompting)]
     write_atomically(args.output, "".join(line + "\n" for line in lines))
-    print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {task.id} {knobs_json(knobs)}")
+    name = " ".join([task.id, *(f"{knob}={value}" for knob, value in knobs.items())])
+    print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {name}")
 
 
 if __name__ == "__main__":

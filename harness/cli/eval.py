@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from harness import cli, suites
 from harness.cli.progress import RunProgress
 from harness.estimate import turn_cap
 from harness.evaluate import Budget, Execution, RunConfig, Sampling, evaluate, resolve_split
-from harness.policies import is_model, make_policy, on_server, record_name
+from harness.policies import ADVISED, is_model, make_policy, on_server, record_name
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.records import Record, is_broken
 from harness.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
@@ -36,7 +37,10 @@ def parser() -> argparse.ArgumentParser:
     )
     add = found.add_argument
     add(
-        "-m", "--model", required=True, help="random | expert | replay:FILE | hf:X | openai:X | alias | path | org/name"
+        "-m",
+        "--model",
+        required=True,
+        help="random | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
     )
     add("-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated")
     add_options(found)
@@ -103,7 +107,12 @@ def add_options(found: argparse.ArgumentParser) -> None:
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
     group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
     group.add_argument("--resume", action="store_true", help="go on with a run of the same settings")
-    group.add_argument("--max-cost", type=float, default=0.0, help="USD; stop cleanly there (exit 3), --resume goes on")
+    group.add_argument(
+        "--max-cost",
+        type=float,
+        default=0.0,
+        help="USD, all tasks together; stop cleanly there (exit 3), --resume goes on",
+    )
     group.add_argument("--max-tokens-total", type=int, default=0, help="prompt and reply tokens; likewise")
     group.add_argument("--max-time", type=float, default=0.0, help="seconds; likewise")
     group.add_argument("--show-prompt", action="store_true", help="print the first prompt, and play nothing")
@@ -129,9 +138,10 @@ def _main(argv: Sequence[str] | None) -> int:
             _show_prompt(planned.config, args.base_url)
         return 0
     mode = execution(args)
-    baselines = [] if args.baselines == "none" else [name for name in args.baselines.split(",") if name != args.model]
+    baselines = _baselines(args)
     found: list[dict[str, Any]] = []
     all_broken = False
+    began, used = time.monotonic(), list[Summary]()
     everything: dict[str, list[Record]] = {}
     with Players(args) as players:
         for planned in plans:
@@ -142,8 +152,11 @@ def _main(argv: Sequence[str] | None) -> int:
                 if name != args.model and planned.baseline_episodes:
                     mine = dataclasses.replace(mine, episodes=planned.baseline_episodes)
                 # Floor and ceiling are shared by every model of the task: what is there is taken as it is.
-                how = mode if name == args.model else dataclasses.replace(mode, resume=True, patience=600.0)
+                how = dataclasses.replace(mode, budget=mode.budget.after(began, used))
+                if name != args.model:
+                    how = dataclasses.replace(how, resume=True, patience=600.0)
                 records, summary = play(mine, name, args, how, players, console)
+                used.append(summary)
                 rows.append((name, summary))
                 everything.setdefault(name, []).extend(records)
                 all_broken |= bool(records) and summary["episodes"] == 0
@@ -158,6 +171,19 @@ def _main(argv: Sequence[str] | None) -> int:
     if all_broken:
         print("error: every episode of a run broke; see 'error' in its results.jsonl", file=sys.stderr)
     return 1 if all_broken else 0
+
+
+def _baselines(args: argparse.Namespace) -> list[str]:
+    """Who plays beside the model. Raises UsageError for what is no such player, before the model has played for hours."""
+    names = [name.strip() for name in args.baselines.split(",") if name.strip() not in ("", "none", args.model)]
+    for name in names:
+        if is_model(name):
+            raise UsageError(
+                f"--baselines {name!r} is not one of {', '.join(ADVISED)}, expert:KIND, replay:FILE, none: "
+                "a model is run by itself with --model."
+            )
+        record_name(name)  # a file that cannot be read is said now
+    return names
 
 
 def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
@@ -315,7 +341,7 @@ def _describe(config: RunConfig, args: argparse.Namespace, console: Console) -> 
     say = lambda text: console.print(text, highlight=False, soft_wrap=True)
     panel = config.panel
     episodes = config.all_episodes()
-    say(f"task      {config.task.id}" + (f"  {config.knobs}" if config.knobs else ""))
+    say(f"task      {' '.join([config.task.id, *(f'{name}={value}' for name, value in config.knobs.items())])}")
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         say(f"panel     {panel.name} {panel.digest}: {len(panel):,}{of} games present")
@@ -382,7 +408,7 @@ def _tell(console: Console, record: Any) -> None:
 
 def _show(console: Console, config: RunConfig, rows: list[tuple[str, Summary]], args: argparse.Namespace) -> None:
     panel = config.panel
-    title = config.task.id + (f" {config.knobs}" if config.knobs else "")
+    title = " ".join([config.task.id, *(f"{name}={value}" for name, value in config.knobs.items())])
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         title += f"  panel {panel.digest} ({len(config.seeds)} played, {len(panel):,}{of} present)"

@@ -14,6 +14,7 @@ from harness import cli
 from harness.cli.eval import setting
 from harness.evaluate import Execution, RunConfig, evaluate, resolve_split
 from harness.play import HELP, play
+from harness.policies import is_model
 from harness.summary import result_table
 
 
@@ -42,6 +43,8 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     notices: list[str] = []
+    if not is_model(args.player):
+        raise UsageError(f"--player {args.player!r} is the name of a built-in player: its row must not become yours.")
     (task, *others) = registry.tasks(args.env, notices)
     if others:
         raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: one is played at a time.")

@@ -124,6 +124,7 @@ def notes(found: PaperTable) -> list[str]:
         *marks,
         *found.notes,
         *([f"no task of ours: {'; '.join(absent)}"] if absent else []),
+        *(f"left out, not of suite {found.suite!r}: {said}" for said in found.left_out),
         *(f"not run: {'; '.join(labels)}: {said}" for said, labels in commands.items()),
         SPREAD,
         WORDS,

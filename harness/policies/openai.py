@@ -205,7 +205,7 @@ class OpenAIPolicy:
         if answer.status_code == 200:
             reply = read(answer, self._fields.get("stop", ()), self.price)
             if reply is None:
-                start = self._hidden(" ".join(answer.text.split())[:120])
+                start = self._hidden(" ".join(answer.text.split()))[:120]
                 raise _Passing(f"{shown(server)} answered what is no chat completion: {start!r}")
             return reply
         await self._refuse(server, answer, body)
@@ -213,7 +213,7 @@ class OpenAIPolicy:
 
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
         """Raises what an answer other than 200 means; returns where the request is to be sent again with less in it."""
-        status, said = answer.status_code, self._hidden(refusal(answer))
+        status, said = answer.status_code, self._hidden(refusal(answer))[:400]
         where = f"{shown(server)} answered {status}: {said}"
         if status in PASSING:
             raise _Passing(where, retry_after(answer))
@@ -280,5 +280,9 @@ def _key(variable: str | None) -> str:
     if not key:
         raise UsageError(
             f"The environment variable {variable} holds no key: export {variable}=..., or name another with --api-key-var."
+        )
+    if not key.isascii() or not key.isprintable() or " " in key:  # an HTTP library would quote it in its complaint
+        raise UsageError(
+            f"The environment variable {variable} holds more than a key: one word of plain characters is one."
         )
     return key

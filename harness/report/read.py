@@ -105,7 +105,7 @@ def _folders(path: Path) -> list[Path]:
 def read_curve(path: Path) -> Curve:
     """A learning curve. Raises DataError naming file and line."""
     lines: dict[str, list[dict[str, Any]]] = {"update": [], "eval": [], "sft": []}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             found = json.loads(line)
             lines[found["kind"]].append(found)

@@ -89,7 +89,7 @@ FAULTS = {
     "a list": garbage("[1, 2]"),
     "odd usage": garbage('{"choices": [{"message": {"content": "x"}}], "usage": 7}'),
     "not text": garbage('{"choices": [{"message": {"content": 3}}]}'),
-    "hang": hang(3.0),
+    "hang": hang(4.0),
     "cut stream": cut,
     "hang up": hang_up,
     "slow drip": drip,
@@ -99,7 +99,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_passes_is_tried_again_and_nothing_is_lost(server, fault):
     server.script = [FAULTS[fault]]
-    reply = ask(server, timeout=0.4)[0]
+    reply = ask(server, timeout=2.0)[0]  # long enough for a good answer on a loaded machine
     assert (reply.text, reply.error) == ("<action>look</action>", "")
     assert len(server.requests) == 2
     assert server.requests[0][0] == server.requests[1][0], "the same question, the same dice"
@@ -151,9 +151,9 @@ def test_the_pause_a_server_asks_for_is_made(server):
 
 
 def test_requests_keep_to_the_rate(server):
-    ask(server, *[prompt(key=str(number)) for number in range(5)], requests_per_minute=600)
+    ask(server, *[prompt(key=str(number)) for number in range(5)], requests_per_minute=240)
     times = sorted(moment for _, _, moment in server.requests)
-    assert times[-1] - times[0] > 0.25, "five requests, a tenth of a second apart"
+    assert times[-1] - times[0] > 0.5, "five requests, a quarter of a second apart, and half of that for a slow machine"
 
 
 def test_conversations_keep_to_their_server_and_leave_it_when_it_fails():

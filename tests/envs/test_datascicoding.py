@@ -14,6 +14,7 @@ from envsuite.envs.datascicoding.env import DataSciCoding, extract
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
+from harness.cli import eval as evaluation
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
 PLAIN = {"complete": False, "rows": 0, "imbalance": 1.0, "features": 0, "noise": 0, "missing": 0.0, "categorical": 0.0}
@@ -340,6 +341,15 @@ def test_a_csv_that_cannot_be_played_is_one_line_before_any_episode(build, tmp_p
     with pytest.raises((DataError, UsageError), match=said) as caught:
         build(csv=str(path), target="y")
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_on_a_csv_that_is_not_there_ends_at_once_and_scores_nothing(tmp_path, capsys):
+    asked = ["-m", "random", "-e", "DataSciCoding-easy", "-n", "3", "--set", f"csv={tmp_path / 'no.csv'}"]
+    with pytest.raises(SystemExit) as done:
+        evaluation.main([*asked, "--baselines", "none", "-o", str(tmp_path / "runs")])
+    assert done.value.code == 2
+    assert "no.csv does not exist" in capsys.readouterr().err
+    assert not list(tmp_path.glob("runs/*/*/results.jsonl"))
 
 
 # ---- difficulty ---------------------------------------------------------------------------------------------------------

@@ -72,7 +72,9 @@ def load(source: str | Path, split: str = "") -> list[Record]:
     if not path.exists():
         if isinstance(source, str) and source.count("/") == 1 and not path.suffix:
             return _from_hub(source, split or "train")
-        raise DataError(f"Records file {source} does not exist: name a .jsonl, .json or .parquet file.")
+        raise DataError(
+            f"Records file {source} does not exist: name a .jsonl, .json or .parquet file, or a folder with a folder per instance."
+        )
     readers = {".jsonl": _lines, ".json": _array, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
