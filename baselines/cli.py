@@ -24,8 +24,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: runs/train/RECIPE")
     found.add_argument("--resume", action="store_true")
     found.add_argument("--dry-run", action="store_true", help="check the recipe, estimate memory, train nothing")
-    found.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: environments on a cluster")
-    found.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
+    cli.add_executor(found)
     found.add_argument(
         "--module", action="append", default=[], help="import this first: it registers environments of yours"
     )

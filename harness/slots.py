@@ -144,6 +144,29 @@ class Host:
         self.env, self.built = None, ("", "")
 
 
+Request = tuple[Any, ...]  # ("start", slot, Episode) | ("step", slot, commands, turn)
+
+
+class Hosts:
+    """The inside of a worker, be it a process or an actor: the environments of its slots, made as they are asked for."""
+
+    def __init__(self, config: tuple[str, str, float]) -> None:
+        """`config`: what a `Host` is made with."""
+        self._config = config
+        self._by_slot: dict[int, Host] = {}
+
+    def answer(self, request: Request) -> tuple[int, Shown]:
+        kind, slot, *rest = request
+        if slot not in self._by_slot:
+            self._by_slot[slot] = Host(*self._config)
+        host = self._by_slot[slot]
+        return slot, host.start(*rest) if kind == "start" else host.step(*rest)
+
+    def close(self) -> None:
+        for host in self._by_slot.values():
+            host.close()
+
+
 class LocalSlots:
     """Environments in this process: for native engines, which answer at once."""
 
@@ -198,7 +221,7 @@ class PoolSlots:
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
         self._ask(slot, ("step", slot, commands, turn))
 
-    def _ask(self, slot: int, request: tuple[Any, ...]) -> None:
+    def _ask(self, slot: int, request: Request) -> None:
         worker = self._workers[slot % len(self._workers)]
         worker.asked.append((slot, time.monotonic()))
         with contextlib.suppress(BrokenPipeError, OSError):  # a dead worker is noticed by poll
@@ -280,7 +303,7 @@ class _Worker:
 def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: int) -> None:
     """A worker's life: answer until the pipe closes. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    hosts: dict[int, Host] = {}
+    hosts = Hosts(config)
     try:
         pipe.send(None)
         while True:
@@ -291,11 +314,8 @@ def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: 
             request = pipe.recv()
             if request is None:
                 break
-            kind, slot, *rest = request
-            host = hosts.setdefault(slot, Host(*config))
-            pipe.send((slot, host.start(*rest) if kind == "start" else host.step(*rest)))
+            pipe.send(hosts.answer(request))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     finally:
-        for host in hosts.values():
-            host.close()
+        hosts.close()

@@ -29,6 +29,11 @@ def open(spec: Spec, driver: str = "auto", order: Sequence[str] = SAFE) -> Sessi
     return ZygoteSession(name, _module(name), spec)
 
 
+def resources(driver: str) -> dict[str, float]:
+    """What a cluster's node must offer for this driver (`TextEnv.resources`): a share of a Docker daemon, or nothing."""
+    return {"docker": 0.001} if driver == "docker" else {}
+
+
 def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
     """The name of the driver `open` would take. Raises NoSandbox."""
     if driver != "auto":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
@@ -17,6 +18,12 @@ def console(stderr: bool = False) -> Console:
     """Where people read; wide where it is no terminal, so that tables in logs are not folded."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else 160)
+
+
+def add_executor(parser: argparse._ActionsContainer) -> None:
+    """The flags that say where environments live: the same words in every command."""
+    parser.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
+    parser.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
 
 
 def import_modules(names: Sequence[str]) -> None:

@@ -52,8 +52,7 @@ def parser() -> argparse.ArgumentParser:
     demos.add_argument("--admissible", choices=ADMISSIBLE, default="none")
     demos.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
     demos.add_argument("--num-workers", type=int, default=-1)
-    demos.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
-    demos.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
+    cli.add_executor(demos)
     demos.add_argument("--module", action="append", default=[])
     return found
 

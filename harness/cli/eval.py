@@ -99,8 +99,7 @@ def add_options(found: argparse.ArgumentParser) -> None:
     group.add_argument("--baselines", default="random,expert", help="played beside the model; 'none' for none")
     group.add_argument("--baseline-episodes", type=int, default=None, help="seeds for them (default: the model's)")
     group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
-    group.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
-    group.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
+    cli.add_executor(group)
     group.add_argument(
         "--policy-replicas", type=int, default=0, help="with ray: so many actors hold the model; 0: none"
     )

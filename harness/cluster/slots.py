@@ -10,18 +10,15 @@ from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
 from harness.cluster import connect
-from harness.slots import Host, Shown, lost
+from harness.slots import Hosts, Request, Shown, lost
 from harness.types import Episode
-
-Request = tuple[Any, ...]  # ("start", slot, Episode) | ("step", slot, commands, turn)
 
 
 class EnvWorker:
     """The inside of an actor: the environments of some slots, one request after another."""
 
     def __init__(self, config: tuple[str, str, float]) -> None:
-        self.config = config
-        self.hosts: dict[int, Host] = {}
+        self.hosts = Hosts(config)
 
     def versions(self) -> dict[str, str]:
         return connect.versions()
@@ -30,15 +27,10 @@ class EnvWorker:
         return os.getpid()
 
     def answer(self, requests: list[Request]) -> list[tuple[int, Shown]]:
-        found = []
-        for kind, slot, *rest in requests:
-            host = self.hosts.setdefault(slot, Host(*self.config))
-            found.append((slot, host.start(*rest) if kind == "start" else host.step(*rest)))
-        return found
+        return [self.hosts.answer(request) for request in requests]
 
     def close(self) -> None:
-        for host in self.hosts.values():
-            host.close()
+        self.hosts.close()
 
 
 @dataclass(eq=False)
@@ -174,8 +166,7 @@ class RaySlots:
 
     def _replace_silent(self) -> None:
         now = time.monotonic()
-        late = {id(worker): worker for worker, _, asked in self._asked.values() if now - asked > self.timeout}
-        for worker in late.values():
+        for worker in {worker for worker, _, asked in self._asked.values() if now - asked > self.timeout}:
             self._replace(worker, f"no answer within {self.timeout:.0f} s")
 
     def _replace(self, worker: _Worker, why: str) -> None:
@@ -192,7 +183,7 @@ class RaySlots:
 
     def _settle_replacements(self) -> None:
         """Lets replacements that have started work; those that find no room give their slots to a worker that lives."""
-        for worker in {id(one): one for one in self._workers if one.born is not None}.values():
+        for worker in {one for one in self._workers if one.born is not None}:
             if self.ray.wait([worker.born], timeout=0)[0]:
                 worker.born = None  # should it have died, its first answer tells
                 continue

@@ -93,7 +93,7 @@ class DataSciCoding(TextEnv):
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
-        return {"docker": 0.001} if settings["sandbox"] == "docker" else {}
+        return drivers.resources(settings["sandbox"])
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
