@@ -287,7 +287,8 @@ def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str
         from harness.cluster.slots import RaySlots
 
         needs = cls.resources(settings)
-        ray = connect.connect(execution.ray_address, offers=needs)
+        # A cluster of our own has a whole one of each, of which every worker takes its share.
+        ray = connect.connect(execution.ray_address, offers=dict.fromkeys(needs, 1.0))
         if workers <= 0:
             workers = max(1, int(ray.available_resources().get("CPU", 1)))
         fast = not cls.needs_process(settings)
