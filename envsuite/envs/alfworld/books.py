@@ -32,8 +32,8 @@ class Books:
         """dense reward so far"""
         self.lost = [False] * games
         """at a dead end"""
-        self.log: list[Mapping[int, str] | tuple[str, ...]] = []
-        """what was said, turn by turn: by every game, or by some"""
+        self.log: list[Mapping[int, str] | tuple[str | None, ...]] = []
+        """what was said, turn by turn: in every game (None where it sat out), or in some"""
         self.began = [0] * games
         """where in the log"""
 
@@ -48,4 +48,5 @@ class Books:
     def said(self, game: int) -> list[str]:
         """The commands of its episode in order."""
         rows = self.log[self.began[game] :]
-        return [row[game] for row in rows if isinstance(row, tuple) or game in row]
+        said = [row[game] if isinstance(row, tuple) else row.get(game) for row in rows]
+        return [command for command in said if command is not None]

@@ -32,8 +32,10 @@ class AlfworldVectorEnv(SyncVectorEnv):
 
     Each sub-environment (`envs[i]`) is whole: its expert, labels, get_state and the rest can be asked between steps.
     `autoreset_mode` is Gymnasium's: a finished game is reset by the next step (default), the same, or the caller.
+    Beyond Gymnasium's interface, None for a command lets a game sit out a turn: nothing of `infos` is then about it.
     """
 
+    takes_none = True
     envs: list[AlfworldEnv]  # type: ignore[assignment]
     _env_obs: list[str]  # type: ignore[assignment]
 
@@ -61,15 +63,18 @@ class AlfworldVectorEnv(SyncVectorEnv):
         for shared in (self._all, *self._running.values()):
             shared.flags.writeable = False
 
-    def step(self, actions: Sequence[str]) -> Step:
+    def step(self, actions: Sequence[str | None]) -> Step:
         """Does `actions[i]` in game i; a game that is over is reset instead, and its action ignored (NEXT_STEP)."""
         n, envs, books, texts = self.num_envs, self.envs, self._books, self._env_obs
         over = self._over(actions)
-        engines = (
-            [None if new else engine for new, engine in zip(over, books.engines)] if True in over else books.engines
-        )
+        engines = books.engines
+        if True in over or None in actions:
+            engines = [
+                None if new or command is None else engine for new, command, engine in zip(over, actions, books.engines)
+            ]
         books.turns[:] = [turn + 1 for turn in books.turns]
         books.log.append(tuple(actions))
+        sitting: list[int] = []
         rewards, terminated, truncated = np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         valid = np.ones(n, dtype=bool)
         booked: dict[int, dict[str, Any]] = {}  # game -> info, where that is more than a running game's
@@ -80,8 +85,11 @@ class AlfworldVectorEnv(SyncVectorEnv):
                 listed.append([])
                 if over[i]:
                     texts[i], booked[i] = envs[i].reset()
+                    continue
+                books.turns[i] -= 1
+                if command is None:
+                    sitting.append(i)
                 else:
-                    books.turns[i] -= 1
                     texts[i], rewards[i], terminated[i], truncated[i], booked[i] = envs[i].step(command)
                     books.log.pop()  # the command is in the log already
                 continue
@@ -91,7 +99,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
                 noted.append(i)
             if feedback == NOTHING_HAPPENS:
                 valid[i] = False
-        ending = {i for i, turn in enumerate(books.turns) if turn > self._last and i not in booked}
+        ending = {i for i, turn in enumerate(books.turns) if turn > self._last and engines[i] is not None}
         for i in noted:
             env = envs[i]
             engine, subgoals = env._native, env._subgoals
@@ -106,7 +114,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
                         rewards[i] = gained
         if not self._plain:
             for i, env in enumerate(envs):
-                if i not in booked and i not in ending:
+                if engines[i] is not None and i not in ending:
                     texts[i] = env._shown(texts[i], env.turn)
         for i in ending:
             books.turns[i] -= 1
@@ -129,22 +137,28 @@ class AlfworldVectorEnv(SyncVectorEnv):
             infos = self._add_info(infos, {key: value for key, value in info.items() if key not in columns}, i)
             for key, column in columns.items():
                 column[i] = info[key]
+        playing = self._all
+        if sitting:
+            playing = playing.copy()
+            playing[sitting] = False
         for key, column in columns.items():
-            infos[key], infos[f"_{key}"] = column, self._all
+            infos[key], infos[f"_{key}"] = column, playing
         self._terminations, self._truncations = terminated, truncated
-        self._autoreset_envs = terminated | truncated
+        self._autoreset_envs = terminated | truncated | (self._autoreset_envs & ~playing)
         return tuple(texts), rewards, terminated.copy(), truncated.copy(), infos
 
-    def _over(self, actions: Sequence[str]) -> list[bool]:
+    def _over(self, actions: Sequence[str | None]) -> list[bool]:
         """Which games this step resets. Raises what Gymnasium does for commands, or a moment, that will not do."""
         if len(actions) != self.num_envs:
             raise gym.error.InvalidAction(f"{self.num_envs} games take {self.num_envs} commands, not {len(actions)}.")
         over: list[bool] = self._autoreset_envs.tolist()
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            early = next((i for i, command in enumerate(actions) if over[i] and command is not None), None)
+            if early is not None:
+                raise gym.error.ResetNeeded(f"Game {early} is over: reset() with a reset_mask before step().")
+        if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             over = [False] * self.num_envs
-        elif self.autoreset_mode is AutoresetMode.DISABLED and True in over:
-            raise gym.error.ResetNeeded(f"Game {over.index(True)} is over: reset() with a reset_mask before step().")
         for command, reset in zip(actions, over) if {*map(type, actions)} != {str} else ():
-            if not reset and not isinstance(command, str):
+            if not (reset or command is None or isinstance(command, str)):
                 raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
         return over
