@@ -51,6 +51,9 @@ _PREDICATES = {
     "inreceptacleobject", "cancontain", "openable", "iscool", *_FLAGS,
 }  # fmt: skip
 
+MAX_THINGS = 2_000
+"""Receptacles, objects and locations together; official games have under 250. More would be slow and large, not a game."""
+
 # The goals of ALFWorld's goal library, white space left out. No other goal is played.
 _PROPERTY = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}
 _WRAP = r"\(:goal\(and\(exists\(\?r-receptacle\)\(exists\(\?o-object\)\(and%s\)\)\)\)\)\)*"
@@ -170,6 +173,10 @@ class _Reader:
         start = next(iter(agents.values()))
         rids, oids = sorted(receptacle_type), sorted(object_type)
         lids = sorted({start, *receptacle_at.values(), *(place for _, place in at)})
+        if (things := len(rids) + len(oids) + len(lids)) > MAX_THINGS:
+            raise self._broken(
+                f"{things:,} receptacles, objects and locations, of {MAX_THINGS:,} at most", "objecttype"
+            )
         rs, os, ls = ({entity: number for number, entity in enumerate(ids)} for ids in (rids, oids, lids))
         if receptacle_at.keys() != rs.keys():
             odd = min(receptacle_at.keys() ^ rs.keys())
