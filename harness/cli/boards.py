@@ -23,7 +23,6 @@ ROOT = Path("leaderboards")
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
-    found.add_argument("-v", "--verbose", action="store_true")
     verbs = found.add_subparsers(dest="verb", required=True)
     add = verbs.add_parser("add", help="take finished runs into a board; each must be what its suite prescribes")
     add.add_argument("board", type=Path, help="leaderboards/SUITE")
@@ -33,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
     play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
+    cli.add_verbose(verbs)
     return found
 
 
