@@ -31,7 +31,7 @@ from envsuite.envs.alfworld.seam import Answer
 from envsuite.envs.alfworld.stock import StockEngine
 from envsuite.envs.alfworld.subgoals import Marks, Subgoals
 from envsuite.errors import UsageError
-from envsuite.types import Knob, Outcome
+from envsuite.types import Knob, Outcome, RewardMode
 
 INSTRUCTIONS = """\
 You are in a room of a house, described in words, and have a household task to do. You walk from one receptacle (a
@@ -80,7 +80,7 @@ class AlfworldEnv(TextEnv):
     """One household task per episode; see the head of this file."""
 
     # What every step needs lies together: with hundreds of games in turn, fetching it is what a step costs.
-    __slots__ = ("_native", "_plain", "_said", "_source", "_stock", "_subgoals")
+    __slots__ = ("_native", "_plain", "_quick", "_said", "_source", "_stock", "_subgoals", "turn")
 
     knobs = (
         Knob("games", "generated", "which games: made from the seed, or an official split under $ALFWORLD_DATA",
@@ -161,6 +161,9 @@ class AlfworldEnv(TextEnv):
         self.objective = feedback.rpartition("Your task is to: ")[2]
         self.dialect = dialect_of(source)
         self.instructions = INSTRUCTIONS.format(put=PUT[self.dialect])
+        # What a vector environment may drive by itself: nothing else needs to hear of every command.
+        alone = self._stock is None and self.reward_mode is not RewardMode.SHAPED
+        self._quick = self._native if alone else None
         return self._shown(feedback)
 
     def _act(self, command: str) -> Outcome:

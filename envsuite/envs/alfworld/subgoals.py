@@ -31,8 +31,8 @@ class Subgoals:
     """The ledger of one episode."""
 
     __slots__ = (
-        "_deeds", "changes", "found", "game", "names", "placed", "searching", "taken", "transformed",
-        "value", "wanted", "word",
+        "changes", "deeds", "found", "game", "names", "placed", "searching", "taken", "transformed", "value",
+        "wanted", "word",
     )  # fmt: skip
 
     def __init__(self, game: Game) -> None:
@@ -47,7 +47,7 @@ class Subgoals:
         self.transformed = self.placed = 0
         self.value = 0.0
         self.searching = True
-        self._deeds = -1
+        self.deeds = -1
 
     def note(self, engine: NativeEngine, feedback: str) -> float:
         """Takes in what a turn led to and showed; returns what it pays."""
@@ -59,8 +59,8 @@ class Subgoals:
                 seen = self.found | self.names.intersection(_NAMED.findall(feedback))
                 changed, self.found = len(seen) > len(self.found), seen
                 self.searching = len(seen) < self.wanted
-            if engine.deeds != self._deeds:
-                self._deeds = engine.deeds
+            if engine.deeds != self.deeds:
+                self.deeds = engine.deeds
                 changed |= self._acted(engine)
             if not changed:
                 return 0.0

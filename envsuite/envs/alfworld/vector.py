@@ -5,7 +5,8 @@
     texts, rewards, terminated, truncated, infos = envs.step(["look"] * 512)
 
 It answers what `SyncVectorEnv` over the same environments would, keys and masks of `infos` included, without making a
-dictionary per game and turn.
+dictionary per game and turn. What `infos` says of every running game on every turn is one array, shared between turns and
+read-only.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ class AlfworldVectorEnv(SyncVectorEnv):
         # What an environment holds before its first reset can be shared, but for the textworld engine.
         another = lambda: copy(first) if first._stock is None else AlfworldEnv(**settings)
         super().__init__([lambda: first, *[another] * (num_envs - 1)], copy=False, autoreset_mode=autoreset_mode)
-        self._max_steps = self.envs[0].settings.max_steps
-        self._mode = self.envs[0].reward_mode
-        self._always: dict[str, np.ndarray] = {
+        self._last = first.settings.max_steps - 1
+        self._dense = first.reward_mode is RewardMode.DENSE
+        self._all = np.ones(num_envs, dtype=bool)
+        self._running: dict[str, np.ndarray] = {  # what the info of a running game says whatever happens
             "success": np.zeros(num_envs, dtype=bool),
             "stop_reason": np.full(num_envs, None, dtype=object),
             "primitive_steps": np.ones(num_envs, dtype=int),
@@ -52,75 +54,89 @@ class AlfworldVectorEnv(SyncVectorEnv):
             "lost": np.zeros(num_envs, dtype=bool),
             "score": np.zeros(num_envs, dtype=int),
         }
+        for shared in (self._all, *self._running.values()):
+            shared.flags.writeable = False
 
     def step(self, actions: Sequence[str]) -> Step:
         """Does `actions[i]` in game i; a game that is over is reset instead, and its action ignored (NEXT_STEP)."""
-        n, envs, same_step = self.num_envs, self.envs, self.autoreset_mode is AutoresetMode.SAME_STEP
-        over = [False] * n if same_step else self._autoreset_envs.tolist()
-        if len(actions) != n:
-            raise gym.error.InvalidAction(f"{n} games take {n} commands, not {len(actions)}.")
-        if True in over and self.autoreset_mode is AutoresetMode.DISABLED:
-            raise gym.error.ResetNeeded(f"Game {over.index(True)} is over: reset() with a reset_mask before step().")
-        last, dense, shaped = self._max_steps - 1, self._mode is RewardMode.DENSE, self._mode is RewardMode.SHAPED
-        texts, rewards, terminated, truncated = self._env_obs, [0.0] * n, [False] * n, [False] * n
-        valid, progression, dead = [True] * n, [0.0] * n, [False] * n
-        listed: list[list[str]] = [[]] * n
-        files = [""] * n
+        n, last, dense = self.num_envs, self._last, self._dense
+        over = self._over(actions)
+        texts = self._env_obs
+        rewards, terminated, truncated = np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        valid, dead = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
+        listed: list[list[str]] = []
+        files: list[str] = []
+        progression: list[float] = []
         booked: list[tuple[int, dict[str, Any]]] = []  # games whose info is more than a running game's
-        for i, command in enumerate(actions):
-            env = envs[i]
-            if over[i]:
-                texts[i], info = env.reset()
+        for i, (env, command) in enumerate(zip(self.envs, actions)):
+            engine = env._quick
+            if engine is None or over[i]:
+                if over[i]:
+                    texts[i], info = env.reset()
+                else:
+                    texts[i], rewards[i], terminated[i], truncated[i], info = env.step(command)
                 booked.append((i, info))
-                continue
-            if not isinstance(command, str):
-                raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
-            engine, subgoals = env._native, env._subgoals
-            if engine is None or subgoals is None or shaped or env._stock is not None:
-                texts[i], rewards[i], terminated[i], truncated[i], info = env.step(command)
-                booked.append((i, info))
+                listed.append([])
+                progression.append(0.0)
+                files.append("")
                 continue
             env._said.append(command)
             feedback = engine.act(command)
-            if engine.won or env.turn >= last:
+            subgoals, turn = env._subgoals, env.turn
+            assert subgoals is not None
+            if engine.won or turn >= last:
                 texts[i], rewards[i], terminated[i], truncated[i], info = env.settle(env._outcome(feedback))
                 booked.append((i, info))
-                continue
-            turn = env.turn = env.turn + 1
-            gained = subgoals.note(engine, feedback)
-            if gained:
-                env.progression = subgoals.value
-                if dense:
-                    rewards[i] = gained
-            progression[i] = subgoals.value
-            if feedback == NOTHING_HAPPENS:
-                valid[i] = False
-            if engine.held >= 0:
-                dead[i] = engine.dead_end
-            listed[i] = engine.admissible()
-            files[i] = env._source.file
-            texts[i] = feedback if env._plain else env._shown(feedback, turn)
+            else:
+                env.turn = turn = turn + 1
+                texts[i] = feedback if env._plain else env._shown(feedback, turn)
+                if engine.deeds != subgoals.deeds or (subgoals.searching and subgoals.word in feedback):
+                    gained = subgoals.note(engine, feedback)
+                    if gained:
+                        env.progression = subgoals.value
+                        if dense:
+                            rewards[i] = gained
+                if feedback == NOTHING_HAPPENS:
+                    valid[i] = False
+                if engine.held >= 0 and engine.dead_end:
+                    dead[i] = True
+            listed.append(engine.view[0])
+            progression.append(subgoals.value)
+            files.append(env._source.file)
         infos: dict[str, Any] = {}
-        starting: dict[int, dict[str, Any]] = {}
-        if same_step:
-            for i, info in booked:
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            for k, (i, info) in enumerate(booked):
                 if terminated[i] or truncated[i]:
                     infos = self._add_info(infos, {"final_obs": texts[i], "final_info": info}, i)
-                    texts[i], starting[i] = envs[i].reset()
-        # the info of all games as if each were running; what is otherwise is written over it
-        running = {
-            "is_action_valid": np.array(valid, dtype=bool),
+                    texts[i], info = self.envs[i].reset()
+                    booked[k] = i, info
+        columns = {
+            "is_action_valid": valid,
             "admissible_commands": np.fromiter(listed, dtype=object, count=n),
-            "progression": np.array(progression, dtype=np.float64),
+            "progression": np.array(progression),
             "extra.gamefile": np.fromiter(files, dtype=object, count=n),
-            "dead_end": np.array(dead, dtype=bool),
-        }
-        for key, column in (running | {key: column.copy() for key, column in self._always.items()}).items():
-            infos[key], infos[f"_{key}"] = column, np.ones(n, dtype=bool)
+            "dead_end": dead,
+        } | ({key: column.copy() for key, column in self._running.items()} if booked else self._running)
         for i, info in booked:
-            infos = self._add_info(infos, starting.get(i, info), i)
-        self._terminations, self._truncations = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
-        self._autoreset_envs = self._terminations | self._truncations
-        return (
-            tuple(texts), np.array(rewards, dtype=np.float64), self._terminations.copy(), self._truncations.copy(), infos,
-        )  # fmt: skip
+            infos = self._add_info(infos, {key: value for key, value in info.items() if key not in columns}, i)
+            for key, column in columns.items():
+                column[i] = info[key]
+        for key, column in columns.items():
+            infos[key], infos[f"_{key}"] = column, self._all
+        self._terminations, self._truncations = terminated, truncated
+        self._autoreset_envs = terminated | truncated
+        return tuple(texts), rewards, terminated.copy(), truncated.copy(), infos
+
+    def _over(self, actions: Sequence[str]) -> list[bool]:
+        """Which games this step resets. Raises what Gymnasium does for commands, or a moment, that will not do."""
+        if len(actions) != self.num_envs:
+            raise gym.error.InvalidAction(f"{self.num_envs} games take {self.num_envs} commands, not {len(actions)}.")
+        over: list[bool] = self._autoreset_envs.tolist()
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            over = [False] * self.num_envs
+        elif self.autoreset_mode is AutoresetMode.DISABLED and True in over:
+            raise gym.error.ResetNeeded(f"Game {over.index(True)} is over: reset() with a reset_mask before step().")
+        if not all(isinstance(command, str) or reset for command, reset in zip(actions, over)):
+            odd = next(command for command in actions if not isinstance(command, str))
+            raise gym.error.InvalidAction(f"A command is a string, not {type(odd).__name__}.")
+        return over
