@@ -128,6 +128,7 @@ class OvercookedEnv(TextEnv):
         self.instructions = INSTRUCTIONS + (TEAM if given.cooks > 1 else "")
         self._kitchen_name = ""
         self._shape: tuple[Any, ...] = ()
+        self._menus: dict[tuple[Any, ...], tuple[Menu, dict[str, Macro]]] = {}
         self._planners: dict[int, Planner] = {}
         self._sentences: dict[Fact, str] = {}
         self._told: dict[tuple[int, State], tuple[str, tuple[str, ...]]] = {}
@@ -148,9 +149,11 @@ class OvercookedEnv(TextEnv):
             self._kitchen_name, self.kitchen = name, kitchen
             rewards = Rewards(chop=given.chop_reward, wrong=given.wrong_cost)
             self.sim = Simulation(kitchen, recipe, rewards, given.radius)
-            self.menu = Menu(macro_actions(kitchen, counters=given.layout != "a"))
-            shape = kitchen.foods, len(kitchen.bowl_homes), len(kitchen.boards)
-            self._shape, self._commands = shape, commands(self.menu.macros, *shape)
+            self._shape = shape = kitchen.foods, len(kitchen.bowl_homes), len(kitchen.boards)
+            if shape not in self._menus:
+                menu = Menu(macro_actions(kitchen, counters=given.layout != "a"))
+                self._menus[shape] = menu, commands(menu.macros, *shape)
+            self.menu, self._commands = self._menus[shape]
             self._planners, self._told = {}, {}
             foods = listing([f"chopped {food}" for food in recipe])
             self.objective = f"Hand in one bowl with {foods} and nothing else."
