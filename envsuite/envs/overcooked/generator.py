@@ -1,19 +1,52 @@
-"""Procedural kitchens: drawn from a seed, and every one proven solvable by cooks who solve it."""
+"""An episode's kitchen and order: of the papers, or drawn from a seed and proven solvable by cooks who solve it."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from types import SimpleNamespace
 
 import numpy as np
 
 from envsuite.envs.overcooked.cooks import LONG, Menu, play_out
 from envsuite.envs.overcooked.engine import Simulation, macro_actions
-from envsuite.envs.overcooked.kitchen import Kitchen, all_foods
+from envsuite.envs.overcooked.kitchen import Kitchen, all_foods, published_kitchen, recipe_foods, recipe_names
 from envsuite.envs.overcooked.motion import CHOPS
 from envsuite.errors import UsageError
 
 TRIES = 50  # drawings until one is given up as too crowded
+
+
+def kitchen_and_order(given: SimpleNamespace, seed: int) -> tuple[Kitchen, tuple[str, ...]]:
+    """The kitchen and the foods of the order that `seed` names, by the family's knobs `given`. Raises UsageError."""
+    recipe = given.recipe
+    if given.layout != "random":
+        if recipe == "random":
+            known = set(published_kitchen(given.variant, given.layout, given.size, given.cooks).foods)
+            names = [name for name in recipe_names() if set(recipe_foods(name)) <= known]
+            recipe = names[int(np.random.default_rng(seed).integers(len(names)))]
+        return kitchen_of_the_papers(given, recipe)
+    if recipe == "random":
+        letters = list(all_foods())
+        order = np.random.default_rng([seed, 1]).permutation(len(letters))
+        foods = tuple(letters[i] for i in sorted(order[: given.recipe_size]))
+    else:
+        foods = recipe_foods(recipe)
+    stations = given.foods, given.boards, given.bowls, given.deliveries
+    return draw_kitchen(seed, given.size, given.cooks, foods, *stations, given.walls, given.horizon), foods
+
+
+def kitchen_of_the_papers(given: SimpleNamespace, recipe: str) -> tuple[Kitchen, tuple[str, ...]]:
+    """The published kitchen that the knobs name, and the recipe's foods. Raises UsageError where it cannot be served."""
+    kitchen = published_kitchen(given.variant, given.layout, given.size, given.cooks)
+    foods = recipe_foods(recipe)
+    if missing := [food for food in foods if food not in kitchen.foods]:
+        raise UsageError(
+            f"Kitchen {kitchen.name!r} has no {' or '.join(missing)} for recipe {recipe!r}: set variant=v3."
+        )
+    if given.layout == "b" and given.cooks == 1:
+        raise UsageError("Layout 'b' is divided by a wall, and 1 cook cannot serve anything there: set cooks=2.")
+    return kitchen, foods
 
 
 @lru_cache(maxsize=256)
