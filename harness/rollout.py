@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
-from harness.prompting import Parsed, Prompting
+from harness.prompting import Parsed, Past, Prompting
 from harness.slots import Shown, Slots
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
 
@@ -26,6 +26,7 @@ class _Playing:
     reply: Reply | None = None
     parsed: Parsed = Parsed(())
     began: float = field(default_factory=time.monotonic)
+    past: Past = field(default_factory=Past)
 
 
 def rollout(
@@ -121,7 +122,9 @@ def _prompt(state: _Playing, prompting: Prompting, reads: bool) -> Prompt:
     if not reads:
         return Prompt((), admissible, 0, state.key, shown.advice, turn, run.episode)
     return Prompt(
-        messages=prompting.messages(run.instructions, run.objective, run.turns, shown.observation, admissible),
+        messages=prompting.messages(
+            run.instructions, run.objective, run.turns, shown.observation, admissible, state.past
+        ),
         admissible=prompting.listed(admissible),
         seed=run.episode.dice(turn),
         key=state.key,
