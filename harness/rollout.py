@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
-from harness.prompting import Parsed, Prompting
+from harness.prompting import Parsed, Past, Prompting
 from harness.slots import Shown, Slots
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
 
@@ -21,10 +21,12 @@ class _Playing:
 
     run: Trajectory
     shown: Shown
+    key: str
     lives: int = LIVES - 1
     reply: Reply | None = None
     parsed: Parsed = Parsed(())
     began: float = field(default_factory=time.monotonic)
+    past: Past = field(default_factory=Past)
 
 
 def rollout(
@@ -71,7 +73,8 @@ def rollout(
                     raise shown.fatal
                 if slot in starting:
                     played, began, lives = starting.pop(slot)
-                    state = playing[slot] = _Playing(_begin(played, shown), shown, lives, began=began)
+                    key = "\0".join(map(str, played.key))
+                    state = playing[slot] = _Playing(_begin(played, shown), shown, key, lives, began=began)
                 else:
                     state = playing[slot]
                     _take(state, shown, max_turns)
@@ -112,19 +115,20 @@ def _begin(played: Episode, shown: Shown) -> Trajectory:
 
 
 def _prompt(state: _Playing, prompting: Prompting, reads: bool) -> Prompt:
-    """`reads`: False for policies that only pass on advice, which are spared the conversation."""
+    """`reads`: False for policies that only pass on advice, which are spared the conversation and the dice."""
     run, shown = state.run, state.shown
     turn = len(run.turns)
     admissible = shown.info["admissible_commands"]
+    if not reads:
+        return Prompt((), admissible, 0, state.key, shown.advice, turn, run.episode)
     return Prompt(
-        messages=prompting.messages(run.instructions, run.objective, run.turns, shown.observation, admissible)
-        if reads
-        else (),
-        admissible=prompting.listed(admissible) if reads else admissible,
+        messages=prompting.messages(
+            run.instructions, run.objective, run.turns, shown.observation, admissible, state.past
+        ),
+        admissible=prompting.listed(admissible),
         seed=run.episode.dice(turn),
-        key="\0".join(map(str, run.episode.key)),
-        advice=shown.advice,
-        tools=prompting.tools(admissible) if reads else (),
+        key=state.key,
+        tools=prompting.tools(admissible),
         turn=turn,
         episode=run.episode,
     )

@@ -162,6 +162,17 @@ class Hosts:
         host = self._by_slot[slot]
         return slot, host.start(*rest) if kind == "start" else host.step(*rest)
 
+    def play_on(self, request: Request, seconds: float) -> tuple[int, list[Shown]]:
+        """The same, and for so many seconds what follows where the player does as it is advised."""
+        until = time.monotonic() + seconds
+        slot, shown = self.answer(request)
+        found, turn = [shown], 0 if request[0] == "start" else request[-1] + 1
+        while shown.advice and time.monotonic() < until:
+            shown = self._by_slot[slot].step((shown.advice,), turn)
+            found.append(shown)
+            turn += 1
+        return slot, found
+
     def close(self) -> None:
         for host in self._by_slot.values():
             host.close()
