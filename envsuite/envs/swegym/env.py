@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ from envsuite.envs.swegym.grading import Report, refused
 from envsuite.envs.swegym.menu import LADDER
 from envsuite.envs.swegym.problems import GeneratedProblem, Problem
 from envsuite.envs.swegym.statement import DETAILS
-from envsuite.envs.swegym.workspace import Answer, Workspace
+from envsuite.envs.swegym.workspace import SHOWN, Answer, Workspace
 from envsuite.errors import DataError, UsageError
 from envsuite.panels import make_panel
 from envsuite.sandbox import drivers
@@ -69,7 +71,7 @@ class SWEGym(TextEnv):
         Knob("max_steps", 50, "commands until the work is graded as it stands", low=1),
         Knob("records", "", "a file of SWE-Gym or SWE-bench records, or a folder of instances, to play instead"),
         Knob("instances", (), "only these instances, by id"),
-        Knob("deny", (), "instances left out, by id: broken or flaky ones"),
+        Knob("deny", (), "instances left out, by id, or a file of ids: broken or flaky ones"),
         Knob("package", tuple(packages.PACKAGES), "packages of generated tasks", choices=tuple(packages.PACKAGES)),
         Knob("split", "test", "which packages: they are split, not their tasks", choices=("train", "test", "all")),
         Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=3),
@@ -259,6 +261,12 @@ class SWEGym(TextEnv):
     def remaining(self) -> int | None:
         return len(self._plan()) + 1
 
+    def idle(self) -> str:
+        """An empty line at the end of a file of the gold patch, so that the tests are run; then `submit`."""
+        assert self._problem is not None
+        there = [path for path in self._problem.gold_files if path in self._base]
+        return f"echo >> {shlex.quote(f'{SHOWN}/{there[0]}')}" if there and not self._history else "submit"
+
     def _plan(self) -> list[str]:
         assert self._problem is not None
         gold, changed = self._problem.gold(), self.changes()
@@ -327,7 +335,7 @@ def worth(report: Report, dense: str, right_files: bool) -> float:
 
 def panel(**settings: Any) -> Panel:
     """The instances that fit a task's settings, in a fixed order. Raises DataError, UsageError."""
-    only, deny = set(settings["instances"]), set(settings["deny"])
+    only, deny = set(settings["instances"]), _denied(settings["deny"])
     if settings["records"]:
         known = _published(settings["records"])
         rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
@@ -340,6 +348,24 @@ def panel(**settings: Any) -> Panel:
             f"There is no instance {min(missing)!r} among these {len(rows)}: look at the knobs, split first."
         )
     return make_panel(name, [row for row in rows if (not only or row[1] in only) and row[1] not in deny])
+
+
+def _denied(given: Sequence[str]) -> set[str]:
+    """Ids, and those of the files named among them: an id a line, a reason after `#` (`envsuite-check --gold` writes it)."""
+    found: set[str] = set()
+    for word in given:
+        file = Path(word).expanduser()
+        if file.is_file():
+            try:
+                lines = file.read_text().splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise DataError(f"The list of denied instances {word} cannot be read: {error}.") from None
+            found |= {line.partition("#")[0].strip() for line in lines}
+        elif "/" in word:
+            raise DataError(f"The list of denied instances {word} does not exist: name ids, or a file of ids.")
+        else:
+            found.add(word)
+    return found
 
 
 def _fits(task: tasks.Generated, settings: dict[str, Any]) -> bool:

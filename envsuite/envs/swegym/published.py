@@ -249,11 +249,7 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
     """The virtual environment and the source tree of a recipe, in the cache. Raises DataError where pip fails."""
     from filelock import FileLock
 
-    python = _python(str(recipe.get("python", "")))
-    name = hashlib.sha256(
-        json.dumps([recipe["source"], recipe["pins"], recipe.get("pre_pip"), python], sort_keys=True).encode()
-    ).hexdigest()[:16]
-    home = cache_dir("swegym", "instances", name)
+    python, home = _python(recipe), home_of(recipe)
     environment, source = home / "venv", home / "source"
     with FileLock(home / "lock"):
         if not (environment / "ready").exists():
@@ -269,6 +265,13 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
     return environment, source
 
 
+def home_of(recipe: Mapping[str, Any]) -> Path:
+    """The folder of the cache that holds what `prepare` makes of a recipe; recipes that agree share one."""
+    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), _python(recipe)]
+    name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_dir("swegym", "instances", name)
+
+
 def _fetch(requirement: str, environment: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
@@ -282,7 +285,8 @@ def _fetch(requirement: str, environment: Path, target: Path) -> None:
         top.rename(target)
 
 
-def _python(wanted: str) -> str:
+def _python(recipe: Mapping[str, Any]) -> str:
+    wanted = str(recipe.get("python", ""))
     if not wanted or wanted == f"{sys.version_info.major}.{sys.version_info.minor}":
         return os.path.realpath(sys.executable)
     found = shutil.which(f"python{wanted}")
