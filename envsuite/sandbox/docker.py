@@ -15,21 +15,24 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
+import shutil
 import socket
 import tarfile
 import time
 from pathlib import Path
 from typing import Any
 
-from envsuite.sandbox import bwrap, local, packages
+from envsuite.sandbox import bwrap, leftovers, local, packages
 from envsuite.sandbox.inside import kernel
 from envsuite.sandbox.protocol import Spec
 
 CURE = "Start a Docker daemon (`apt-get install docker.io`), or name its socket in DOCKER_HOST"
 THIN = "envsuite-thin:1"
 LABEL = "envsuite.sandbox"
+"""of every container; its value is the owner, see `leftovers`"""
 BASE_MB = 1024  # memory of the warm process itself
 _START_SECONDS = 60.0
 
@@ -63,6 +66,7 @@ class Container:
         self._socket.close()
         _remove(self._container)
         self._container.client.close()
+        shutil.rmtree(self._link, ignore_errors=True)
 
     def force(self) -> None:
         self._container.kill()
@@ -104,6 +108,9 @@ def launch(spec: Spec, home: Path) -> Container:
     import docker
 
     client = connect()
+    sweep(client)
+    number = next(_counter)
+    name = f"{home.name}-{number}"
     try:
         if not client.images.list(THIN):
             client.api.import_image_from_data(_thin_root(), *THIN.split(":"))
@@ -111,20 +118,42 @@ def launch(spec: Spec, home: Path) -> Container:
         if spec.workspace and uid is not None:
             os.chown(home / "workspace", uid, uid)
         user = os.getuid() if uid is None else uid
-        link, listener = _link(home)
-        container = client.containers.create(THIN, _command(spec), **_walls(spec, home, link, user))
+        link, listener = _link(home / f"link{number}")
+        container = client.containers.create(THIN, _command(spec), name=name, **_walls(spec, home, link, user))
         return Container(container, link, listener)
     except docker.errors.DockerException as error:
         raise OSError(str(getattr(error, "explanation", None) or error).splitlines()[0][-300:]) from error
+    except KeyboardInterrupt:  # the daemon may have made what we were not told of
+        with contextlib.suppress(docker.errors.DockerException, OSError):
+            connect().api.remove_container(name, force=True)
+        raise
 
 
-def _link(home: Path) -> tuple[Path, socket.socket]:
+_counter = itertools.count(1)
+_swept: set[str] = set()
+
+
+def sweep(client: Any) -> None:
+    """Removes the containers of processes that have ended, once per daemon in the life of this process.
+
+    One that ran ends by itself, since nobody holds its socket any more; one that was never started does not.
+    """
+    import docker
+
+    if client.api.base_url in _swept:
+        return
+    _swept.add(client.api.base_url)
+    with contextlib.suppress(docker.errors.DockerException):
+        for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
+            if leftovers.gone(container.labels.get(LABEL, "")):
+                _remove(container)
+
+
+def _link(link: Path) -> tuple[Path, socket.socket]:
     """The folder that joins inside and outside: a socket, and a file to which errors may be added but not read."""
-    link = home / "link"
-    link.mkdir(exist_ok=True)
+    link.mkdir()
     (link / "errors").touch()
     (link / "errors").chmod(0o622)
-    (link / "socket").unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(link / "socket"))
     (link / "socket").chmod(0o666)
@@ -184,7 +213,7 @@ def _walls(spec: Spec, home: Path, link: Path, user: int) -> dict[str, Any]:
         "auto_remove": True,
         "working_dir": "/scratch",
         "hostname": "sandbox",
-        "labels": {LABEL: str(os.getpid())},
+        "labels": {LABEL: leftovers.owner()},
     }
 
 

@@ -88,7 +88,8 @@ class SWEGym(TextEnv):
         Knob("characters", 10_000, "of a command's output that are shown", low=100, high=10_000_000),
         Knob("memory_mb", 2048, "memory of a command", low=64, high=1_000_000),
         Knob("disk_mb", 512, "disk of the repository and /tmp", low=16, high=1_000_000),
-        Knob("sandbox", "auto", "what holds the commands; `process` is no protection", choices=("auto", *drivers.DRIVERS)),
+        Knob("sandbox", "auto", "what holds the commands; `process` is no protection", choices=("auto", *drivers.DRIVERS, *drivers.LATER)),
+        Knob("warm", True, "the next episode's sandbox is started while this one is played"),
     )  # fmt: skip
     levels = LADDER
     isolate = True
@@ -151,7 +152,7 @@ class SWEGym(TextEnv):
         if self._session is None or self._spec != spec:
             if self._session is not None:
                 self._session.close()
-            self._session, self._spec = drivers.open(spec, self.driver), spec
+            self._session, self._spec = drivers.open(spec, self.driver, spare=self.settings.warm), spec
         self._base = problem.tree()
         self.workspace = Workspace(self._session, self.limits, self.settings.characters, problem.variables())
         with problem.folder() as folder:

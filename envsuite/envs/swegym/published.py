@@ -30,7 +30,7 @@ from envsuite.envs.swegym.problems import GIT, Changes, Problem
 from envsuite.envs.swegym.repos import END, START, directives, repo_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
-from envsuite.sandbox import drivers
+from envsuite.sandbox import drivers, leftovers
 from envsuite.sandbox.packages import interpreter_root
 from envsuite.sandbox.protocol import Fate, Limits, Session, Spec
 
@@ -176,7 +176,7 @@ class PublishedProblem(Problem):
         return (f"{row.before};" if row.before else ""), test_command(self.record)
 
     def _sabotage(self, session: Session, tests: tuple[str, ...], found: set[str]) -> None:
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+        with leftovers.passing("swegym") as folder:
             for path in {test.partition("::")[0] for test in tests}:
                 if path not in test_files(self.record.test_patch) or not path.endswith(".py"):
                     continue
@@ -201,7 +201,7 @@ class PublishedProblem(Problem):
 
 def lay(session: Session, changes: Changes) -> None:
     """Writes and removes files of a workspace."""
-    with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+    with leftovers.passing("swegym") as folder:
         for path, content in changes.items():
             if content is not None:
                 file = Path(folder, path)
@@ -224,7 +224,7 @@ def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
 
     Only for patches of a data set: a stranger's is applied in a sandbox.
     """
-    with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as name:
+    with leftovers.passing("swegym") as name:
         folder = Path(name)
         for path in test_files(patch):
             if (source / path).is_file():
