@@ -70,7 +70,11 @@ def _examined(env: TextEnv, seed: int, game: str, times: int) -> Verdict:
             game, status, f"the expert won {len(won)} of {times} ({why})", sum(seconds for *_, seconds in plays)
         )
     free, _ = _play(env, seed, expert=False)
-    detail = "a player who changes nothing wins too" if free else f"the expert won {times} of {times}, the idle player 0 of 1"
+    detail = (
+        "a player who changes nothing wins too"
+        if free
+        else f"the expert won {times} of {times}, the idle player 0 of 1"
+    )
     return Verdict(game, "free" if free else "sound", detail, min(won))
 
 

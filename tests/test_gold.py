@@ -21,7 +21,9 @@ def test_every_game_gets_the_verdict_it_deserves():
     assert "won 0 of 2 (failed)" in found["broken"].detail
     assert "won 1 of 2" in found["flaky"].detail
     assert found["unreadable"].detail == "The file of this game is torn."
-    assert [line.split("  #")[0] for line in deny_list(list(found.values())).splitlines()] == [*toys.Instances.games[1:]]
+    assert [line.split("  #")[0] for line in deny_list(list(found.values())).splitlines()] == [
+        *toys.Instances.games[1:]
+    ]
 
 
 def test_only_so_many_games_are_examined_when_asked():

@@ -6,13 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from envsuite.envs.swegym import problems, published
+from envsuite.envs.swegym import places, problems
 
 CODE = "def double(x):\n    return x\n"
 TESTS = "from calc import double\n\n\ndef test_zero():\n    assert double(0) == 0\n"
-FIX = (
-    "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def double(x):\n-    return x\n+    return {}\n"
-)
+FIX = "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def double(x):\n-    return x\n+    return {}\n"
 TEST_PATCH = (
     "diff --git a/tests/test_calc.py b/tests/test_calc.py\n--- a/tests/test_calc.py\n+++ b/tests/test_calc.py\n"
     "@@ -3,3 +3,7 @@\n \n def test_zero():\n     assert double(0) == 0\n+\n+\n+def test_one():\n+    assert double(1) == 2\n"
@@ -41,7 +39,7 @@ def instances(folder: Path, records: list[dict]) -> str:
         place.mkdir(parents=True)
         (place / "instance.json").write_text(json.dumps(row))
         (place / "replay.json").write_text(json.dumps(recipe))
-    home = published.home_of(recipe)
+    home = places.home_of(recipe)
     if not (home / "venv" / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
         (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")

@@ -70,6 +70,7 @@ class SWEGym(TextEnv):
     knobs = (
         Knob("max_steps", 50, "commands until the work is graded as it stands", low=1),
         Knob("records", "", "a file of SWE-Gym or SWE-bench records, or a folder of instances, to play instead"),
+        Knob("build", False, "docker: a record's recipe is built into an image, instead of being mounted"),
         Knob("instances", (), "only these instances, by id"),
         Knob("deny", (), "instances left out, by id, or a file of ids: broken or flaky ones"),
         Knob("package", tuple(packages.PACKAGES), "packages of generated tasks", choices=tuple(packages.PACKAGES)),
@@ -163,7 +164,7 @@ class SWEGym(TextEnv):
         settings = self.settings
         if settings.records:
             record, recipe = _published(settings.records)[name]
-            return published.PublishedProblem(record, recipe, self.driver)
+            return published.PublishedProblem(record, recipe, self.driver, settings.build)
         if self._lease is None:  # so that what judges stays warm from one problem to the next
             self._lease = Lease(suite.SPEC, self.driver)
         return GeneratedProblem(_generated()[name], settings.statement, settings.tests == "hidden", self.driver)
