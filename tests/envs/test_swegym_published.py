@@ -5,10 +5,11 @@ import os
 
 import pytest
 
-from envsuite import registry
+from envsuite import gold, registry
 from envsuite.envs.swegym import published
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import drivers
+from tests.envs import little
 
 GOLD = ("getmoto__moto-5876", "getmoto__moto-6920", "getmoto__moto-7365")
 
@@ -42,6 +43,44 @@ def test_the_gold_patch_resolves_and_the_empty_one_and_a_useless_one_do_not(shar
         while not env._over:
             env.step(env.expert())
         assert env.success
+    finally:
+        env.close()
+
+
+DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
+
+
+def test_instances_whose_gold_patch_fails_are_found_and_set_aside(tmp_path):
+    rows = [little.record("a__b-1"), little.record("a__b-2", fix="x + x + x"), little.record("a__b-3")]
+    rows[2]["patch"] = rows[2]["patch"].replace("return x", "return y")
+    knobs = {"records": little.instances(tmp_path / "records", rows), "sandbox": DRIVER}
+    task = registry.TASKS["SWEGym-records-v0"]
+    found = list(gold.examine(task, times=1, **knobs))
+    assert [(verdict.game, verdict.status) for verdict in found] == [
+        ("a__b-1", "sound"),
+        ("a__b-2", "broken"),
+        ("a__b-3", "broken"),
+    ]
+    assert "does not apply" in found[2].detail
+    bad = tmp_path / "bad.txt"
+    bad.write_text(gold.deny_list(found))
+    assert registry.panel(task, **knobs, deny=(str(bad),)).games == ("a__b-1",)
+    assert registry.panel(task, **knobs, deny=("a__b-1", str(bad))).games == ()
+    with pytest.raises(DataError, match=r"nowhere/bad.txt does not exist"):
+        registry.panel(task, **knobs, deny=("nowhere/bad.txt",))
+
+
+def test_a_change_without_use_leaves_the_failing_tests_failing_and_the_others_passing(tmp_path):
+    folder = little.instances(tmp_path / "records", [little.record("a__b-1")])
+    env = registry.build("SWEGym-records-v0", "dense", records=folder, sandbox=DRIVER)
+    try:
+        env.reset(seed=0)
+        assert env.idle() == "echo >> /testbed/calc.py"
+        env.step(env.idle())
+        *_, info = env.step(env.idle())
+        assert not info["success"]
+        assert env._report.fail_to_pass_left == ("tests/test_calc.py::test_one",)
+        assert env._report.pass_to_pass == ("tests/test_calc.py::test_zero",)
     finally:
         env.close()
 
