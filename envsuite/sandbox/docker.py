@@ -187,7 +187,7 @@ def _command(spec: Spec, whole: bool) -> list[str]:
         spec,
         socket="/envsuite/link/socket",
         own_user=True,
-        rules=_rules(spec, whole) if kernel.landlock_version() else None,
+        rules=_rules(spec) if kernel.landlock_version() else None,
         seccomp=True,
         signals=kernel.landlock_version() >= 6,
         program="/envsuite/code/program.py" if spec.program else None,
@@ -201,20 +201,16 @@ def _command(spec: Spec, whole: bool) -> list[str]:
     return ["/bin/sh", "-c", 'exec "$@" 2>>/envsuite/link/errors', "zygote", *inner]
 
 
-def _rules(spec: Spec, whole: bool) -> dict[str, list[str]]:
-    """What a run may read and write, of what the container shows. The link to the outside is not among it, but in a whole
-    image: there the socket is gone once it is joined, and errors can be written alone."""
-    if whole:
-        return {
-            "listed": [],
-            "read": ["/"],
-            "write": ["/dev/null", "/tmp", *([spec.workspace] if spec.workspace else [])],
-        }
+def _rules(spec: Spec) -> dict[str, list[str]]:
+    """What a run may read and write, of what the container shows. The link to the outside is not among it; an image that
+    the Spec names is seen whole, but then the socket is gone since it was joined, and errors can be written alone."""
+    workspace = [spec.workspace] if spec.workspace else []
+    if spec.image:
+        return {"listed": [], "read": ["/"], "write": ["/dev/null", "/tmp", *workspace]}
     read = ["/usr", packages.interpreter_root(), "/envsuite/code", "/envsuite/packages", "/etc"]
     read += [target for _, target in spec.read_only]
     read += ["/dev/urandom", "/dev/random", "/dev/zero", "/sys/devices/system/cpu"]
-    write = ["/dev/null"] + ([spec.workspace] if spec.workspace else [])
-    return {"listed": [], "read": read, "write": write}
+    return {"listed": [], "read": read, "write": ["/dev/null", *workspace]}
 
 
 def _walls(spec: Spec, home: Path, link: Path, user: int, whole: bool) -> dict[str, Any]:
