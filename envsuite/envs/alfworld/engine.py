@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect, insort
 
 from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.game import Game, State
+from envsuite.envs.alfworld.game import LIGHT, Game, State
 from envsuite.envs.alfworld.logic import (
     CLEAN,
     CLEANABLE,
@@ -46,8 +46,8 @@ class NativeEngine:
     """Plays one game. Any string may be said; what is not admissible changes nothing."""
 
     __slots__ = (
-        "_changed", "_lost", "_table", "clean", "contents", "cool", "deeds", "game", "held", "hot", "location", "opened",
-        "places", "sliced", "taken", "toggled", "view", "won",
+        "_changed", "_go", "_moving_counts", "_table", "clean", "contents", "cool", "dead_end", "deeds", "game", "held",
+        "hot", "location", "opened", "places", "sliced", "taken", "toggled", "view", "won",
     )  # fmt: skip
 
     location: int
@@ -63,13 +63,13 @@ class NativeEngine:
     taken: frozenset[tuple[int, int]]
     won: bool
     deeds: int
-    """grows with whatever is done to an object; equal numbers mean that nothing was"""
+    """grows with whatever is done to an object, and where walking wins; equal numbers mean that nothing was done"""
     view: View
     """what can be said now, and what it does"""
     _changed: int
     """mask of the locations where a receptacle may no longer be as it was at the start"""
-    _lost: tuple[int, bool]
-    """`dead_end` as last worked out, and the deeds until then"""
+    dead_end: bool
+    """what is held can never be put down, and the task cannot be solved with it in hand"""
 
     def __init__(self, game: Game) -> None:
         self.game = game
@@ -77,7 +77,8 @@ class NativeEngine:
         if table is None:
             table = game.__dict__["_table"] = Table(game)
         self._table = table
-        self.deeds, self._lost = 0, (0, False)
+        self._go, self._moving_counts = table.go, game.goal.kind == LIGHT
+        self.deeds = 0
         self.set_state(game.start)
 
     def reset(self) -> Answer:
@@ -96,8 +97,7 @@ class NativeEngine:
 
     def act(self, command: str) -> str:
         """`step` for who reads `won` and `admissible()` himself: returns the feedback alone."""
-        table = self._table
-        arrival = table.go.get(command)
+        arrival = self._go.get(command)
         if arrival is None:
             action = self.view[1].get(command)
             if action is None:
@@ -111,7 +111,7 @@ class NativeEngine:
         self.location = location
         if self._changed >> location & 1:
             self._look_around()
-            feedback = table.arrive[arrival.r] % self._contents(arrival.r)
+            feedback = self._table.arrive[arrival.r] % self._contents(arrival.r)
         else:
             if self.held >= 0:
                 self._look_around()
@@ -122,23 +122,15 @@ class NativeEngine:
                 arrival.view = self.view
             feedback = arrival.greeting
             if not feedback:
-                feedback = arrival.greeting = table.arrive[arrival.r] % self._contents(arrival.r)
-        if table.goal_moves:
-            self.won = self.game.is_won(self)
+                feedback = arrival.greeting = self._table.arrive[arrival.r] % self._contents(arrival.r)
+        if self._moving_counts and self.won != self.game.is_won(self):
+            self.won = not self.won
+            self.deeds += 1
         return feedback
 
     def admissible(self) -> list[str]:
         """Every command that would now be understood, as plain strings sort. Not to be changed."""
         return self.view[0]
-
-    @property
-    def dead_end(self) -> bool:
-        """What is held can never be put down, and the task cannot be solved with it in hand."""
-        if self.held not in self._table.stuck:
-            return False
-        if self._lost[0] != self.deeds:
-            self._lost = self.deeds, solver.solve(self.game, self.get_state()) is None
-        return self._lost[1]
 
     def get_state(self) -> State:
         """All that changes, as a hashable value."""
@@ -182,7 +174,7 @@ class NativeEngine:
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = o, self.taken | {(o, r)}
         self._touch()
-        self._judge()
+        self._judge(o)
         return self.game.sentences.take % (self.game.objects[o], self.game.receptacles[r])
 
     def _put(self, o: int, r: int) -> str:
@@ -195,24 +187,24 @@ class NativeEngine:
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = -1, self.taken - {(o, r)}
         self._touch()
-        self._judge()
+        self._judge(o)
         return self.game.sentences.put % (self.game.objects[o], self.game.receptacles[r])
 
     def _clean(self, o: int, r: int) -> str:
         self.clean |= 1 << o
-        self._judge()
+        self._judge(o)
         return self.game.sentences.clean % (self.game.objects[o], self.game.receptacles[r])
 
     def _heat(self, o: int, r: int) -> str:
         self.hot |= 1 << o
         self.cool &= ~(1 << o)
-        self._judge()
+        self._judge(o)
         return self.game.sentences.heat % (self.game.objects[o], self.game.receptacles[r])
 
     def _cool(self, o: int, r: int) -> str:
         self.cool |= 1 << o
         self.hot &= ~(1 << o)
-        self._judge()
+        self._judge(o)
         return self.game.sentences.cool % (self.game.objects[o], self.game.receptacles[r])
 
     def _use(self, o: int, _: int) -> str:
@@ -249,8 +241,10 @@ class NativeEngine:
         if here is None:
             return says.room % says.nothing
         beside = sorted((o, r) for o, r in self.taken if r in here and self.places[o] >> self.location & 1)
-        facing = listed(says, [game.receptacles[r] for r in here])
-        return says.facing % (facing, self._objects(tuple(o for o, _ in beside)))
+        facing = self._table.facing.get(self.location)
+        if facing is None:
+            facing = self._table.facing[self.location] = listed(says, [game.receptacles[r] for r in here])
+        return says.facing % (facing, self._objects(tuple([o for o, _ in beside])))
 
     def _inventory(self, _: int, __: int) -> str:
         says = self.game.sentences
@@ -278,9 +272,13 @@ class NativeEngine:
             text = table.lists[rows] = listed(self.game.sentences, [table.articled[o] for o in rows])
         return text
 
-    def _judge(self) -> None:
+    def _judge(self, o: int = -1) -> None:
+        """After anything was done to an object: to `o`, or there is no telling to which."""
         self.deeds += 1
-        self.won = self.game.is_won(self)
+        if o < 0 or o in self.game.targets:  # in hand or in place, clean or hot, no other object counts
+            self.won = self.game.is_won(self)
+        hopeless = self.held in self._table.stuck and solver.solve(self.game, self.get_state()) is None
+        self.dead_end = hopeless
 
     def _touch(self) -> None:
         """Notes that something changed at this location."""

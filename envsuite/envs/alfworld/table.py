@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any
 
-from envsuite.envs.alfworld.game import LIGHT, Game
+from envsuite.envs.alfworld.game import Game
 from envsuite.envs.alfworld.logic import KNIFE, Sentences
 
 MAX_KEPT = 256
@@ -48,7 +48,7 @@ class Table:
     """Of one game; `views`, `lists` and `away` fill up in play."""
 
     __slots__ = (
-        "arrive", "articled", "away", "destinations", "go", "goal_moves", "here", "intro", "is_closed",
+        "arrive", "articled", "away", "destinations", "facing", "go", "here", "intro", "is_closed",
         "is_open", "knives", "lists", "on", "openable", "stuck", "views",
     )  # fmt: skip
 
@@ -65,9 +65,9 @@ class Table:
         self.is_closed = [says.is_closed % name for name in game.receptacles]
         self.on = [says.on % (name, "%s") for name in plain]
         self.articled = [intern("a " + name) for name in game.objects]
-        self.goal_moves = game.goal.kind == LIGHT  # walking can win, or un-win
         self.destinations = [(command, self.go[command]) for command in sorted(self.go)]
         self.away: dict[int, list[str]] = {}  # location -> the destinations elsewhere
+        self.facing: dict[int, str] = {}  # location -> its receptacles, listed
         self.openable = game.openable
         self.here = {place: (sum(1 << r for r in rs), rs) for place, rs in game.here.items()}
         self.here.setdefault(game.start.location, (0, ()))
