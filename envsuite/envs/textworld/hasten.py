@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from envsuite.envs.textworld.names import mistakable
+
 if TYPE_CHECKING:
     from textworld.logic import Action
 
@@ -184,7 +186,7 @@ def _walk_on_the_logic() -> None:
             meant = dict(zip(inform7.gen_commands_from_actions(valid), valid)).get(command)
             before = [event.triggered for event in events]
             if meant is not None:
-                if mistakable(meant, progression.state, game.infos):
+                if mistakable([one.name for one in meant.variables], progression.state.facts, game.infos):
                     compile_and_play(self, commands)
                     return
                 # Several actions may share a command: the interpreter's trace is read as the one that asks for most.
@@ -201,28 +203,6 @@ def _walk_on_the_logic() -> None:
             event.commands = with_actions.commands
 
     GameMaker.set_walkthrough = set_walkthrough
-
-
-def mistakable(action: Action, state: Any, infos: dict[str, Any]) -> bool:
-    """Whether all words of a thing's name are in the name of another thing that the player can see or carries."""
-    holder = {fact.arguments[0].name: fact.arguments[1].name for fact in state.facts if fact.name in ("at", "in", "on")}
-    here = {holder.get("P"), "I"}
-
-    def within_reach(key: str) -> bool:
-        if infos[key].type == "d":
-            return True
-        while key in holder:
-            key = holder[key]
-        return key in here
-
-    words = {key: set(info.name.lower().split()) for key, info in infos.items() if info.name and info.type != "r"}
-    return any(
-        words[one.name] <= words[other] and within_reach(other)
-        for one in action.variables
-        if one.name in words
-        for other in words
-        if other != one.name
-    )
 
 
 def _remember_valid_actions() -> None:
