@@ -7,6 +7,7 @@ temporary folder: nothing of an original or of an earlier run is there to be fou
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -16,9 +17,11 @@ import sys
 import threading
 import time
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.assertion import rewrite
 
 FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/dev/null"]
 # These cost time in every test and decide none: of what is logged or left unraised nobody reads here.
@@ -135,6 +138,10 @@ class Batch:
         if any(str(getattr(module, "__file__", "")).startswith(self.root) for module in list(sys.modules.values())):
             raise RuntimeError("a module of the tree was imported before the fork")
         remember_code(self.job["files"], self.root)
+        if self.job["explain"]:
+            asked = {test for variant in self.job["variants"] for test in variant["tests"] if test.endswith(".py")}
+            remember_rewritten([os.path.join(self.root, test) for test in sorted(asked)], session.config)
+        gc.freeze()  # a fork that collects garbage would copy every page
         for variant in self.job["variants"]:
             read, write = os.pipe()
             child = os.fork()
@@ -202,6 +209,16 @@ def remember_code(files: dict[str, str], root: str) -> None:
         return known.get((str(path), bytes(data))) or plain(self, data, path, **more)
 
     SourceFileLoader.source_to_code = source_to_code  # type: ignore[method-assign]
+
+
+def remember_rewritten(places: list[str], config: Any) -> None:
+    """Rewrites the assertions of test files once for all forks, in which they are the same."""
+    plain = rewrite._rewrite_test
+    known = {}
+    for place in places:
+        with contextlib.suppress(SyntaxError, ValueError):
+            known[place] = plain(Path(place), config)
+    rewrite._rewrite_test = lambda fn, config: known.get(str(fn)) or plain(fn, config)
 
 
 class Tracer:
