@@ -56,7 +56,7 @@ fault-proof: dev  ## a Ray cluster's head, workers and nodes killed; the same by
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
 	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
 
-swe-manifest: dev  ## make SWE-Gym's list of generated tasks (goes on where it was cut; hours of two loaded cores, less of free ones)
+swe-manifest: dev  ## make SWE-Gym's list of generated tasks (goes on where it was cut)
 	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
 
 lint: dev  ## ruff and mypy

@@ -13,9 +13,11 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from envsuite.cache import write_atomically
@@ -27,13 +29,15 @@ SEED = 0
 ROUND = {1: 12, 2: 3, 3: 1}
 """tasks of so many bugs in a package's turn"""
 ROUNDS = 12
+BATCH = 16
+"""candidates verified in one go"""
 
 
 class Journal:
     """What was decided about a package: its baseline, and one line per candidate."""
 
     def __init__(self, folder: Path, pools: Sequence[Pool], name: str) -> None:
-        self.pools = pools
+        self.pools, self.lock, self.spent = pools, Lock(), False
         path = folder / f"{name}.baseline.json"
         if path.exists():
             kept = json.loads(path.read_text())
@@ -46,6 +50,9 @@ class Journal:
         self.rows = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
         self.found_there = len(self.rows)
         self.decided = {row["digest"] for row in self.rows}
+        self.whole = folder / f"{name}.whole.jsonl"
+        rows = [json.loads(line) for line in self.whole.read_text().splitlines()] if self.whole.exists() else []
+        self.confirmed: dict[str, bool] = {row["id"]: row["confirmed"] for row in rows}
         self.tasks: dict[int, list[tasks.Generated]] = {bugs: [] for bugs in ROUND}
         for row in self.rows:
             if "task" in row:
@@ -72,12 +79,40 @@ class Journal:
         )
         return (sites for sites in found if generator.name_of(sites) not in self.decided)
 
-    def making(self, bugs: int, threads: ThreadPoolExecutor) -> Generator[tasks.Generated, None, None]:
-        """New tasks of so many bugs, each noted."""
-        for sites, answer in generator.verified(self.pools, self.base, self.tried(bugs), threads):
-            self.note(sites, answer)
-            if isinstance(answer, tasks.Generated):
-                yield answer
+    def fill(self, rounds: int, until: float) -> None:
+        """Makes what this package lacks of its tasks of so many rounds."""
+        with self.lock:
+            for bugs, count in ROUND.items():
+                if bugs > 1 and not self.spent and len(self.tasks[1]) < generator.MATERIAL:
+                    continue  # what compounds are made of is not there yet; a later round makes up for it
+                tried = None
+                while (lacking := rounds * count - len(self.tasks[bugs])) > 0 and time.monotonic() < until:
+                    tried = tried or self.tried(bugs)
+                    some = list(islice(tried, min(BATCH, lacking + 2)))
+                    if not some:
+                        self.spent |= bugs == 1
+                        break
+                    for sites, answer in zip(some, generator.verify(self.pools, self.base, some)):
+                        self.note(sites, answer)
+
+    def confirm(self, listed: Sequence[tasks.Generated], threads: ThreadPoolExecutor, until: float) -> None:
+        """Runs the whole suite once on every task that has not had it yet, and notes whether it says the same."""
+        pool = self.pools[0]
+
+        def look(task: tasks.Generated) -> tuple[str, bool | None]:
+            late = time.monotonic() >= until
+            return task.instance_id, None if late else generator.confirmed(pool, self.base, task)
+
+        for name, same in threads.map(look, [task for task in listed if task.instance_id not in self.confirmed]):
+            if same is not None:
+                self.confirmed[name] = same
+                with self.whole.open("a") as file:
+                    file.write(json.dumps({"id": name, "confirmed": same}) + "\n")
+
+    def listed(self, rounds: int) -> list[tasks.Generated]:
+        """What the first `rounds` rounds have made, without what the whole suite has not confirmed."""
+        made = [task for bugs, found in self.tasks.items() for task in found[: rounds * ROUND[bugs]]]
+        return [task for task in made if self.confirmed.get(task.instance_id, True)]
 
 
 def build(folder: Path, names: list[str], workers: int, seconds: float, rounds: int) -> dict[str, Journal]:
@@ -85,26 +120,14 @@ def build(folder: Path, names: list[str], workers: int, seconds: float, rounds: 
     folder.mkdir(parents=True, exist_ok=True)
     pools, threads = suite.pools(drivers.choose(), workers), ThreadPoolExecutor(workers)
     until = time.monotonic() + seconds
-    journals: dict[str, Journal] = {}
-    making: dict[tuple[str, int], Generator[tasks.Generated, None, None]] = {}
-    spent: set[tuple[str, int]] = set()
     try:
-        for number, name in ((number, name) for number in range(1, rounds + 1) for name in names):
-            if name not in journals and time.monotonic() < until:
-                journals[name] = Journal(folder, pools, name)
-            for bugs in ROUND:
-                if bugs > 1 and (name, 1) not in spent and len(journals[name].tasks[1]) < generator.MATERIAL:
-                    continue  # what compounds are made of is not there yet; a later round makes up for it
-                while len(journals[name].tasks[bugs]) < number * ROUND[bugs] and (name, bugs) not in spent:
-                    if time.monotonic() >= until:
-                        return journals
-                    if (name, bugs) not in making:
-                        making[name, bugs] = journals[name].making(bugs, threads)
-                    if next(making[name, bugs], None) is None:
-                        spent.add((name, bugs))
+        journals = dict(zip(names, threads.map(lambda name: Journal(folder, pools, name), names)))
+        jobs = [(journals[name], number) for number in range(1, rounds + 1) for name in names]
+        for _ in threads.map(lambda job: job[0].fill(job[1], until), jobs):
+            pass  # raises what a job has raised
+        for journal in journals.values():
+            journal.confirm(journal.listed(rounds), threads, until)
     finally:
-        for one in making.values():
-            one.close()
         threads.shutdown(cancel_futures=True)
         for pool in pools:
             pool.close()
@@ -144,15 +167,16 @@ def main() -> None:
 
 def write(folder: Path, rounds: int) -> None:
     """Writes the shipped list: what the first `rounds` rounds have of the journals of a folder."""
-    found, tests = [], {}
+    found, tests, whole = [], {}, 0
     for name in packages.PACKAGES:
         if (folder / f"{name}.baseline.json").exists():
             journal = Journal(folder, (), name)
             tests[name] = journal.base.tests
-            for bugs, made in journal.tasks.items():
-                found += made[: rounds * ROUND[bugs]]
+            made = journal.listed(rounds)
+            found += made
+            whole += sum(task.instance_id in journal.confirmed for task in made)
     tasks.write(found, tests)
-    print(f"{len(found)} tasks in {tasks.MANIFEST}")
+    print(f"{len(found)} tasks in {tasks.MANIFEST}; of {whole} the whole suite was run too")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Making tasks: plant a bug, run the tests, keep what is a fair task.
 
 A mutant is kept only if some tests that pass on the sound package fail on it, at most `SHARE` of them, the rest still
-pass, and the same tests fail in three runs, in three processes that put sets in different orders: the tests that reach a
-changed line (they decide soon that a mutant survives), the whole suite as the judge runs it, and the failing tests alone,
-with their failures explained for the problem statement. The gold patch restores the published file to the byte, and the
-published package passes: that is the baseline. A compound of two or three bugs is kept only if each of them is needed:
-without it fewer tests fail, and some still do. Compounds are made of bugs that are tasks already, every other one of bugs
-that a test has in common, so that they interact.
+pass, and the same tests fail in three runs, in three processes that put sets in different orders: two of the tests that
+reach a changed line (all tests, where importing the package does), and one of the failing tests alone, with their
+failures explained for the problem statement. Tests that run no changed line cannot tell the mutant from the sound
+package; `confirmed` runs them all the same, as the judge does, once per task. The gold patch restores the published file
+to the byte, and the published package passes: that is the baseline. A compound of two or three bugs is kept only if each
+of them is needed: without it fewer tests fail, and some still do. Compounds are made of bugs that are tasks already, by
+turns of bugs that have a failing test in common, so that they interact, and of bugs that have none.
 
 Source: SWE-smith (Yang et al., 2025) for the idea; the operators and the verification are our own.
 """
@@ -17,10 +18,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, islice, zip_longest
+from itertools import combinations, zip_longest
 
 from envsuite.envs.swegym import operators, packages, suite, tampering
 from envsuite.envs.swegym.tasks import Generated, Planted, Symptom, digest, plant
@@ -31,7 +31,7 @@ SHARE = 0.4
 """a bug that breaks more of the tests is no search any more"""
 FEW = 30
 SYMPTOMS = 3
-MATERIAL = 60
+MATERIAL = 36
 """a package's first tasks of one bug, which compounds are made of"""
 _TOLD = 600
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -115,27 +115,75 @@ class Rejected(Exception):
     """The mutant is no task; the message is the reason's name."""
 
 
-def verify(pools: Sequence[Pool], base: Baseline, bugs: Sequence[Site]) -> Generated:
-    """The task of these bugs. `pools`: three, see `suite.pools`. Raises Rejected."""
-    name, sound = base.package.name, packages.tree(base.package.name)
+@dataclass
+class _Mutant:
+    bugs: Sequence[Site]
+    planted: tuple[Planted, ...]
+    changed: dict[str, str]
+    """the files that differ, by path"""
+    reaching: list[str] | None
+    failing: frozenset[str] = frozenset()
+    answer: Generated | str = ""
+
+
+def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[Site]]) -> list[Generated | str]:
+    """For each set of bugs its task, or the name of the reason against it. `pools`: three, see `suite.pools`."""
+    mutants = [_mutant(base, bugs) for bugs in candidates]
+    for number in (0, 1):
+        open_ones = [mutant for mutant in mutants if not mutant.answer]
+        for mutant, run in zip(open_ones, _runs(pools[number], base, [(m.changed, m.reaching) for m in open_ones])):
+            asked = base.known if mutant.reaching is None else frozenset(mutant.reaching)
+            try:
+                failing = _failing(base, run, asked)
+                if number and failing != mutant.failing:
+                    raise Rejected("unstable")
+                mutant.failing = failing
+            except Rejected as rejected:
+                mutant.answer = str(rejected) if not number else "unstable"
+    _check_needs(pools[0], base, [mutant for mutant in mutants if not mutant.answer and len(mutant.planted) > 1])
+    open_ones = [mutant for mutant in mutants if not mutant.answer]
+    wanted = [(mutant.changed, sorted(mutant.failing)) for mutant in open_ones]
+    for mutant, run in zip(open_ones, _runs(pools[2], base, wanted, explain=True)):
+        if run.fate != "exited" or _failed(run, mutant.failing) != mutant.failing:
+            mutant.answer = "unstable"
+            continue
+        hops = min(base.distance(path, bug.top, mutant.failing) for path, bug in mutant.bugs)
+        keep = tuple(test for test in base.tests if test not in mutant.failing)
+        symptoms = _symptoms(mutant.failing, run.failures)
+        failing = tuple(sorted(mutant.failing))
+        mutant.answer = Generated(base.package.name, mutant.planted, failing, keep, hops, symptoms)
+    return [mutant.answer for mutant in mutants]
+
+
+def _mutant(base: Baseline, bugs: Sequence[Site]) -> _Mutant:
+    sound = packages.tree(base.package.name)
     planted = tuple(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in bugs)
-    files = _plant(sound, planted)
-    if tampering.reaches(files, sound):
-        raise Rejected("its fix would be refused")
-    reaching = _reaching(base, bugs)
-    asked = base.known if reaching is None else frozenset(reaching)
-    first = _failing(pools[0], base, files, reaching)
-    failing = _failing(pools[1], base, files, None)
-    if failing & asked != first:
-        raise Rejected("unstable")
-    explained = suite.run(pools[2], base.package, files, sorted(failing), _patience(base), explain=True)
-    if explained.fate != "exited" or _failed(explained, failing) != failing:
-        raise Rejected("unstable")
-    if len(planted) > 1:
-        _each_needed(pools[0], base, planted, failing)
-    hops = min(base.distance(path, bug.top, failing) for path, bug in bugs)
-    keep = tuple(test for test in base.tests if test not in failing)
-    return Generated(name, planted, tuple(sorted(failing)), keep, hops, _symptoms(failing, explained.failures))
+    made = _Mutant(bugs, planted, {}, _reaching(base, bugs))
+    try:
+        files = _plant(sound, planted)
+        if tampering.reaches(files, sound):
+            raise Rejected("its fix would be refused")
+        made.changed = {bug.path: files[bug.path] for bug in planted}
+    except Rejected as rejected:
+        made.answer = str(rejected)
+    return made
+
+
+def _runs(
+    pool: Pool, base: Baseline, variants: Sequence[tuple[dict[str, str], list[str] | None]], explain: bool = False
+) -> list[suite.Run]:
+    if not variants:
+        return []
+    return suite.run_each(pool, base.package, packages.tree(base.package.name), variants, _patience(base), explain)
+
+
+def confirmed(pool: Pool, base: Baseline, task: Generated) -> bool:
+    """Whether of all tests exactly the task's fail."""
+    run = suite.run(pool, base.package, task.files, None, 10 * _patience(base))
+    try:
+        return _failing(base, run, base.known) == frozenset(task.fail_to_pass)
+    except Rejected:
+        return False
 
 
 def _reaching(base: Baseline, bugs: Iterable[Site]) -> list[str] | None:
@@ -162,17 +210,17 @@ def _plant(sound: dict[str, str], planted: tuple[Planted, ...]) -> dict[str, str
 
 
 def _patience(base: Baseline) -> float:
-    return max(4.0, 4 * base.seconds)
+    """Seconds for a variant, which needs some 0.1, or the whole suite's time where all tests reach its bug."""
+    return max(1.5, 1.5 * base.seconds)
 
 
-def _failing(pool: Pool, base: Baseline, files: dict[str, str], only: list[str] | None) -> frozenset[str]:
-    """The baseline tests that fail now. Raises Rejected for what is no fair task."""
-    run = suite.run(pool, base.package, files, only, _patience(base))
+def _failing(base: Baseline, run: suite.Run, asked: frozenset[str]) -> frozenset[str]:
+    """The baseline tests that fail in a run of `asked`. Raises Rejected for what is no fair task."""
     if run.fate != "exited":
         raise Rejected("hangs" if run.fate == "timeout" else "crashes")
     if run.uncollected or run.exit_code > 1:
         raise Rejected("breaks everything")
-    failing = _failed(run, base.known if only is None else frozenset(only))
+    failing = _failed(run, asked)
     if not failing:
         raise Rejected("survives")
     if len(failing) > SHARE * len(base.tests):
@@ -184,14 +232,19 @@ def _failed(run: suite.Run, asked: frozenset[str]) -> frozenset[str]:
     return frozenset(test for test in asked if run.statuses.get(test) not in ("PASSED", "XFAIL"))
 
 
-def _each_needed(pool: Pool, base: Baseline, planted: tuple[Planted, ...], failing: frozenset[str]) -> None:
+def _check_needs(pool: Pool, base: Baseline, mutants: Sequence[_Mutant]) -> None:
+    """Rejects the compounds of which one bug could be left out."""
     sound = packages.tree(base.package.name)
-    for left_out in planted:
-        files = plant(sound, [bug for bug in planted if bug is not left_out])
-        run = suite.run(pool, base.package, files, sorted(failing), _patience(base))
-        still = _failed(run, failing)
-        if run.fate != "exited" or not still or still == failing:
-            raise Rejected("a bug is not needed")
+    owners, variants = [], []
+    for mutant in mutants:
+        for left_out in mutant.planted:
+            files = plant(sound, [bug for bug in mutant.planted if bug is not left_out])
+            owners.append(mutant)
+            variants.append(({path: files[path] for path in mutant.changed}, sorted(mutant.failing)))
+    for mutant, run in zip(owners, _runs(pool, base, variants)):
+        still = _failed(run, mutant.failing)
+        if run.fate != "exited" or not still or still == mutant.failing:
+            mutant.answer = "a bug is not needed"
 
 
 def _symptoms(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
@@ -272,26 +325,3 @@ def _overlap(chosen: Sequence[Site]) -> bool:
 def name_of(candidate: Iterable[Site]) -> str:
     """The digest that the task of these bugs has."""
     return digest(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in candidate)
-
-
-def verified(
-    pools: Sequence[Pool], base: Baseline, tried: Iterable[list[Site]], threads: ThreadPoolExecutor
-) -> Iterator[tuple[list[Site], Generated | str]]:
-    """Verifies on all sandboxes at once: (bugs, task or the reason against it), in the order of `tried`."""
-
-    def attempt(candidate: list[Site]) -> tuple[list[Site], Generated | str]:
-        try:
-            return candidate, verify(pools, base, candidate)
-        except Rejected as rejected:
-            return candidate, str(rejected)
-
-    source = iter(tried)
-    waiting = [threads.submit(attempt, candidate) for candidate in islice(source, pools[0].size)]
-    try:
-        while waiting:
-            answer = waiting.pop(0).result()
-            waiting += [threads.submit(attempt, candidate) for candidate in islice(source, 1)]
-            yield answer
-    finally:
-        for future in waiting:
-            future.cancel()
