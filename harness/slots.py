@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 from collections import deque
@@ -292,10 +293,15 @@ class PoolSlots:
 
     def close(self) -> None:
         for worker in self._workers:
+            worker.ask_to_stop()
+        for worker in self._workers:
             worker.stop()
 
 
 class _Worker:
+    CLEARING = 60.0
+    """seconds; a loaded machine takes its time to remove eight containers"""
+
     def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
         self.pipe, theirs = context.Pipe()
         self.asked: deque[tuple[int, float]] = deque()  # what it has not answered, in order
@@ -320,19 +326,34 @@ class _Worker:
                 del self.asked[index]
                 return
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         with contextlib.suppress(Exception):
             self.pipe.send(None)
             self.pipe.close()
+
+    def stop(self) -> None:
+        """Ends it: when it is done with what it was asked, cut short after 2 s, and killed where it does not clear away
+        what its environments hold (sandboxes, folders) within CLEARING."""
+        self.ask_to_stop()
         self.process.join(timeout=2)
+        if self.process.is_alive() and self.ready:
+            self.process.terminate()
+            self.process.join(timeout=self.CLEARING)
         if self.process.is_alive():
             self.process.kill()
             self.process.join(timeout=5)
 
 
+def _leave(number: int, frame: Any) -> None:
+    """SIGTERM cuts short what a worker is at, so that it clears away behind itself; once begun, that is not cut."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: int) -> None:
     """A worker's life: answer until the pipe closes. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
     hosts = Hosts(config)
     try:
         pipe.send(None)

@@ -103,8 +103,9 @@ class Session(ABC):
         """Remembers the workspace as it is now."""
 
     @abstractmethod
-    def reset(self) -> None:
-        """Brings the workspace back to the last snapshot (empty where there was none), and /tmp to nothing."""
+    def reset(self, forget: bool = False) -> None:
+        """Brings the workspace back to the last snapshot (empty where there was none, or with `forget`), and /tmp to
+        nothing."""
 
     @abstractmethod
     def close(self) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import select
-import shutil
 import subprocess
 import tarfile
 import threading
@@ -118,12 +117,14 @@ class ZygoteSession(Session):
     def snapshot(self) -> None:
         self._need_workspace()
         with self._turn:
-            shutil.rmtree(self._home / "snapshot", ignore_errors=True)
+            archive.remove([str(self._home / "snapshot")])
             _copy_tree(self._home / "workspace", self._home / "snapshot")
 
-    def reset(self) -> None:
+    def reset(self, forget: bool = False) -> None:
         self._need_workspace()
         with self._turn:
+            if forget:
+                archive.remove([str(self._home / "snapshot")])
             if not self.spec.fresh:
                 self._stop(later=self._spare is not None)  # /tmp goes with the sandbox, or is this folder
                 archive.remove([str(item) for item in (self._home / "scratch").glob("*")])

@@ -85,6 +85,7 @@ class SWEGym(TextEnv):
         Knob("dense", "f2p_gated", "what the dense reward pays", choices=("f2p_gated", "pass_ratio", "gated")),
         Knob("pay", "end", "when the dense reward is paid", choices=("end", "turn")),
         Knob("seconds", 0.0, "wall clock of an episode; 0: no limit", low=0.0, high=1e6),
+        Knob("tokens", 0, "of all commands and observations, reckoned at 4 bytes each; 0: no limit", low=0),
         Knob("command_seconds", 60.0, "wall clock of one command", low=0.1, high=36_000.0),
         Knob("grade_seconds", 600.0, "wall clock of one run of the tests", low=1.0, high=36_000.0),
         Knob("characters", 10_000, "of a command's output that are shown", low=100, high=10_000_000),
@@ -148,7 +149,7 @@ class SWEGym(TextEnv):
         self._report = refused("no_patch")
         self._history: list[str] = []
         self._paid = 0.0
-        self._began = 0.0
+        self._began, self._bytes = 0.0, 0
 
     # ---- the game -----------------------------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class SWEGym(TextEnv):
         assert self._problem is not None
         self._report, self._history, self._paid = refused("no_patch"), [], 0.0
         self._graded: dict[str, bytes | None] = {}
-        self._began = time.monotonic()
+        self._began, self._bytes = time.monotonic(), 0
         self.objective = self._problem.statement
         return self.objective
 
@@ -200,14 +201,23 @@ class SWEGym(TextEnv):
         text = answer.text
         if action.kind == "shell":
             text = f"exit code {answer.exit_code}, in {self.workspace.place}\n{answer.text or '(no output)'}"
-        late = 0 < self.settings.seconds <= time.monotonic() - self._began
-        if late or self.turn + 1 >= self.settings.max_steps:
-            return self._end(text, StopReason.TIMEOUT if late else StopReason.MAX_STEPS, answer.ok)
+        self._bytes += len(command.encode(errors="replace")) + len(text.encode(errors="replace"))
+        if (reason := self._limit()) is not None:
+            return self._end(text, reason, answer.ok)
         reward = 0.0
         if self.reward_mode is RewardMode.DENSE and self.settings.pay == "turn" and action.kind not in _LOOKING:
             self._grade()
             reward = self._due()
         return Outcome(text, reward, valid=answer.ok, progression=self._report.f2p_gated)
+
+    def _limit(self) -> StopReason | None:
+        """The limit that this turn has reached."""
+        settings = self.settings
+        if 0 < settings.seconds <= time.monotonic() - self._began:
+            return StopReason.TIMEOUT
+        if 0 < settings.tokens * 4 <= self._bytes:
+            return StopReason.MAX_TOKENS
+        return StopReason.MAX_STEPS if self.turn + 1 >= settings.max_steps else None
 
     def _answer(self, action: edits.Action) -> Answer:
         if not action.kind:

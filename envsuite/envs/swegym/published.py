@@ -108,43 +108,49 @@ class PublishedProblem(Problem):
         if not admitted:
             return refused("nothing_admitted", fail, keep)
         parser = repo_of(record).parser
-        log, exit_code, fault = self.run_tests(admitted, seconds)
-        if fault:
-            return refused(fault, fail, keep)
-        report = grade_log(log, parser, fail, keep, exit_code)
-        if report.fail_to_pass and b"xfail" in b"".join(content or b"" for content in admitted.values()):
-            return refused("reaches_for_the_judge", fail, keep)  # an expected failure counts as a pass
-        if report.fail_to_pass:
+        with self._bench(seconds) as session:
+            log, exit_code, fault = self.run_tests(session, admitted)
+            if fault:
+                return refused(fault, fail, keep)
+            report = grade_log(log, parser, fail, keep, exit_code)
+            if not report.fail_to_pass:
+                return report
+            if b"xfail" in b"".join(content or b"" for content in admitted.values()):
+                return refused("reaches_for_the_judge", fail, keep)  # an expected failure counts as a pass
+            session.reset()
             expected: set[str] = set()
-            log, _, fault = self.run_tests(admitted, seconds, sabotage=report.fail_to_pass, sabotaged=expected)
+            log, _, fault = self.run_tests(session, admitted, sabotage=report.fail_to_pass, sabotaged=expected)
             after = PARSERS[parser](log)
             if fault or any(after.get(test) != "FAILED" for test in expected):
                 return refused("tampered", fail, keep)
-        return report
+            return report
+
+    @contextlib.contextmanager
+    def _bench(self, seconds: float) -> Iterator[Session]:
+        """A sandbox with the repository as published; `reset` makes it fresh again: nothing that ran, and no file."""
+        with drivers.open(self.spec(replace(JUDGING, seconds=seconds)), self.driver) as session:
+            session.copy_in(self.source)
+            session.snapshot()
+            yield session
 
     def run_tests(
         self,
+        session: Session,
         changes: Changes,
-        seconds: float,
         held_out: bool = True,
         sabotage: tuple[str, ...] = (),
         sabotaged: set[str] | None = None,
     ) -> tuple[str, int, str]:
-        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox with `changes` laid in."""
-        limits = replace(JUDGING, seconds=seconds)
-        with drivers.open(self.spec(limits), self.driver) as session:
-            session.copy_in(self.source)
-            lay(session, changes)
-            if held_out and not _apply(session, self.record.test_patch):
-                return "", 1, "not_applied"
-            if sabotage and sabotaged is not None:
-                self._sabotage(session, sabotage, sabotaged)
-            command = self._command()
-            script = (
-                f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
-            )
-            variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
-            done = session.run(script, limits=limits, environment=variables)
+        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox, `changes` laid in."""
+        lay(session, changes)
+        if held_out and not _apply(session, self.record.test_patch):
+            return "", 1, "not_applied"
+        if sabotage and sabotaged is not None:
+            self._sabotage(session, sabotage, sabotaged)
+        command = self._command()
+        script = f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
+        variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
+        done = session.run(script, environment=variables)
         if done.fate is not Fate.EXITED:
             return "", 1, str(done.fate)
         if done.cut:
@@ -172,7 +178,8 @@ class PublishedProblem(Problem):
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
         if tests:
             return "Name tests to the shell: run_tests runs the files that the issue's tests belong to."
-        log, _, fault = self.run_tests(changes, seconds, held_out=False)
+        with self._bench(seconds) as session:
+            log, _, fault = self.run_tests(session, changes, held_out=False)
         if fault:
             return f"The tests did not get through ({fault})."
         statuses = PARSERS[repo_of(self.record).parser](log)

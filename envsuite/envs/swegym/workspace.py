@@ -57,8 +57,7 @@ class Workspace:
 
     def lay(self, tree: Path) -> None:
         """Empties the workspace and puts the folder `tree` there, as a git repository of one commit."""
-        self.session.reset()  # to the last tree, where there was one
-        self.session.run(["find", ".", "-mindepth", "1", "-delete"], limits=Limits(seconds=300))
+        self.session.reset(forget=True)
         self.session.copy_in(tree)
         self.cwd, self._undo = ".", {}
         made = self.session.run(_GIT, limits=Limits(seconds=300, disk_mb=4096), environment=_DATE)
@@ -193,7 +192,7 @@ class Workspace:
     def _touched(self) -> set[str] | None:
         """Paths that differ from the first commit, or are new; None where git does not say."""
         command = f"git diff --no-ext-diff --no-textconv --no-renames --name-only -z {self._commit} && git ls-files -oz --exclude-standard"
-        done = self.session.run(command, limits=Limits(seconds=120, output_kb=8000))
+        done = self.session.run(command, limits=Limits(seconds=120, output_kb=8000, disk_mb=4096))
         if done.fate is not Fate.EXITED or done.exit_code or done.cut:
             return None
         names = done.stdout.decode(errors="surrogateescape").split("\0")
