@@ -38,11 +38,11 @@ def on(cluster):
     return {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 6, "num_workers": 3}
 
 
-@pytest.mark.parametrize("model", ["random", "expert"])
-@pytest.mark.parametrize("batched", [True, False])
-def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path, model, batched, monkeypatch):
+@pytest.mark.parametrize(("model", "batched", "cap"), [("random", True, 3), ("expert", False, None), ("idle", True, 2)])
+def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path, model, batched, cap, monkeypatch):
+    """`cap`: the worker has played on beyond the rollout's own cap on turns. `idle` asks for no advice."""
     monkeypatch.setattr(registry.env_class(registry.TASKS["HiLo-v0"]), "isolate", not batched)
-    cfg = config(model=model, attempts=2)
+    cfg = config(model=model, attempts=2, max_turns=cap)
     assert results(cfg, tmp_path / "ray", **on(cluster)) == results(cfg, tmp_path / "local", num_workers=0)
 
 
@@ -80,6 +80,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path):
     assert killed
 
 
+@pytest.mark.slow
 def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster, tmp_path):
     folder = tmp_path / "model"
     tokenizer = tiny_tokenizer()
@@ -98,6 +99,7 @@ def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster,
         policy.close()
 
 
+@pytest.mark.slow
 def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
     cfg = config("Slow-v0", knobs=SLOW)
     whole = results(cfg, tmp_path / "local", num_workers=0)
