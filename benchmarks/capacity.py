@@ -112,7 +112,10 @@ def fitted(measured: dict[int, float], episodes: int) -> tuple[float, float]:
     """Seconds of a message and of a round that bring the simulation nearest to what was measured."""
 
     def misfit(constants: tuple[float, float]) -> float:
-        return sum((modelled(workers, episodes, *constants).seconds / seconds - 1) ** 2 for workers, seconds in measured.items())
+        return sum(
+            (modelled(workers, episodes, *constants).seconds / seconds - 1) ** 2
+            for workers, seconds in measured.items()
+        )
 
     grid = [0.0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08]
     return min(product(grid, grid), key=misfit)

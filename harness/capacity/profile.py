@@ -131,7 +131,13 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
             other.close()
     finally:
         env.close()
-    sample = list(rollout(make_policy("random"), RunConfig(task, "random", episodes=min(4, len(seeds))).all_episodes(), LocalSlots(1, asks="random")))
+    sample = list(
+        rollout(
+            make_policy("random"),
+            RunConfig(task, "random", episodes=min(4, len(seeds))).all_episodes(),
+            LocalSlots(1, asks="random"),
+        )
+    )
     turns = [turn for run in sample for turn in run.turns]
     return Profile(
         task=task.id,
@@ -218,7 +224,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"{family}: not measured: {found}")
             continue
         kept[family] = asdict(found)
-        print(f"{family}: turn {1000 * found.turn_s:.2f} ms, reset {1000 * found.reset_s:.2f} ms, {found.environment_mb} MB")
+        print(
+            f"{family}: turn {1000 * found.turn_s:.2f} ms, reset {1000 * found.reset_s:.2f} ms, {found.environment_mb} MB"
+        )
     whole = {
         "measured": {
             "envsuite": envsuite.__version__,

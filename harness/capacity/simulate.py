@@ -100,7 +100,9 @@ class _Run:
         self.spent = dict.fromkeys(("policy", "environments", "head", "disk"), 0.0)
         self.found = Simulated()
         self.left: dict[int, int] = {}  # slot -> turns still to play
-        self.most = -(-cluster.slots // cluster.workers) if cluster.replicas else -(-cluster.slots // cluster.workers // 2)
+        self.most = (
+            -(-cluster.slots // cluster.workers) if cluster.replicas else -(-cluster.slots // cluster.workers // 2)
+        )
 
     def _worker(self, inbox: Any) -> Generator[Any, Any, None]:
         while True:
@@ -171,7 +173,9 @@ class _Run:
 
     def _act(self, prompts: int) -> Generator[Any, Any, None]:
         """The prompts are spread over the replicas; the head waits for the last."""
-        parts = [len(range(number, prompts, self.cluster.replicas)) for number in range(min(self.cluster.replicas, prompts))]
+        parts = [
+            len(range(number, prompts, self.cluster.replicas)) for number in range(min(self.cluster.replicas, prompts))
+        ]
         yield self.world.all_of([self.world.process(self._replica(part)) for part in parts])
 
     def _replica(self, prompts: int) -> Generator[Any, Any, None]:
