@@ -159,6 +159,15 @@ def schema_cure(schema: Any) -> str:
     )
 
 
+def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
+    """Lines with their records (None: an empty line), up to what a crash left half-written. Raises DataError."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            yield line, _parse(path, number, line) if line.strip() else None
+
+
 class Journal:
     """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened.
 
@@ -175,13 +184,10 @@ class Journal:
         self._file = path.open("ab")
 
     def _load(self) -> None:
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                if line.strip():
-                    self._keep(_parse(self.path, number, line), len(line))
-                self._size += len(line)
+        for line, found in read_journal(self.path):
+            if found is not None:
+                self._keep(found, len(line))
+            self._size += len(line)
         if self._size < self.path.stat().st_size:
             os.truncate(self.path, self._size)
 

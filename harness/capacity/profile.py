@@ -9,6 +9,8 @@ bytes and characters of the random player's episodes. Four characters are taken 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib.resources
 import json
 import multiprocessing
@@ -17,7 +19,7 @@ import platform
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -84,10 +86,31 @@ def load(source: str | Path | None = None) -> tuple[Head, dict[str, Profile]]:
     return Head(**found["head"]), {name: Profile(**one) for name, one in found["families"].items()}
 
 
-def _cpu() -> float:
-    """CPU seconds of this process and of its children that have ended."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+def _cpu(children: bool = False) -> float:
+    """CPU seconds of this process and, with `children`, of all processes that it started."""
+    spent = time.process_time()
+    if children:
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent += (
+            ended.ru_utime + ended.ru_stime + sum(map(_ticks, _descendants(os.getpid()))) / os.sysconf("SC_CLK_TCK")
+        )
+    return spent
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, path.read_text().split()):
+                yield child
+                yield from _descendants(child)
+
+
+def _ticks(pid: int) -> int:
+    """Clock ticks of a process that lives, and of its children that have ended."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15]))
+    return 0
 
 
 def _resident_mb() -> float:
@@ -96,31 +119,32 @@ def _resident_mb() -> float:
 
 
 def measure(task: Task, seconds: float = 10.0) -> Profile:
-    """Plays the random player and the expert for `seconds` of CPU each. In a fresh process, or memory is not the task's."""
+    """Plays the random player and the expert for `seconds` each. In a fresh process, or memory is not the task's."""
     lengths, resets, steps, last = dict[str, list[int]](), [0.0, 0], [0.0, 0], None
+    cpu = functools.partial(_cpu, children=registry.env_class(task).isolate)
     players = ["random", *(["expert"] if registry.env_class(task).experts else [])]
     env = registry.build(task, "sparse")
     try:
         seeds = RunConfig(task, "random").seeds[:MOST_EPISODES]
         env.reset(seed=seeds[0])
         for player in players:
-            began = _cpu()
+            began = time.monotonic()
             lengths[player] = []
             for seed in seeds:
-                before = _cpu()
+                before = cpu()
                 env.reset(seed=seed)
-                resets[0] += _cpu() - before
+                resets[0] += cpu() - before
                 resets[1] += 1
-                rng, over, turns, before = np.random.default_rng(seed), False, 0, _cpu()
+                rng, over, turns, before = np.random.default_rng(seed), False, 0, cpu()
                 while not over:
                     command = env.random_command(rng) if player == "random" else env.expert() or ""
                     _, _, terminated, truncated, last = env.step(command)
                     over, turns = terminated or truncated, turns + 1
                 if player == "random":
-                    steps[0] += _cpu() - before
+                    steps[0] += cpu() - before
                     steps[1] += turns
                 lengths[player].append(turns)
-                if _cpu() - began > seconds:
+                if time.monotonic() - began > seconds:
                     break
         whole, others = _resident_mb(), []
         for seed in seeds[:8]:
@@ -134,7 +158,7 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
     sample = list(
         rollout(
             make_policy("random"),
-            RunConfig(task, "random", episodes=min(4, len(seeds))).all_episodes(),
+            RunConfig(task, "random", episodes=min(2, len(seeds))).all_episodes(),
             LocalSlots(1, asks="random"),
         )
     )
@@ -213,7 +237,7 @@ def _head_measured() -> Head:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", action="append", default=[], help="these alone; the others keep what they have")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of CPU, for each player of each family")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each player of each family")
     parser.add_argument("--write", action="store_true", help="into the package; else printed")
     args = parser.parse_args(argv)
     path = Path(__file__).with_name("profiles.json")

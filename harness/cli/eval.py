@@ -344,7 +344,12 @@ def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     }
     if on_server(config.model, args.base_url):
         server = ("base_url", "api_key_var", "served_model_name", "timeout", "max_retries", "requests_per_minute")
-        return {**options, **{name: getattr(args, name) for name in server}, "price": args.price, "watch": args.base_url is not None}
+        return {
+            **options,
+            **{name: getattr(args, name) for name in server},
+            "price": args.price,
+            "watch": args.base_url is not None,
+        }
     lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
     return {**options, "lead": lead, "close": close, "device": args.device}
 

@@ -15,7 +15,6 @@ from harness.cluster import connect
 from harness.slots import Hosts, Request, Shown, lost
 from harness.types import Episode
 
-
 AHEAD = 0.25
 """seconds for which a message's environments together play on where they are only asked for advice"""
 

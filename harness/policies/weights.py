@@ -86,7 +86,9 @@ class Weights:
         if found is None or found.tokens or self._first is not None:
             return found
         if await self._ask(client, server, {}) != found:
-            warnings.warn(f"{shown(server)} answers a greedy question twice in two ways: its weights go unwatched.", stacklevel=2)
+            warnings.warn(
+                f"{shown(server)} answers a greedy question twice in two ways: its weights go unwatched.", stacklevel=2
+            )
             return None
         return found
 
@@ -99,7 +101,9 @@ class Weights:
         try:
             first = answer.json()["choices"][0]
             text = str(first["message"].get("content") or "")
-            tokens = [(one["token"], float(one["logprob"])) for one in (first.get("logprobs") or {}).get("content") or ()]
+            tokens = [
+                (one["token"], float(one["logprob"])) for one in (first.get("logprobs") or {}).get("content") or ()
+            ]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return None  # refused, or no chat completion: the run's own request will be told so
         try:

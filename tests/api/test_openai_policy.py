@@ -293,8 +293,8 @@ def test_a_server_is_known_again_by_its_weights(server):
 def test_two_servers_of_one_run_must_hold_the_same_weights(server):
     with misbehaving.running() as other:
         other.says = "<action>jump</action>"
+        talks = [prompt(key=str(talk)) for talk in range(8)]
         with pytest.raises(DataError, match="hold other weights"):
-            talks = [prompt(key=str(talk)) for talk in range(8)]
             ask(server, *talks, base_url=f"{server.url},{other.url}", watch=True)
 
 

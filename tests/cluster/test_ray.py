@@ -10,7 +10,7 @@ import time
 import pytest
 
 from envsuite import registry
-from envsuite.errors import UsageError
+from envsuite.errors import MissingExtra, UsageError
 from harness.cluster import connect
 from harness.cluster.replicas import RayPolicy
 from harness.cluster.slots import EnvWorker, RaySlots
@@ -120,6 +120,20 @@ def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
         assert gone
 
 
+def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, tmp_path):
+    cfg, tried = config(), []
+
+    def second(record, run):
+        if not tried:
+            tried.append(record)
+            with pytest.raises(UsageError, match="in use by another process"):
+                results(cfg, tmp_path / "ray", resume=True, **on(cluster))
+
+    evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), Execution(**on(cluster)), second)
+    assert tried
+    assert (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes() == results(cfg, tmp_path / "local")
+
+
 @pytest.mark.slow
 def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_process(tmp_path):
     words = [
@@ -182,6 +196,14 @@ def test_what_the_cluster_cannot_give_is_said_at_once(cluster):
     with pytest.raises(UsageError, match="has envsuite 0"):
         connect.check_versions({**connect.versions(), "envsuite": "0.0.0"}, "10.0.0.7")
     assert EnvWorker(("sparse", "", 0.99)).versions() == connect.versions()
+
+
+def test_an_engine_that_the_nodes_lack_ends_the_run_with_its_cure(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_TEST_DRIVER", str(os.getpid()))
+    from tests.cluster import elsewhere  # noqa: F401  registers Elsewhere
+
+    with pytest.raises(MissingExtra, match=r"an_engine_that_no_node_has.*pip install 'envsuite\[babyai\]'"):
+        results(config("Elsewhere-v0"), tmp_path, **on(cluster))
 
 
 @pytest.mark.parametrize(
