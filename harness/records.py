@@ -100,9 +100,12 @@ def is_broken(record: Record) -> bool:
     return record["stop_reason"] == StopReason.BROKEN
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
 def dump(record: Record) -> bytes:
     """One line, its newline included. A lone surrogate, which UTF-8 cannot hold, is written as JSON's own escape."""
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+    return _encode(record).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def read_results(path: Path) -> list[Record]:
