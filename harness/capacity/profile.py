@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import importlib.resources
 import json
 import multiprocessing
@@ -64,6 +63,8 @@ class Profile:
     command_chars: float
     record_bytes: float
     """of an episode in results.jsonl"""
+    measured: str = ""
+    """when and where"""
 
     def mean_turns(self, player: str) -> float:
         return mean(self.turns.get(player) or self.turns["random"])
@@ -77,6 +78,7 @@ class Head:
     """to take an answer, ask the policy and book the reply, the conversation included"""
     journal_s_per_mb: float
     """to make, write and flush records"""
+    measured: str = ""
 
 
 def load(source: str | Path | None = None) -> tuple[Head, dict[str, Profile]]:
@@ -86,15 +88,28 @@ def load(source: str | Path | None = None) -> tuple[Head, dict[str, Profile]]:
     return Head(**found["head"]), {name: Profile(**one) for name, one in found["families"].items()}
 
 
-def _cpu(children: bool = False) -> float:
-    """CPU seconds of this process and, with `children`, of all processes that it started."""
-    spent = time.process_time()
-    if children:
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent += (
-            ended.ru_utime + ended.ru_stime + sum(map(_ticks, _descendants(os.getpid()))) / os.sysconf("SC_CLK_TCK")
-        )
-    return spent
+class _Meter:
+    """CPU seconds of this process and, with `children`, of all processes below it, lap by lap.
+
+    Where a process went to init and took its count with it, the lap's wall time stands in.
+    """
+
+    def __init__(self, children: bool = False) -> None:
+        self._children = children
+        self._last = self._now()
+
+    def _now(self) -> tuple[float, float]:
+        spent = time.process_time()
+        if self._children:
+            ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+            living = sum(map(_ticks, _descendants(os.getpid()))) / os.sysconf("SC_CLK_TCK")
+            spent += ended.ru_utime + ended.ru_stime + living
+        return spent, time.monotonic()
+
+    def lap(self) -> float:
+        (before, began), self._last = self._last, self._now()
+        spent = self._last[0] - before
+        return spent if spent >= 0 else self._last[1] - began
 
 
 def _descendants(pid: int) -> Iterator[int]:
@@ -114,14 +129,18 @@ def _ticks(pid: int) -> int:
 
 
 def _resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    """Of this process and all below it."""
+    pages = 0
+    for pid in (os.getpid(), *_descendants(os.getpid())):
+        with contextlib.suppress(OSError):
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def measure(task: Task, seconds: float = 10.0) -> Profile:
     """Plays the random player and the expert for `seconds` each. In a fresh process, or memory is not the task's."""
-    lengths, resets, steps, last = dict[str, list[int]](), [0.0, 0], [0.0, 0], None
-    cpu = functools.partial(_cpu, children=registry.env_class(task).isolate)
+    lengths, resets, steps = dict[str, list[int]](), [0.0, 0], [0.0, 0]
+    meter = _Meter(children=registry.env_class(task).isolate)
     players = ["random", *(["expert"] if registry.env_class(task).experts else [])]
     env = registry.build(task, "sparse")
     try:
@@ -131,17 +150,17 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
             began = time.monotonic()
             lengths[player] = []
             for seed in seeds:
-                before = cpu()
+                meter.lap()
                 env.reset(seed=seed)
-                resets[0] += cpu() - before
+                resets[0] += meter.lap()
                 resets[1] += 1
-                rng, over, turns, before = np.random.default_rng(seed), False, 0, cpu()
+                rng, over, turns = np.random.default_rng(seed), False, 0
                 while not over:
                     command = env.random_command(rng) if player == "random" else env.expert() or ""
-                    _, _, terminated, truncated, last = env.step(command)
+                    _, _, terminated, truncated, _ = env.step(command)
                     over, turns = terminated or truncated, turns + 1
                 if player == "random":
-                    steps[0] += cpu() - before
+                    steps[0] += meter.lap()
                     steps[1] += turns
                 lengths[player].append(turns)
                 if time.monotonic() - began > seconds:
@@ -193,27 +212,25 @@ class _Silent:
 
 def measure_head(task: Task, episodes: int = 64) -> Head:
     """The rollout's own cost: what it takes beyond replaying the same commands on a bare environment."""
-    config = RunConfig(task, "random", episodes=episodes, split="train")
-    before = _cpu()
+    config, meter = RunConfig(task, "random", episodes=episodes, split="train"), _Meter()
     runs = list(rollout(_Silent(), config.all_episodes(), LocalSlots(32)))
-    whole = _cpu() - before
-    env, before = registry.build(task, "sparse"), _cpu()
+    whole = meter.lap()
+    env = registry.build(task, "sparse")
     for run in runs:
         env.reset(seed=run.episode.seed)
         for turn in run.turns:
             env.step(turn.commands[0])
-    bare, size = _cpu() - before, 0
+    bare = meter.lap()
     with tempfile.TemporaryDirectory() as folder:
-        journal, before = Journal(Path(folder) / "journal.jsonl"), _cpu()
+        journal = Journal(Path(folder) / "journal.jsonl")
+        meter.lap()
         for run in runs:
             journal.append(records.record(run, "silent", "sparse"))
-        written = _cpu() - before
+        written = meter.lap()
         journal.close()
-        size = (Path(folder) / "journal.jsonl").stat().st_size
-    return Head(
-        turn_s=round((whole - bare) / sum(len(run.turns) for run in runs), 6),
-        journal_s_per_mb=round(written / (size / 1e6), 6),
-    )
+        megabytes = (Path(folder) / "journal.jsonl").stat().st_size / 1e6
+    turns = sum(len(run.turns) for run in runs)
+    return Head(turn_s=round((whole - bare) / turns, 6), journal_s_per_mb=round(written / megabytes, 6))
 
 
 def _apart(function: Any, *arguments: Any) -> Any:
@@ -242,32 +259,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     path = Path(__file__).with_name("profiles.json")
     kept = json.loads(path.read_text())["families"] if path.exists() else {}
+    head = asdict(_apart(_head_measured))
     for family in args.family or sorted(registry.FAMILIES):
         found = _apart(_measured, family, args.seconds)
         if isinstance(found, str):
-            print(f"{family}: not measured: {found}")
+            print(f"{family}: not measured: {found}", flush=True)
             continue
-        kept[family] = asdict(found)
-        print(
-            f"{family}: turn {1000 * found.turn_s:.2f} ms, reset {1000 * found.reset_s:.2f} ms, {found.environment_mb} MB"
-        )
-    whole = {
-        "measured": {
-            "envsuite": envsuite.__version__,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "cpus": os.cpu_count(),
-            "load": round(os.getloadavg()[0], 1),
-            "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        },
-        "head": asdict(_apart(_head_measured)),
-        "families": dict(sorted(kept.items())),
-    }
-    text = json.dumps(whole, indent=1) + "\n"
-    if args.write:
-        write_atomically(path, text)
-    else:
-        print(text)
+        kept[family] = {**asdict(found), "measured": _here()}
+        text = json.dumps({"head": {**head, "measured": _here()}, "families": dict(sorted(kept.items()))}) + "\n"
+        if args.write:
+            write_atomically(path, text)
+        print(f"{family}: {json.dumps(asdict(found))}", flush=True)
+
+
+def _here() -> str:
+    """Where and when something was measured, in words."""
+    load = os.getloadavg()[0]
+    return (
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}, envsuite {envsuite.__version__}, Python {platform.python_version()}, "
+        f"{os.cpu_count()} x {platform.machine()}, load {load:.0f}"
+    )
 
 
 if __name__ == "__main__":
