@@ -52,12 +52,11 @@ def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path, workers):
+def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path):
     """Wall clock of the run's processes alone; neither its budget of time nor its workers' patience runs out."""
     if FAKETIME is None:
         pytest.skip("faketime is not installed")
-    words = ["-e", "Slow-v0", "-n", "12", "--set", "delay=0.1", "--set", "size=512", "--set", "max_steps=6", "-c", "4"]
+    words = ["-e", "hilo", "-n", "600", "--set", "size=512", "-c", "4"]
     assert play(*words, "-o", tmp_path / "whole").returncode == 0
     offset = tmp_path / "offset"
     offset.write_text("+0d\n")
@@ -68,14 +67,14 @@ def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path, workers):
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "DONT_FAKE_MONOTONIC": "1",
     }
-    jumping = [*EVAL, *words, "-o", str(tmp_path / "jumps"), "--num-workers", str(workers), "--max-time", "2000"]
+    jumping = [*EVAL, *words, "-o", str(tmp_path / "jumps"), "--num-workers", "2", "--max-time", "2000"]
     run = subprocess.Popen(jumping, cwd=ROOT, env={**os.environ, **fake}, stdout=subprocess.DEVNULL)
     years = ["-1000d", "+2000d", "-30d", "+9000d"]
     while run.poll() is None:
         if list(tmp_path.glob("jumps/**/journal.jsonl")):
             years.append(years.pop(0))
             offset.write_text(years[-1] + "\n")
-        time.sleep(0.2)
+        time.sleep(0.05)
     assert run.returncode == 0
     (timing,) = tmp_path.glob("jumps/**/timing.jsonl")
     lines = [json.loads(line) for line in timing.read_text().splitlines()]
