@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 EXTRAS ?= all
 # What tests, lint and docs need beside it.
-DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,ray,dev
+DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,ray,capacity,dev
 WORKERS ?= 2
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -53,6 +53,9 @@ proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 fault-proof: dev  ## a Ray cluster's head, workers and nodes killed; the same bytes come out
 	$(BIN)/python -m pytest -q tests/cluster
 
+profiles: dev  ## measure what the families' environments cost, for --dry-run --nodes
+	$(BIN)/python -m harness.capacity.profile --write
+
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
 	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
 
@@ -87,4 +90,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo proof fault-proof swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup dev eval test train-demo proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean

@@ -20,11 +20,10 @@ from dataclasses import dataclass, field
 from multiprocessing import connection
 from typing import Any, Protocol
 
-import numpy as np
-
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from harness.dice import Dice
 from harness.types import Episode
 
 
@@ -74,11 +73,11 @@ class Host:
         self.reward_mode, self.asks, self.shaping_gamma = reward_mode, asks, shaping_gamma
         self.env: TextEnv | None = None
         self.built = ("", "")
-        self.episode: Episode | None = None
+        self.dice: Dice | None = None
 
     def start(self, episode: Episode) -> Shown:
         try:
-            self.episode = episode
+            self.dice = Dice(episode) if self.asks == "random" else None
             if self.built != (episode.task.id, episode.knobs):
                 self.close()
                 self.env = self._build(episode)
@@ -143,9 +142,9 @@ class Host:
         return shown
 
     def _advice(self, turn: int) -> str | None:
-        assert self.env is not None and self.episode is not None
-        if self.asks == "random":
-            return self.env.random_command(np.random.default_rng(self.episode.dice(turn)))
+        assert self.env is not None
+        if self.dice is not None:
+            return self.env.random_command(self.dice.at(turn))
         if self.asks.startswith("expert"):
             return self.env.expert(self.asks.partition(":")[2])
         return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add("-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated")
     add_options(found)
+    group = found.add_argument_group("prediction, for --dry-run")
+    group.add_argument("--nodes", type=int, default=0, help="what it takes on so many nodes")
+    group.add_argument("--cpus-per-node", type=int, default=os.cpu_count() or 1, help="with --nodes")
+    group.add_argument(
+        "--tokens-per-second", type=float, default=0.0, help="with --nodes: what one server or replica writes in all"
+    )
     return found
 
 
@@ -126,6 +133,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
+    if args.nodes < 0 or args.cpus_per_node < 1 or args.tokens_per_second < 0:
+        raise UsageError(
+            f"--nodes {args.nodes}, --cpus-per-node {args.cpus_per_node} and --tokens-per-second "
+            f"{args.tokens_per_second} must be positive."
+        )
+    if args.nodes and not args.dry_run:
+        raise UsageError("--nodes belongs to --dry-run, which was not given: a run takes the nodes of its Ray cluster.")
     console = cli.console(stderr=args.json)
     plans = plan(args, console)
     if args.dry_run:
@@ -330,7 +344,12 @@ def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     }
     if on_server(config.model, args.base_url):
         server = ("base_url", "api_key_var", "served_model_name", "timeout", "max_retries", "requests_per_minute")
-        return {**options, **{name: getattr(args, name) for name in server}, "price": args.price}
+        return {
+            **options,
+            **{name: getattr(args, name) for name in server},
+            "price": args.price,
+            "watch": args.base_url is not None,
+        }
     lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
     return {**options, "lead": lead, "close": close, "device": args.device}
 
@@ -360,6 +379,35 @@ def _describe(config: RunConfig, args: argparse.Namespace, console: Console) -> 
         if turns:
             say(f"tokens    at most {turns * len(episodes) * config.sampling.max_tokens:,} sampled")
     say(f"folder    {config.folder(args.output_dir)}")
+    if args.nodes:
+        for line in predicted(config, args):
+            say(line)
+
+
+def predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
+    """What the run would take on a cluster, in words."""
+    from harness.capacity import predict, profile
+
+    head, families = profile.load()
+    if config.task.family not in families:
+        raise UsageError(f"--nodes: no profile of {config.task.id} was measured; there are {', '.join(families)}.")
+    price = (0.0, 0.0)
+    if args.price:
+        from harness.completions import Price
+
+        parsed = Price.parse(args.price)
+        price = parsed.input, parsed.output
+    servers = len(args.base_url.split(",")) if args.base_url else max(1, args.policy_replicas)
+    asked = predict.Asked(
+        nodes=args.nodes,
+        cpus=args.cpus_per_node,
+        slots=args.max_concurrent,
+        workers=max(0, args.num_workers),
+        replicas=servers,
+        tokens_per_s=args.tokens_per_second,
+        price=price,
+    )
+    return predict.lines(config, head, families[config.task.family], asked)
 
 
 def _show_prompt(config: RunConfig, base_url: str | None) -> None:

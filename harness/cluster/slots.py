@@ -46,16 +46,18 @@ class _Worker:
     born: Any = None
     """of a replacement: the answer that will say it lives; nothing is sent before"""
     since: float = field(default_factory=time.monotonic)
+    """when it was made, or last answered"""
 
 
 class RaySlots:
     """`count` slots in `workers` actors of one CPU each; slot s lives in worker s modulo their number.
 
     What was asked since the last `poll` goes to a worker in one message, where the environments answer at once
-    (`batched`); slow ones are asked one at a time, so that an answer waits for no neighbour. Where the policy only follows
-    advice (`asks`), a worker plays many turns for one message. A worker that dies, with its node or alone, or does not answer within `timeout` seconds, is replaced where the cluster has room, else its slots move in
-    with another worker; the episodes it held are lost, and the rollout plays them again. From then on all are asked one
-    at a time, so that the one that takes a worker down is known.
+    (`batched`); slow ones are asked in a message each, so that an answer waits for no neighbour. Where the policy only
+    follows advice (`asks`), a worker plays many turns for one message. A worker that dies, with its node or alone, or
+    does not answer within `timeout` seconds, is replaced where the cluster has room, else its slots move in with another
+    worker; the episodes it held are lost, and the rollout plays them again. From then on each is asked in a message of
+    its own, and as a worker answers in order, the one that takes it down is known.
     """
 
     MOVING = 30.0
@@ -127,14 +129,12 @@ class RaySlots:
         self._workers[slot % len(self._workers)].outbox.append(request)
 
     def _send(self) -> None:
-        busy = {worker for worker, _, _ in self._asked.values()}
         most = self._most if self.batched else 1
         for worker in self._workers:  # one that took another's slots in comes up twice
-            while worker.born is None and worker.outbox and (self.batched or worker not in busy):
+            while worker.born is None and worker.outbox:
                 part, worker.outbox = worker.outbox[:most], worker.outbox[most:]
                 slots = [request[1] for request in part]
                 self._asked[worker.actor.answer.remote(part)] = worker, slots, time.monotonic()
-                busy.add(worker)
 
     def poll(self, wait: bool = True) -> list[tuple[int, Shown]]:
         while True:
@@ -176,20 +176,23 @@ class RaySlots:
             said = f"{EngineFailure.__name__}: {str(error).strip().splitlines()[-1]}"
             found = [(slot, [Shown("", {}, error=said)]) for slot in slots]
         del self._asked[ref]
+        worker.since = time.monotonic()
         for slot, shown in found:
             self._ahead[slot] = deque((before.advice or "", after) for before, after in pairwise(shown))
         return [(slot, shown[0]) for slot, shown in found]
 
     def _replace_silent(self) -> None:
         now = time.monotonic()
-        for worker in {worker for worker, _, asked in self._asked.values() if now - asked > self.timeout}:
+        # A worker answers in order: it has been thinking since its last answer, or since it was asked when idle.
+        late = {worker for worker, _, asked in self._asked.values() if now - max(asked, worker.since) > self.timeout}
+        for worker in late:
             self._replace(worker, f"no answer within {self.timeout:.0f} s")
 
     def _replace(self, worker: _Worker, why: str) -> None:
         if worker not in self._workers:
             return
-        for ref in [ref for ref, (asked, _, _) in self._asked.items() if asked is worker]:
-            self._at_hand.extend((slot, lost(why, True)) for slot in self._asked.pop(ref)[1])
+        for number, ref in enumerate([ref for ref, (asked, _, _) in self._asked.items() if asked is worker]):
+            self._at_hand.extend((slot, lost(why, not number)) for slot in self._asked.pop(ref)[1])
         self._at_hand.extend((request[1], lost(why, False)) for request in worker.outbox)
         self.batched = False
         self.ray.kill(worker.actor)
