@@ -308,6 +308,7 @@ class Run:
             "recipe": recipes.plain(self.recipe),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
+            "processes": world.size(),
             "host": platform.platform(),
             "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
