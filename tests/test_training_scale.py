@@ -211,7 +211,7 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     assert runs.read_text() == before
     curves._main([str(tmp_path / "study")])
     page = (tmp_path / "study" / "README.md").read_text()
-    assert "Not run: poad seed 1, ntpo seed 1." in page
+    assert "Not run: poad (seed 1), ntpo (seed 1)." in page
     assert "| poad | 1 of 2 |" in page
     assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
     with pytest.raises(DataError, match="no study"):
@@ -226,6 +226,23 @@ def test_the_committed_curves_are_what_their_records_give(kept):
     shown = kept.parent.relative_to(ROOT).as_posix()
     assert (kept.parent / "README.md").read_text() == text.replace(kept.parent.as_posix(), shown)
     assert (kept.parent / "curves.svg").read_text() == curves.picture(found)
+
+
+def test_the_committed_index_is_what_the_plans_and_records_give():
+    parent = ROOT / "leaderboards" / "training"
+    assert (parent / "README.md").read_text() == curves.index(parent)
+
+
+def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(folder, tmp_path):
+    path = write(tmp_path / "toy.toml", recipe(folder, updates=1))
+    plan = {"title": "Toys", "recipe": str(path), "vary": "algorithm", "variants": ["poad"], "seeds": 1, "set": {}}
+    (tmp_path / "studies" / "toys").mkdir(parents=True)
+    (tmp_path / "studies" / "toys" / "plan.json").write_text(json.dumps(plan))
+    curves._main([str(tmp_path / "studies")])
+    assert "| poad | 0 of 1 | not run |" in (tmp_path / "studies" / "toys" / "README.md").read_text()
+    assert "not run (1)" in (tmp_path / "studies" / "README.md").read_text()
+    study._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys"])
+    assert "| 1 of 1 |" in curves.index(tmp_path / "studies")
 
 
 def test_bands_are_students():
