@@ -47,6 +47,17 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 	$(BIN)/python -m baselines.tiny --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
 	$(BIN)/envsuite-train demo
 
+TINY = $(BIN)/python -m baselines.tiny --context
+studies: setup  ## what the plans in leaderboards/training still lack (hours of one core; goes on where it was cut)
+	@test -d models/tiny-food || $(TINY) 512 --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 -o models/tiny-food
+	@test -d models/tiny-salad || $(TINY) 512 --env Overcooked-tomato_salad-v0 --size xxs --vocabulary 1024 -o models/tiny-salad
+	@test -d models/tiny-textworld || $(TINY) 1024 --env TextWorld-w2-o3-q4-v0 --size xs --vocabulary 1024 -o models/tiny-textworld
+	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xs --vocabulary 512 -o models/tiny-babyai
+	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-v0 --size xs --vocabulary 1024 -o models/tiny-alfworld
+	@test -d runs/train/food-preparation-start/model || $(BIN)/envsuite-train food-preparation-start
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.study $(dir $(wildcard leaderboards/training/*/plan.json))
+	$(BIN)/python -m baselines.curves leaderboards/training
+
 proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
@@ -90,4 +101,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean

@@ -57,6 +57,8 @@ class Recipe:
     episodes: int = 32
     """per update; a whole number of groups"""
     seed: int = 0
+    turns: int = 0
+    """per update and lane, of which there are `episodes`: what is not over then goes on in the next; 0: whole episodes"""
     train_seeds: int = 0
     """so many different games, from the split's first; 0: all"""
     max_turns: int = 0
@@ -138,6 +140,10 @@ def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
     group = getattr(recipe.config, "group_size", 1)
     if recipe.episodes % group:
         raise UsageError(f"{where}: episodes = {recipe.episodes} is not a whole number of groups of {group}.")
+    if recipe.turns and hasattr(recipe.config, "group_size"):
+        raise UsageError(
+            f"{where}: {name} compares whole episodes, and turns = {recipe.turns} cuts them: leave turns out."
+        )
     for tracker in recipe.trackers:
         trackers.check(tracker)
     if isinstance(recipe.config, TWOSOME) and recipe.config.normalisation != recipe.acting.normalisation:

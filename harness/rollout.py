@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
@@ -34,10 +34,11 @@ def rollout(
     episodes: Iterable[Episode],
     slots: Slots,
     prompting: Prompting | None = None,
-    max_turns: int | None = None,
+    max_turns: int | Callable[[Episode], int] | None = None,
 ) -> Iterator[Trajectory]:
     """Plays every episode once and yields each as it ends; a slot that is free starts the next one.
 
+    `max_turns` ends an episode; one number for all, or a number for each.
     What happens in an episode depends on its key and the policy alone, not on what is played beside it.
     Errors of an environment or of the policy's server end that episode as broken and spare its neighbours. One that was
     lost with its worker is played again from its start, and nobody can tell.
@@ -77,7 +78,7 @@ def rollout(
                     state = playing[slot] = _Playing(_begin(played, shown), shown, key, lives, began=began)
                 else:
                     state = playing[slot]
-                    _take(state, shown, max_turns)
+                    _take(state, shown, max_turns(state.run.episode) if callable(max_turns) else max_turns)
                 lives = state.lives - (shown.lost == "suspect")
                 if shown.lost and lives >= 0:
                     del playing[slot]
