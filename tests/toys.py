@@ -6,7 +6,7 @@ import time
 from envsuite import Knob, Outcome, Task, TextEnv, register
 from examples.hilo import HiLo
 
-__all__ = ["Faulty", "HiLo", "Signpost", "Slow"]
+__all__ = ["Apart", "Faulty", "HiLo", "Signpost", "Slow"]
 
 
 class Slow(HiLo):
@@ -70,3 +70,12 @@ class Signpost(TextEnv):
 
 
 register(Task(id="Signpost-v0", entry_point="tests.toys:Signpost"))
+
+
+class Apart(Signpost):
+    """Signpost in a process of its own."""
+
+    isolate = True
+
+
+register(Task(id="Apart-v0", entry_point="tests.toys:Apart"))
