@@ -256,7 +256,7 @@ def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
         if pattern.startswith(suites.PREFIX):
             name = pattern.removeprefix(suites.PREFIX)
             asked = suites.protocol(args, parser().parse_args(["-m", args.model, "-e", pattern]), name)
-            tasks = suites.tasks(name, notices)
+            tasks = suites.tasks(name)
         else:
             name, asked, tasks = "", args, registry.tasks(pattern, notices)
         for task in tasks:

@@ -209,7 +209,10 @@ class Chat(vf.Harness[ChatConfig]):
         said: list[Any] = [{"role": "system", "content": system}] if system else []
         said += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else map(message_to_wire, prompt or [])
         try:
-            async with openai.AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=None) as client:
+            http = openai.DefaultAsyncHttpxClient(
+                verify=endpoint.startswith("https:")
+            )  # certificates take 50 ms to read
+            async with openai.AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=None, http_client=http) as client:
                 await client.chat.completions.create(model=ctx.model, messages=said)
         except openai.APIConnectionError as error:
             return ProgramResult(MODEL_TRANSPORT_ERROR_EXIT_CODE, "", str(error))
