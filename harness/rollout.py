@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
-from harness.prompting import Parsed, Prompting
+from harness.prompting import Parsed, Past, Prompting
 from harness.slots import Shown, Slots
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
 
@@ -21,10 +21,12 @@ class Playing:
 
     run: Trajectory
     shown: Shown
+    key: str
     lives: int = LIVES - 1
     reply: Reply | None = None
     parsed: Parsed = Parsed(())
     began: float = field(default_factory=time.monotonic)
+    past: Past = field(default_factory=Past)
 
     @classmethod
     def begin(cls, played: Episode, shown: Shown, lives: int = LIVES - 1, began: float | None = None) -> Playing:
@@ -33,24 +35,26 @@ class Playing:
         run.final_observation = shown.observation
         if shown.error:
             run.stop_reason, run.error = StopReason.BROKEN, shown.error
-        return cls(run, shown, lives, began=time.monotonic() if began is None else began)
+        key = "\0".join(map(str, played.key))
+        return cls(run, shown, key, lives, began=time.monotonic() if began is None else began)
 
     def prompt(self, prompting: Prompting, reads: bool = True) -> Prompt:
         """What the policy is asked next. `reads`: False for policies that only pass on advice, which are spared the
-        conversation.
+        conversation and the dice.
         """
         run, shown = self.run, self.shown
         turn = len(run.turns)
         admissible = shown.info["admissible_commands"]
+        if not reads:
+            return Prompt((), admissible, 0, self.key, shown.advice, turn, run.episode)
         return Prompt(
-            messages=prompting.messages(run.instructions, run.objective, run.turns, shown.observation, admissible)
-            if reads
-            else (),
-            admissible=prompting.listed(admissible) if reads else admissible,
+            messages=prompting.messages(
+                run.instructions, run.objective, run.turns, shown.observation, admissible, self.past
+            ),
+            admissible=prompting.listed(admissible),
             seed=run.episode.dice(turn),
-            key="\0".join(map(str, run.episode.key)),
-            advice=shown.advice,
-            tools=prompting.tools(admissible) if reads else (),
+            key=self.key,
+            tools=prompting.tools(admissible),
             turn=turn,
             episode=run.episode,
         )

@@ -35,8 +35,6 @@ class Package:
     path: str = "."
     """folder that goes on PYTHONPATH"""
     split: str = "train"
-    left_out: tuple[str, ...] = ()
-    """tests that are not deterministic here, by the start of their id"""
 
     @property
     def archive(self) -> Path:

@@ -6,16 +6,37 @@ temporary folder: nothing of an original or of an earlier run is there to be fou
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/dev/null"]
+# These cost time in every test and decide none: of what is logged or left unraised nobody reads here.
+FLAGS += ["-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception"]
 TEXT = 2000
 """characters kept of a failure"""
+_SLOW = (
+    "unittest.mock",
+    "asyncio",
+    "pdb",
+    "concurrent.futures",
+    "faulthandler",
+    "packaging.version",
+    "_pytest._argcomplete",
+)
+"""what pytest imports in the middle of every run: about a third of the time of a run of few tests"""
+
+
+def warm_up() -> None:
+    for name in _SLOW:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 class Reporter:
@@ -88,6 +109,7 @@ class Tracer:
         self.test = ""
         self.known: dict[str, str | None] = {}
         sys.settrace(self.calls)
+        threading.settrace(self.calls)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Any:
@@ -123,5 +145,6 @@ class Tracer:
 
     def found(self) -> tuple[Any, Any]:
         sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
         lines = {path: {n: sorted(tests) for n, tests in per.items()} for path, per in self.lines.items()}
         return lines, self.hops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,12 @@ from envsuite.sandbox.protocol import Fate, Limits, Spec
 
 RUNNER = Path(__file__).with_name("runner.py")
 SPEC = Spec(program=RUNNER, distributions=("pytest",), limits=Limits(seconds=60, disk_mb=64))
+
+
+def pools(driver: str, workers: int) -> list[Pool]:
+    """Three pools of sandboxes whose interpreters put sets in different orders, where the driver lets them."""
+    specs = [replace(SPEC, environment=(("PYTHONHASHSEED", str(seed)),)) for seed in range(3)]
+    return [Pool(spec, driver, workers) for spec in specs]
 
 
 @dataclass(frozen=True)

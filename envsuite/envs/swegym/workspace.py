@@ -6,13 +6,13 @@ import io
 import secrets
 import shlex
 import tarfile
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from envsuite.envs.swegym.edits import Action
 from envsuite.errors import DataError, EngineFailure
+from envsuite.sandbox import leftovers
 from envsuite.sandbox.protocol import Fate, Limits, Session
 
 SHOWN = "/testbed"
@@ -142,7 +142,7 @@ class Workspace:
 
     def read(self, path: str) -> bytes | None:
         """A plain file's content; None where there is none."""
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+        with leftovers.passing("swegym") as folder:
             try:
                 self.session.copy_out(path, Path(folder))
             except DataError:
@@ -151,7 +151,7 @@ class Workspace:
             return found.read_bytes() if found.is_file() and not found.is_symlink() else None
 
     def write(self, path: str, content: bytes) -> None:
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+        with leftovers.passing("swegym") as folder:
             file = Path(folder, PurePosixPath(path).name)
             file.write_bytes(content)
             parent = str(PurePosixPath(path).parent)
