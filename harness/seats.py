@@ -31,7 +31,13 @@ class VectorSlots:
     """
 
     def __init__(
-        self, count: int, task: Task, knobs: str, reward_mode: str = "sparse", asks: str = "", shaping_gamma: float = 0.99
+        self,
+        count: int,
+        task: Task,
+        knobs: str,
+        reward_mode: str = "sparse",
+        asks: str = "",
+        shaping_gamma: float = 0.99,
     ) -> None:
         """`knobs`: as in `Episode`. Every episode must be of this task and these knobs."""
         self.count = count

@@ -8,7 +8,7 @@ from envsuite.errors import DataError
 from envsuite.types import Panel
 from examples.hilo import HiLo
 
-__all__ = ["Faulty", "HiLo", "Instances", "Signpost", "Slow"]
+__all__ = ["Apart", "Faulty", "HiLo", "Instances", "Signpost", "Slow"]
 
 
 class Slow(HiLo):
@@ -72,6 +72,15 @@ class Signpost(TextEnv):
 
 
 register(Task(id="Signpost-v0", entry_point="tests.toys:Signpost"))
+
+
+class Apart(Signpost):
+    """Signpost in a process of its own."""
+
+    isolate = True
+
+
+register(Task(id="Apart-v0", entry_point="tests.toys:Apart"))
 
 
 class Instances(TextEnv):
