@@ -396,6 +396,9 @@ BROKEN_PROBLEMS = {
     "'inreceptacle' cannot hold of 'fridge_bar_1'": SOUND.replace(  # a cycle: the fridge stands in the fridge
         "(:init", "(:init (inReceptacle Fridge_bar_1 Fridge_bar_1)"
     ),
+    "2,005 receptacles, objects and locations, of 2,000 at most": SOUND.replace(
+        "(:init", "(:init\n" + "\n".join(f"(objectType Apple_bar_{n} AppleType)" for n in range(2_000))
+    ),
     "no fact|do not close": SOUND.replace("(:init", "(:init " + "(" * 5_000),
 }
 

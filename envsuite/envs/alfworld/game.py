@@ -93,7 +93,8 @@ class Game:
         path = Path(path)
         try:
             with path.open("rb") as file:
-                raw = file.read(MAX_BYTES + 1)
+                size = os.fstat(file.fileno()).st_size  # a buffer for the largest would cost more than the reading
+                raw = file.read(min(size, MAX_BYTES) + 1)
             return cls.from_json(raw.decode("utf-8"), str(path))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None

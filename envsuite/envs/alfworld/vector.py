@@ -72,8 +72,6 @@ class AlfworldVectorEnv(SyncVectorEnv):
             engines = [
                 None if new or command is None else engine for new, command, engine in zip(over, actions, books.engines)
             ]
-        books.turns[:] = [turn + 1 for turn in books.turns]
-        books.log.append(tuple(actions))
         sitting: list[int] = []
         rewards, terminated, truncated = np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         valid = np.ones(n, dtype=bool)
@@ -85,13 +83,10 @@ class AlfworldVectorEnv(SyncVectorEnv):
                 listed.append([])
                 if over[i]:
                     texts[i], booked[i] = envs[i].reset()
-                    continue
-                books.turns[i] -= 1
-                if command is None:
+                elif command is None:
                     sitting.append(i)
                 else:
                     texts[i], rewards[i], terminated[i], truncated[i], booked[i] = envs[i].step(command)
-                    books.log.pop()  # the command is in the log already
                 continue
             texts[i] = feedback = engine.act(command)
             listed.append(engine.view[0])
@@ -99,6 +94,12 @@ class AlfworldVectorEnv(SyncVectorEnv):
                 noted.append(i)
             if feedback == NOTHING_HAPPENS:
                 valid[i] = False
+        if booked or sitting:  # what they were told is booked already, or nothing
+            books.turns[:] = [turn + (engine is not None) for turn, engine in zip(books.turns, engines)]
+            books.log.append(tuple([None if engine is None else said for said, engine in zip(actions, engines)]))
+        else:
+            books.turns[:] = [turn + 1 for turn in books.turns]
+            books.log.append(tuple(actions))
         ending = {i for i, turn in enumerate(books.turns) if turn > self._last and engines[i] is not None}
         for i in noted:
             env = envs[i]
