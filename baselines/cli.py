@@ -62,11 +62,12 @@ def _main(argv: Sequence[str] | None) -> int:
     execution = Execution(max_concurrent=CONCURRENT, executor=args.executor, ray_address=args.ray_address)
     began = time.monotonic()
     world.join()
+    speaks = world.first()
     try:
         success = Run(recipe, folder, args.resume, _say, execution).train()
     finally:
         world.leave()
-    if world.first():
+    if speaks:
         print(
             f"{folder / 'model'}: success {100 * success:.1f} % on held-out games after {time.monotonic() - began:.0f} s"
         )
