@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -29,15 +30,15 @@ SEED = 0
 ROUND = {1: 12, 2: 3, 3: 1}
 """tasks of so many bugs in a package's turn"""
 ROUNDS = 12
-BATCH = 16
-"""candidates verified in one go"""
+MATERIAL = 36
+"""tasks of one bug that compounds are made of"""
 
 
 class Journal:
     """What was decided about a package: its baseline, and one line per candidate."""
 
     def __init__(self, folder: Path, pools: Sequence[Pool], name: str) -> None:
-        self.pools, self.lock, self.spent = pools, Lock(), False
+        self.pools, self.lock = pools, Lock()
         path = folder / f"{name}.baseline.json"
         if path.exists():
             kept = json.loads(path.read_text())
@@ -72,25 +73,31 @@ class Journal:
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
-    def tried(self, bugs: int) -> Iterator[list[generator.Site]]:
-        material = self.tasks[1][: generator.MATERIAL]
-        found = (
-            generator.singles(self.base, SEED) if bugs == 1 else generator.compounds(self.base, material, bugs, SEED)
-        )
+    @cached_property
+    def singles(self) -> list[list[generator.Site]]:
+        return list(generator.singles(self.base, SEED))
+
+    def tried(self, bugs: int, rounds: int) -> Iterator[list[generator.Site]]:
+        """Candidates of a round that are not decided yet. Compounds are of the latest bugs at the end of this round."""
+        material = self.tasks[1][: rounds * ROUND[1]][-MATERIAL:]
+        seed = f"{SEED}/{rounds}"
+        found = self.singles if bugs == 1 else generator.compounds(self.base, material, bugs, seed)
         return (sites for sites in found if generator.name_of(sites) not in self.decided)
 
     def fill(self, rounds: int, until: float) -> None:
         """Makes what this package lacks of its tasks of so many rounds."""
+
+        def lacking(bugs: int) -> int:
+            return max(0, rounds * ROUND[bugs] - len(self.tasks[bugs]))
+
         with self.lock:
-            for bugs, count in ROUND.items():
-                if bugs > 1 and not self.spent and len(self.tasks[1]) < generator.MATERIAL:
-                    continue  # what compounds are made of is not there yet; a later round makes up for it
-                tried = None
-                while (lacking := rounds * count - len(self.tasks[bugs])) > 0 and time.monotonic() < until:
-                    tried = tried or self.tried(bugs)
-                    some = list(islice(tried, min(BATCH, lacking + 2)))
+            for kinds in ([1], [bugs for bugs in ROUND if bugs > 1]):
+                if not any(map(lacking, kinds)):
+                    continue
+                tried = {bugs: self.tried(bugs, rounds) for bugs in kinds}
+                while time.monotonic() < until:
+                    some = [sites for bugs in kinds for sites in islice(tried[bugs], lacking(bugs))]
                     if not some:
-                        self.spent |= bugs == 1
                         break
                     for sites, answer in zip(some, generator.verify(self.pools, self.base, some)):
                         self.note(sites, answer)

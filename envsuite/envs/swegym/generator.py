@@ -31,8 +31,6 @@ SHARE = 0.4
 """a bug that breaks more of the tests is no search any more"""
 FEW = 30
 SYMPTOMS = 3
-MATERIAL = 36
-"""a package's first tasks of one bug, which compounds are made of"""
 _TOLD = 600
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
@@ -54,6 +52,18 @@ class Baseline:
     @cached_property
     def known(self) -> frozenset[str]:
         return frozenset(self.tests)
+
+    @cached_property
+    def sites(self) -> dict[str, Site]:
+        """Every bug that some test reaches, by the digest that its task has."""
+        found: dict[str, Site] = {}
+        for path, text in packages.tree(self.package.name).items():
+            if path.endswith(".py") and packages.is_code(self.package, path):
+                for bug in operators.bugs(text):
+                    reaching = self.reaching(path, *_lines(text, bug))
+                    if reaching is None or reaching:
+                        found.setdefault(name_of([(path, bug)]), (path, bug))  # two operators may come to the same
+        return found
 
     def reaching(self, path: str, first: int, last: int) -> list[str] | None:
         """The tests that run one of these lines; None where importing the package does, so that any test may."""
@@ -90,18 +100,6 @@ def baseline(pools: Sequence[Pool], name: str) -> Baseline:
     )
     trace = runs[-1].trace
     return Baseline(chosen, stable, trace["lines"], trace["hops"], max(one.seconds for one in runs[:-1]))
-
-
-def sites(base: Baseline) -> list[Site]:
-    """Every bug that some test reaches."""
-    found: dict[tuple[str, tuple[operators.Edit, ...]], Site] = {}
-    for path, text in packages.tree(base.package.name).items():
-        if path.endswith(".py") and packages.is_code(base.package, path):
-            for bug in operators.bugs(text):
-                reaching = base.reaching(path, *_lines(text, bug))
-                if reaching is None or reaching:
-                    found.setdefault((path, bug.edits), (path, bug))  # two operators may come to the same
-    return list(found.values())
 
 
 def _lines(text: str, bug: operators.Bug) -> tuple[int, int]:
@@ -280,18 +278,17 @@ def _test_line(failure: str, test: str) -> str:
 def singles(base: Baseline, seed: int) -> Iterator[list[Site]]:
     """Every site once, in an order that hangs on `seed` alone. Sites that few tests reach come first: they are verified
     soonest, and they are the more hidden ones."""
-    found = sites(base)
+    found = list(base.sites.values())
     random.Random(f"{seed}/{base.package.name}").shuffle(found)
     found.sort(key=lambda site: len(_reaching(base, [site]) or base.tests) > FEW)
     yield from ([site] for site in found)
 
 
-def compounds(base: Baseline, material: Sequence[Generated], count: int, seed: int) -> Iterator[list[Site]]:
+def compounds(base: Baseline, material: Sequence[Generated], count: int, seed: str) -> Iterator[list[Site]]:
     """Sets of `count` bugs, each a task by itself, in an order that hangs on `seed` alone: in different functions, each with
     a failing test of its own, together within `SHARE`. By turns bugs that meet in a test, which fails until all that it
     meets are mended, and bugs that do not."""
-    by_digest = {name_of([site]): site for site in sites(base)}
-    known = [(by_digest[digest(task.bugs)], frozenset(task.fail_to_pass)) for task in material]
+    known = [(base.sites[digest(task.bugs)], frozenset(task.fail_to_pass)) for task in material]
     found = [chosen for chosen in combinations(known, count) if _fit(base, chosen)]
     random.Random(f"{seed}/{base.package.name}/{count}").shuffle(found)
     meeting = [chosen for chosen in found if _meet(chosen)]
