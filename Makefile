@@ -67,8 +67,9 @@ fault-proof: dev  ## a Ray cluster's head, workers and nodes killed; the same by
 profiles: dev  ## measure what the families' environments cost, for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
-swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
-	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
+swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
+	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
+	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
 
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (goes on where it was cut)
 	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write

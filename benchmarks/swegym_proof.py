@@ -35,7 +35,7 @@ class Trial:
     def __init__(self, driver: str, episodes: int, folder: Path) -> None:
         self.driver, self.episodes, self.folder = driver, episodes, folder
         self.temporary = folder / "t"
-        self.temporary.mkdir()
+        self.temporary.mkdir(exist_ok=True)
         self.token = secrets.token_hex(8)
         self.peak = 0
 
@@ -57,7 +57,10 @@ class Trial:
         command += ["-o", str(self.folder / "runs")]
         environment = {**os.environ, "TMPDIR": str(self.temporary), "ENVSUITE_PROOF": self.token}
         with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where this is in the background
+            )  # fmt: skip
 
     def played(self) -> int:
         journals = (self.folder / "runs").rglob("journal.jsonl")
@@ -127,10 +130,12 @@ def prove(driver: str, episodes: int, folder: Path) -> tuple[list[str], dict[str
     """What failed, and what was seen."""
     trial, began = Trial(driver, episodes, folder), time.monotonic()
     wrong: list[str] = []
-    seen: dict[str, Any] = {"before": trial.left()}
+    seen: dict[str, Any] = {}
+    before = trial.played()
+    third = (episodes - before) // 3
 
     running = trial.start()
-    trial.wait(running, episodes // 3)
+    trial.wait(running, before + third)
     os.killpg(running.pid, signal.SIGINT)
     stopped = time.monotonic()
     try:
@@ -148,7 +153,7 @@ def prove(driver: str, episodes: int, folder: Path) -> tuple[list[str], dict[str
         wrong.append(f"after Ctrl-C: {seen['Ctrl-C']}")
 
     running = trial.start()
-    trial.wait(running, 2 * episodes // 3)
+    trial.wait(running, before + 2 * third)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     seen["SIGKILL"] = {"episodes": trial.played(), "exit code": -signal.SIGKILL, **trial.settled()}
@@ -176,11 +181,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("drivers", nargs="*", default=["docker"])
     parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--folder", type=Path, help="goes on with the run in this folder (one driver)")
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     failed, lines = False, []
     for driver in args.drivers:
-        folder = Path(tempfile.mkdtemp(prefix="ep-"))  # short: a socket's path has room for 107 characters
+        folder = args.folder or Path(
+            tempfile.mkdtemp(prefix="ep-")
+        )  # short: a socket's path has room for 107 characters
         wrong, seen = prove(driver, args.episodes, folder)
         failed |= bool(wrong)
         lines += table(driver, seen)
