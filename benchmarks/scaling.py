@@ -16,7 +16,7 @@ from statistics import mean
 
 from harness.capacity.predict import CURES
 from harness.capacity.profile import Profile, load
-from harness.capacity.simulate import Cluster, Simulated, Work, simulate
+from harness.capacity.simulate import DISK, MESSAGE, Cluster, Simulated, Work, simulate
 
 NODES = (1, 2, 4, 10, 30, 100, 300, 1000)
 CPUS, SLOTS = 8, 32
@@ -40,10 +40,10 @@ def played(profile: Profile, player: str, nodes: int, servers: int) -> Simulated
         replicas=servers,
         prompts_per_s=WRITTEN / TOKENS,
         latency_s=LATENCY if servers else 0.0,
-        message_s=0.002,
+        message_s=MESSAGE,
         head_turn_s=head.turn_s + head.answer_s,
         journal_s_per_mb=head.journal_s_per_mb,
-        disk_mb_per_s=200.0,
+        disk_mb_per_s=DISK,
     )
     return simulate(work, where if servers else replace(where, replicas=0))
 

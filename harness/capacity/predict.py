@@ -10,7 +10,7 @@ from statistics import mean
 
 from envsuite import registry
 from harness.capacity.profile import CHARS_PER_TOKEN, Head, Profile
-from harness.capacity.simulate import Cluster, Simulated, Work, simulate
+from harness.capacity.simulate import DISK, MESSAGE, Cluster, Simulated, Work, simulate
 from harness.evaluate import RunConfig
 from harness.policies import is_model
 
@@ -39,8 +39,6 @@ class Asked:
     """written by one server or replica, all conversations together; 0: not known"""
     price: tuple[float, float] = (0.0, 0.0)
     """USD per million tokens read and written"""
-    message_s: float = 0.002
-    disk_mb_per_s: float = 200.0
 
 
 @dataclass(frozen=True)
@@ -95,10 +93,10 @@ def cluster(config: RunConfig, head: Head, asked: Asked, reply_tokens: float) ->
         replicas=asked.replicas if played_by_model else 0,
         prompts_per_s=asked.tokens_per_s / reply_tokens if played_by_model and asked.tokens_per_s else math.inf,
         batched=not cls.needs_process({**registry.knob_names(config.task), **config.task.kwargs, **config.knobs}),
-        message_s=asked.message_s,
+        message_s=MESSAGE,
         head_turn_s=head.turn_s + head.answer_s,
         journal_s_per_mb=head.journal_s_per_mb,
-        disk_mb_per_s=asked.disk_mb_per_s,
+        disk_mb_per_s=DISK,
     )
 
 
