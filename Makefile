@@ -61,7 +61,7 @@ studies: setup  ## what the plans in leaderboards/training still lack (hours of 
 proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
-fault-proof: dev  ## a Ray cluster's head, workers and nodes killed; the same bytes come out
+fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock; the same bytes come out
 	$(BIN)/python -m pytest -q tests/cluster
 
 profiles: dev  ## measure what the families' environments cost, for --dry-run --nodes

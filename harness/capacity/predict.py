@@ -10,7 +10,7 @@ from statistics import mean
 
 from envsuite import registry
 from harness.capacity.profile import CHARS_PER_TOKEN, Head, Profile
-from harness.capacity.simulate import Cluster, Simulated, Work, simulate
+from harness.capacity.simulate import DISK, MESSAGE, Cluster, Simulated, Work, simulate
 from harness.evaluate import RunConfig
 from harness.policies import is_model
 
@@ -39,8 +39,6 @@ class Asked:
     """written by one server or replica, all conversations together; 0: not known"""
     price: tuple[float, float] = (0.0, 0.0)
     """USD per million tokens read and written"""
-    message_s: float = 0.002
-    disk_mb_per_s: float = 200.0
 
 
 @dataclass(frozen=True)
@@ -95,10 +93,10 @@ def cluster(config: RunConfig, head: Head, asked: Asked, reply_tokens: float) ->
         replicas=asked.replicas if played_by_model else 0,
         prompts_per_s=asked.tokens_per_s / reply_tokens if played_by_model and asked.tokens_per_s else math.inf,
         batched=not cls.needs_process({**registry.knob_names(config.task), **config.task.kwargs, **config.knobs}),
-        message_s=asked.message_s,
-        head_turn_s=head.turn_s,
+        message_s=MESSAGE,
+        head_turn_s=head.turn_s + head.answer_s,
         journal_s_per_mb=head.journal_s_per_mb,
-        disk_mb_per_s=asked.disk_mb_per_s,
+        disk_mb_per_s=DISK,
     )
 
 
@@ -141,7 +139,7 @@ def lines(config: RunConfig, head: Head, profile: Profile, asked: Asked) -> Iter
             yield f"cost      {_span(*cost)} USD; a server's prefix cache not counted"
     per_worker = profile.worker_mb + profile.environment_mb * (where.slots / where.workers - 1)
     yield f"memory    {per_worker * min(where.workers, asked.cpus) / 1000:.1f} GB a node, {profile.worker_mb:.0f} MB of them for each worker"
-    yield f"disk      {low.record_mb:,.0f} to {high.record_mb:,.0f} MB of journal, and as much of results"
+    yield f"disk      {_span(low.record_mb, high.record_mb)} MB of journal, and as much of results"
     spans, found = [], None
     for player, size in dict.fromkeys(zip(players, (replies[0], replies[-1]))):
         there = replace(
@@ -152,7 +150,7 @@ def lines(config: RunConfig, head: Head, profile: Profile, asked: Asked) -> Iter
         spans.append(seconds)
     assert found is not None
     note = "" if not of_model or asked.tokens_per_s else ", the model's own time left out: give --tokens-per-second"
-    yield f"time      {_clock(min(spans))} to {_clock(max(spans))}{note}; {asked.nodes * max(spans) / 3600:,.1f} node-hours at most"
+    yield f"time      {' to '.join(dict.fromkeys(map(_clock, sorted(spans))))}{note}; {asked.nodes * max(spans) / 3600:,.1f} node-hours at most"
     shares = ", ".join(
         f"{name} {100 * share:.0f} %" for name, share in sorted(found.busy.items(), key=lambda one: -one[1])
     )

@@ -14,6 +14,7 @@ import importlib.resources
 import json
 import multiprocessing
 import os
+import pickle
 import platform
 import resource
 import tempfile
@@ -36,7 +37,7 @@ from harness.evaluate import RunConfig
 from harness.policies import make_policy
 from harness.records import Journal
 from harness.rollout import rollout
-from harness.slots import LocalSlots
+from harness.slots import LocalSlots, Shown
 
 CHARS_PER_TOKEN = 4
 MOST_EPISODES = 64
@@ -76,6 +77,8 @@ class Head:
 
     turn_s: float
     """to take an answer, ask the policy and book the reply, the conversation included"""
+    answer_s: float
+    """to read a turn's answer from another process"""
     journal_s_per_mb: float
     """to make, write and flush records"""
     measured: str = ""
@@ -221,6 +224,11 @@ def measure_head(task: Task, episodes: int = 64) -> Head:
         for turn in run.turns:
             env.step(turn.commands[0])
     bare = meter.lap()
+    shown = [pickle.dumps(Shown(turn.observation, turn.info, turn.reward)) for run in runs for turn in run.turns]
+    meter.lap()
+    for answer in shown:
+        pickle.loads(answer)
+    read = meter.lap()
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl")
         meter.lap()
@@ -229,8 +237,8 @@ def measure_head(task: Task, episodes: int = 64) -> Head:
         written = meter.lap()
         journal.close()
         megabytes = (Path(folder) / "journal.jsonl").stat().st_size / 1e6
-    turns = sum(len(run.turns) for run in runs)
-    return Head(turn_s=round((whole - bare) / turns, 6), journal_s_per_mb=round(written / megabytes, 6))
+    turns = len(shown)
+    return Head(round((whole - bare) / turns, 6), round(read / turns, 6), journal_s_per_mb=round(written / megabytes, 6))
 
 
 def _apart(function: Any, *arguments: Any) -> Any:
@@ -266,7 +274,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"{family}: not measured: {found}", flush=True)
             continue
         kept[family] = {**asdict(found), "measured": _here()}
-        text = json.dumps({"head": {**head, "measured": _here()}, "families": dict(sorted(kept.items()))}) + "\n"
+        lines = ",\n".join(f'"{name}": {json.dumps(one)}' for name, one in sorted(kept.items()))
+        text = f'{{"head": {json.dumps({**head, "measured": _here()})},\n"families": {{\n{lines}\n}}}}\n'
         if args.write:
             write_atomically(path, text)
         print(f"{family}: {json.dumps(asdict(found))}", flush=True)

@@ -14,6 +14,10 @@ from envsuite.errors import MissingExtra
 
 AHEAD = 0.25
 """as `harness.cluster.slots.AHEAD`, which cannot be imported without Ray"""
+MESSAGE = 0.02
+"""seconds of a message from the head to a worker and back, as fitted in benchmarks/capacity.md on a loaded machine"""
+DISK = 200.0
+"""megabytes a second of the head's disk, assumed"""
 
 
 @dataclass(frozen=True)
@@ -146,9 +150,9 @@ class _Run:
                 self._send(outbox)
                 if not self.left or (ready and not self.answers.items):
                     break
-                found = yield self.answers.get()
+                found = list((yield self.answers.get()))
                 while self.answers.items:
-                    found = found + (yield self.answers.get())
+                    found.extend((yield self.answers.get()))
                 booked = sum(max(turns, 1) for _, turns in found)
                 yield self._use("head", self.cluster.head_round_s + self.cluster.head_turn_s * booked)
                 for slot, turns in found:
