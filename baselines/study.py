@@ -122,7 +122,8 @@ def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, An
     for line in lines:
         if line["kind"] == "update":
             steps += line["env_steps"]
-            updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
+            if "success" in line:  # a batch of so many turns may hold no end
+                updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
     return {
         "variant": variant,
         "seed": recipe.seed,
