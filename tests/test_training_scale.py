@@ -243,6 +243,8 @@ def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(fol
     assert "not run (1)" in (tmp_path / "studies" / "README.md").read_text()
     study._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys"])
     assert "| 1 of 1 |" in curves.index(tmp_path / "studies")
+    with pytest.raises(UsageError, match=r"change plan\.json"):
+        study._main([str(tmp_path / "studies" / "toys"), "--seeds", "2"])
 
 
 def test_bands_are_students():
