@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.engine import MAX_KEPT, NOTHING_HAPPENS, Game, NativeEngine, State, Unrecognised
+from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, Game, NativeEngine, State, Unrecognised
 from envsuite.envs.alfworld.game import MAX_BYTES
 from envsuite.envs.alfworld.generator import generate
 from envsuite.envs.alfworld.logic import package_logic, remake
 from envsuite.envs.alfworld.partial import PartialExpert
+from envsuite.envs.alfworld.table import MAX_KEPT
 from envsuite.errors import DataError, UsageError
 
 if importlib.util.find_spec("alfworld") is None:
