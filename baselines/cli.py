@@ -48,9 +48,8 @@ def _main(argv: Sequence[str] | None) -> int:
         from envsuite import registry
 
         names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
-        print(
-            f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {recipe.episodes} episodes -> {folder}"
-        )
+        batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"
+        print(f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {batch} -> {folder}")
         from baselines import memory
 
         print(f"memory with {recipe.model.name}:\n{memory.table(memory.estimate(recipe))}")

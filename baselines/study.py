@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--vary", metavar="KEY=A,B", help="the setting that is compared, and its values")
     found.add_argument("--title", default="", help="of the page")
-    found.add_argument("--seeds", type=int, default=5, help="seeds 0 to N - 1 of each")
+    found.add_argument("--seeds", type=int, help="seeds 0 to N - 1 of each (5)")
     found.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs")
     found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: leaderboards/training/RECIPE")
     found.add_argument("--minutes", type=float, default=0.0, help="begin no run after so long; 0: no limit")
@@ -55,6 +55,8 @@ def _main(argv: Sequence[str] | None) -> int:
         plans = [(Path(word), plan_of(Path(word))) for word in args.recipe if Path(word, "plan.json").exists()]
         if not plans:
             raise UsageError("Say what is compared, --vary KEY=A,B, or name folders that hold a plan.json.")
+        if args.set or args.seeds or args.title or args.output_dir:
+            raise UsageError("A plan says what is set and how many seeds: change plan.json, or say --vary.")
     else:
         key, equals, values = args.vary.partition("=")
         if not equals or not values or len(args.recipe) > 1:
@@ -62,7 +64,7 @@ def _main(argv: Sequence[str] | None) -> int:
         path = recipes.find(args.recipe[0])
         folder = args.output_dir or Path("leaderboards/training") / path.stem
         plan = {"title": args.title, "recipe": args.recipe[0], "vary": key, "variants": values.split(","),
-                "seeds": args.seeds, "set": recipes.settings(args.set)}  # fmt: skip
+                "seeds": args.seeds or 5, "set": recipes.settings(args.set)}  # fmt: skip
         plans = [(folder, plan)]
     for _, plan in plans:  # a fault is said before anything is run
         for value in plan["variants"]:
@@ -122,7 +124,8 @@ def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, An
     for line in lines:
         if line["kind"] == "update":
             steps += line["env_steps"]
-            updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
+            if "success" in line:  # a batch of so many turns may hold no end
+                updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
     return {
         "variant": variant,
         "seed": recipe.seed,
