@@ -142,7 +142,12 @@ def whole_root(testbed: dict[str, str]) -> bytes:
             lay(f"/usr/bin/{name}", f"/usr/bin/{name}")
         binaries = [interpreter(), *(f"/usr/bin/{name}" for name in TOOLS)]
         for library in _libraries([*binaries, *map(str, Path(stdlib, "lib-dynload").glob("*.so"))]):
-            lay(library, library.replace("/lib/", "/usr/lib/", 1) if library.startswith("/lib/") else library.replace("/lib64/", "/usr/lib64/", 1))
+            lay(
+                library,
+                library.replace("/lib/", "/usr/lib/", 1)
+                if library.startswith("/lib/")
+                else library.replace("/lib64/", "/usr/lib64/", 1),
+            )
         tools = "/opt/miniconda3/envs/testbed"
         for entry, source in closure(("pytest",)).items():
             lay(str(source), f"{tools}/site/{entry}")
@@ -156,7 +161,17 @@ def whole_root(testbed: dict[str, str]) -> bytes:
 
 
 def _slim(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    left_out = {"__pycache__", "test", "tests", "site-packages", "idlelib", "ensurepip", "lib2to3", "tkinter", "turtledemo"}
+    left_out = {
+        "__pycache__",
+        "test",
+        "tests",
+        "site-packages",
+        "idlelib",
+        "ensurepip",
+        "lib2to3",
+        "tkinter",
+        "turtledemo",
+    }
     config = any(part.startswith("config-") for part in member.name.split("/"))
     member.uid = member.gid = 0
     return None if left_out & set(member.name.split("/")) or config or member.name.endswith(".a") else member
@@ -165,4 +180,11 @@ def _slim(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def _libraries(files: list[str]) -> list[str]:
     """The shared libraries that programs are bound to, the loader among them."""
     said = subprocess.run(["ldd", *files], capture_output=True, text=True).stdout
-    return sorted({word for line in said.splitlines() for word in line.split() if word.startswith(("/lib", "/usr/lib", sys.base_prefix)) and not word.endswith(":")})
+    return sorted(
+        {
+            word
+            for line in said.splitlines()
+            for word in line.split()
+            if word.startswith(("/lib", "/usr/lib", sys.base_prefix)) and not word.endswith(":")
+        }
+    )
