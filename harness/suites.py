@@ -74,16 +74,19 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
     `defaults` tells what was said from what was left alone.
     """
     fixed = suite(name)
-    for knob in fixed.get("needs", ()):
-        if not any(word.partition("=")[0].strip() == knob for word in args.set):
+    needs = fixed.get("needs", [])
+    named = {word: word.partition("=")[0].strip() for word in args.set}
+    for knob in needs:
+        if knob not in named.values():
             raise UsageError(f"Suite {name!r} needs --set {knob}=...: {fixed['after']}.")
-    out = argparse.Namespace(**vars(args))
+    own = [word for word, knob in named.items() if knob in (*needs, *fixed.get("free", []))]
+    out = argparse.Namespace(**{**vars(args), "set": [word for word in args.set if word not in own]})
     for key, value in fixed.items():
-        if key in NOT_FLAGS or key in fixed.get("free", ()):
+        if key in NOT_FLAGS:
             continue
         if not hasattr(args, key):
             raise UsageError(f"Suite {name!r} sets {key!r}, which is no flag of envsuite-eval.")
-        given, default = getattr(args, key), getattr(defaults, key)
+        given, default = getattr(out, key), getattr(defaults, key)
         if key in FEWER and given is not None:
             if given > value:
                 flag = "--" + key.replace("_", "-")
@@ -96,6 +99,7 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
                 "drop the flag, or name the tasks with --env."
             )
         setattr(out, key, value)
+    out.set = [*out.set, *own]
     return out
 
 

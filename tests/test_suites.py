@@ -17,8 +17,8 @@ def planned(*words):
 @pytest.mark.parametrize("name", suites.read())
 def test_every_suite_names_tasks_and_flags_that_exist(name):
     needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
-    asked = parser().parse_args(["-m", "x", "-e", "y", *needs])
-    fixed = suites.protocol(asked, asked, name)
+    plain = ["-m", "x", "-e", "y"]
+    fixed = suites.protocol(parser().parse_args([*plain, *needs]), parser().parse_args(plain), name)
     assert fixed.history == suites.suite(name)["history"]
     assert suites.tasks(name)
 
@@ -73,6 +73,15 @@ def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
     assert dataclasses.asdict(configs[0].sampling)["max_tokens"] == 512
 
 
+def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
+    words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
+    asked = parser().parse_args(["-m", "x", *words])
+    fixed = suites.protocol(asked, parser().parse_args(["-m", "x", *words[:2]]), "swegym-lite")
+    assert fixed.set == ["max_steps=100", "records=x.jsonl", "sandbox=docker"]
+    (task,) = suites.tasks("swegym-lite")
+    assert registry.overrides(task, dict(word.split("=") for word in fixed.set))["max_steps"] == fixed.max_turns
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -81,6 +90,7 @@ def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
         (["-e", "suite:verlog-babyai", "--reward", "dense"], "fixes --reward sparse"),
         (["-e", "suite:quick", "--baseline-episodes", "50"], "--baseline-episodes 50 is more"),
         (["-e", "suite:swegym-lite"], "needs --set records="),
+        (["-e", "suite:swegym-lite", "--set", "records=x", "--set", "tests=hidden"], "fixes --set max_steps=100"),
         (["-e", "suite:verlog-babyia"], "Did you mean 'verlog-babyai'"),
     ],
 )
