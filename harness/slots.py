@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 from collections import deque
@@ -19,11 +20,10 @@ from dataclasses import dataclass, field
 from multiprocessing import connection
 from typing import Any, Protocol
 
-import numpy as np
-
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from harness.dice import Dice
 from harness.types import Episode
 
 
@@ -73,11 +73,11 @@ class Host:
         self.reward_mode, self.asks, self.shaping_gamma = reward_mode, asks, shaping_gamma
         self.env: TextEnv | None = None
         self.built = ("", "")
-        self.episode: Episode | None = None
+        self.dice: Dice | None = None
 
     def start(self, episode: Episode) -> Shown:
         try:
-            self.episode = episode
+            self.dice = Dice(episode) if self.asks == "random" else None
             if self.built != (episode.task.id, episode.knobs):
                 self.close()
                 self.env = self._build(episode)
@@ -142,9 +142,9 @@ class Host:
         return shown
 
     def _advice(self, turn: int) -> str | None:
-        assert self.env is not None and self.episode is not None
-        if self.asks == "random":
-            return self.env.random_command(np.random.default_rng(self.episode.dice(turn)))
+        assert self.env is not None
+        if self.dice is not None:
+            return self.env.random_command(self.dice.at(turn))
         if self.asks.startswith("expert"):
             return self.env.expert(self.asks.partition(":")[2])
         return None
@@ -180,6 +180,17 @@ class Hosts:
             self._by_slot[slot] = Host(*self._config)
         host = self._by_slot[slot]
         return slot, host.start(*rest) if kind == "start" else host.step(*rest)
+
+    def play_on(self, request: Request, seconds: float) -> tuple[int, list[Shown]]:
+        """The same, and for so many seconds what follows where the player does as it is advised."""
+        until = time.monotonic() + seconds
+        slot, shown = self.answer(request)
+        found, turn = [shown], 0 if request[0] == "start" else request[-1] + 1
+        while shown.advice and time.monotonic() < until:
+            shown = self._by_slot[slot].step((shown.advice,), turn)
+            found.append(shown)
+            turn += 1
+        return slot, found
 
     def close(self) -> None:
         for host in self._by_slot.values():
@@ -281,10 +292,15 @@ class PoolSlots:
 
     def close(self) -> None:
         for worker in self._workers:
+            worker.ask_to_stop()
+        for worker in self._workers:
             worker.stop()
 
 
 class _Worker:
+    CLEARING = 60.0
+    """seconds; a loaded machine takes its time to remove eight containers"""
+
     def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
         self.pipe, theirs = context.Pipe()
         self.asked: deque[tuple[int, float]] = deque()  # what it has not answered, in order
@@ -309,19 +325,34 @@ class _Worker:
                 del self.asked[index]
                 return
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         with contextlib.suppress(Exception):
             self.pipe.send(None)
             self.pipe.close()
+
+    def stop(self) -> None:
+        """Ends it: when it is done with what it was asked, cut short after 2 s, and killed where it does not clear away
+        what its environments hold (sandboxes, folders) within CLEARING."""
+        self.ask_to_stop()
         self.process.join(timeout=2)
+        if self.process.is_alive() and self.ready:
+            self.process.terminate()
+            self.process.join(timeout=self.CLEARING)
         if self.process.is_alive():
             self.process.kill()
             self.process.join(timeout=5)
 
 
+def _leave(number: int, frame: Any) -> None:
+    """SIGTERM cuts short what a worker is at, so that it clears away behind itself; once begun, that is not cut."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: int) -> None:
     """A worker's life: answer until the pipe closes. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
     hosts = Hosts(config)
     try:
         pipe.send(None)
