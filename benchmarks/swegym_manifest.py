@@ -139,16 +139,17 @@ def play(chosen: Sequence[tasks.Generated]) -> list[str]:
             for seed in range(len(names)):
                 for player in won:
                     _, info = env.reset(seed=seed)
+                    labels = info["labels"]
                     over = False
                     while not over:
                         command = env.expert() if player == "expert" else "submit"
                         _, _, terminated, truncated, info = env.step(command or "submit")
                         over = terminated or truncated
-                    kind = f"{info['labels']['package']}, {info['labels']['bugs']}"
+                    kind = f"{labels['package']}, {labels['bugs']}"
                     played[kind] += player == "expert"
                     won[player][kind] += info["success"]
                     if info["success"] != (player == "expert"):
-                        strange.append(f"{info['labels']['instance']} ({player}: {info['fault'] or info['success']})")
+                        strange.append(f"{labels['instance']} ({player}: {info['fault'] or info['success']})")
                 print(f"{sum(played.values())} of {len(chosen)} played, {len(strange)} strange", file=sys.stderr)
         finally:
             env.close()
