@@ -204,6 +204,11 @@ class TextEnv(gym.Env[str, str], ABC):
         """What else than a processor a cluster's node must offer, by the cluster's names: {"docker": 0.001}."""
         return {}
 
+    @classmethod
+    def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the difficulty card of a task with these knobs tells beside what playing it shows."""
+        return {}
+
     def get_state(self) -> Any:
         """A value that `set_state` brings back, for search and branching; equal values mean equal states."""
         raise UsageError(f"{type(self).__name__} cannot save its state: replay the commands from reset instead.")

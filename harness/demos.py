@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from harness.prompting import GRAMMARS, Prompting
+from harness.prompting import GRAMMARS, Past, Prompting
 from harness.types import Message, Reply, Trajectory, Turn
 
 
@@ -29,10 +29,11 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
         )
         for turn in run.turns
     ]
-    chats = []
+    chats, past = [], Past()
     for place in range(len(spelled)) if prompting.history >= 0 else [len(spelled) - 1]:
         last = spelled[place]
-        asked = prompting.messages(run.instructions, run.objective, spelled[:place], last.observation, last.admissible)
+        told = run.instructions, run.objective, spelled[:place], last.observation, last.admissible
+        asked = prompting.messages(*told, past)
         chats.append([*asked, {"role": "assistant", "content": last.reply.text}])
     return chats
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envsuite import registry
 from harness.evaluate import RunConfig
+from harness.records import is_broken, key_of, read_journal
 
 
 def turn_cap(config: RunConfig) -> int:
@@ -34,10 +35,11 @@ def seconds_per_episode(config: RunConfig, folders: Iterable[Path]) -> float | N
 
 
 def remaining(config: RunConfig, output_dir: Path) -> int:
-    """Episodes a run still has to play."""
+    """Episodes that `--resume` would play: those not in the journal, and those that broke."""
     path = config.folder(output_dir) / "journal.jsonl"
-    done = sum(1 for line in path.read_bytes().splitlines() if line.strip()) if path.exists() else 0
-    return max(0, len(config.all_episodes()) - done)
+    lines = read_journal(path) if path.exists() else ()
+    done = {key_of(found) for _, found in lines if found is not None and not is_broken(found)}
+    return sum(episode.key not in done for episode in config.all_episodes())
 
 
 def line(config: RunConfig, output_dir: Path, folders: Iterable[Path], together: int = 16) -> str:

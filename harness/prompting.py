@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from envsuite.errors import UsageError, did_you_mean
@@ -246,6 +246,16 @@ GRAMMARS: dict[str, Grammar] = {
 ADMISSIBLE = ("none", "latest", "all")
 
 
+@dataclass
+class Past:
+    """An episode's earlier turns as messages, two for each: what was seen and what was said."""
+
+    whole: list[Message] = field(default_factory=list)
+    """replies as they were"""
+    short: list[Message] = field(default_factory=list)
+    """replies without their reasoning"""
+
+
 @dataclass(frozen=True)
 class Prompting:
     """Everything about the prompt that changes the number: all of it is part of a run's identity."""
@@ -280,22 +290,31 @@ class Prompting:
         turns: Sequence[Turn],
         observation: str,
         admissible: Sequence[str],
+        past: Past | None = None,
     ) -> list[Message]:
-        """The conversation that asks for the next command."""
+        """The conversation that asks for the next command.
+
+        `past` keeps an episode's earlier turns from one call to the next: without it a long episode costs time in the
+        square of its turns.
+        """
+        past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
         reword = self.reword
         told = [instructions.strip(), f"Objective: {objective}" if objective else ""]
         rules = [*map(reword, told), grammar.describe(self.thinking)]
-        messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
-        first = 0 if self.history < 0 else max(0, len(turns) - self.history)
-        note = turns[first - 1].note if first else ""
-        whole = first if self.history_reasoning is True else len(turns) - self.history_reasoning
-        for place, turn in enumerate(turns[first:], first):
+        for place in range(len(past.whole) // 2, len(turns)):
+            turn, note = turns[place], turns[place - 1].note if place else ""
             listed = self.listed(turn.admissible) if self.admissible == "all" else ()
-            messages.append({"role": "user", "content": _seen(reword(turn.observation), note, listed)})
-            messages.append({"role": "assistant", "content": self._said(turn, place >= whole)})
-            note = turn.note
+            seen: Message = {"role": "user", "content": _seen(reword(turn.observation), note, listed)}
+            past.whole += seen, {"role": "assistant", "content": turn.reply.text}
+            past.short += seen, {"role": "assistant", "content": self._command(turn)}
+        first = 0 if self.history < 0 else max(0, len(turns) - self.history)
+        whole = first if self.history_reasoning is True else max(first, len(turns) - self.history_reasoning)
+        messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
+        messages += past.short[2 * first : 2 * whole]
+        messages += past.whole[2 * whole :]
         listed = () if self.admissible == "none" else self.listed(admissible)
+        note = turns[-1].note if turns else ""
         messages.append({"role": "user", "content": _seen(reword(observation), note, listed)})
         return messages
 
@@ -321,8 +340,9 @@ class Prompting:
         """Strings that end a reply. None while thinking: a command quoted in a thought must not end it."""
         return () if self.thinking else GRAMMARS[self.grammar].stop
 
-    def _said(self, turn: Turn, whole: bool) -> str:
-        if whole or not turn.commands:
+    def _command(self, turn: Turn) -> str:
+        """A reply without its reasoning."""
+        if not turn.commands:
             return turn.reply.text
         return GRAMMARS[self.grammar].spell(self.reword(turn.commands[-1]), "")
 

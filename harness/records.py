@@ -100,9 +100,12 @@ def is_broken(record: Record) -> bool:
     return record["stop_reason"] == StopReason.BROKEN
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
 def dump(record: Record) -> bytes:
     """One line, its newline included. A lone surrogate, which UTF-8 cannot hold, is written as JSON's own escape."""
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+    return _encode(record).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def read_results(path: Path) -> list[Record]:
@@ -159,6 +162,15 @@ def schema_cure(schema: Any) -> str:
     )
 
 
+def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
+    """Lines with their records (None: an empty line), up to what a crash left half-written. Raises DataError."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            yield line, _parse(path, number, line) if line.strip() else None
+
+
 class Journal:
     """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened.
 
@@ -175,13 +187,10 @@ class Journal:
         self._file = path.open("ab")
 
     def _load(self) -> None:
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                if line.strip():
-                    self._keep(_parse(self.path, number, line), len(line))
-                self._size += len(line)
+        for line, found in read_journal(self.path):
+            if found is not None:
+                self._keep(found, len(line))
+            self._size += len(line)
         if self._size < self.path.stat().st_size:
             os.truncate(self.path, self._size)
 

@@ -15,15 +15,15 @@ import sys
 import time
 import traceback
 from collections import deque
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from typing import Any, Protocol
 
-import numpy as np
-
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from harness.dice import Dice
 from harness.types import Episode
 
 
@@ -73,21 +73,17 @@ class Host:
         self.reward_mode, self.asks, self.shaping_gamma = reward_mode, asks, shaping_gamma
         self.env: TextEnv | None = None
         self.built = ("", "")
-        self.episode: Episode | None = None
+        self.dice: Dice | None = None
 
     def start(self, episode: Episode) -> Shown:
         try:
-            self.episode = episode
+            self.dice = Dice(episode) if self.asks == "random" else None
             if self.built != (episode.task.id, episode.knobs):
                 self.close()
-                if episode.task.id not in registry.TASKS:  # registered in the parent only
-                    registry.register(episode.task)
-                self.env = registry.build(
-                    episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
-                )
+                self.env = self._build(episode)
                 self.built = episode.task.id, episode.knobs
             assert self.env is not None
-            text, info = self.env.reset(seed=episode.seed, options={"attempt": episode.attempt})
+            text, info = self._reset(self.env, episode)
             return Shown(
                 text,
                 info,
@@ -98,41 +94,62 @@ class Host:
         except (UsageError, MissingExtra) as error:  # would befall every episode alike
             return Shown("", {}, fatal=error)
         except DataError as error:  # of the task (nothing could be built): every episode's; of one game: its own
-            return self._broke(error) if self.env else Shown("", {}, fatal=error)
+            return self.broke(error) if self.env else Shown("", {}, fatal=error)
         except Exception as error:
-            return self._broke(error)
+            return self.broke(error)
+
+    def _build(self, episode: Episode) -> TextEnv:
+        if episode.task.id not in registry.TASKS:  # registered in the parent only
+            registry.register(episode.task)
+        return registry.build(
+            episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
+        )
+
+    def _reset(self, env: TextEnv, episode: Episode) -> tuple[str, dict[str, Any]]:
+        return env.reset(seed=episode.seed, options={"attempt": episode.attempt})
 
     def step(self, commands: tuple[str, ...], turn: int) -> Shown:
         env = self.env
         if env is None:
             return Shown("", {}, error="the environment was lost with its worker", lost="bystander")
         try:
-            texts, total, shown, valid = [], 0.0, None, True
-            for done, command in enumerate(commands or ("",), 1):
-                text, reward, terminated, truncated, info = env.step(command)
-                texts.append(text)
-                total += float(reward)
-                valid &= bool(info["is_action_valid"])
-                shown = Shown("\n".join(texts), info, total, terminated, truncated, done_commands=done)
-                if terminated or truncated:
-                    break
-            assert shown is not None
-            shown.info["is_action_valid"] = valid
-            if not (shown.terminated or shown.truncated):
-                shown.advice = self._advice(turn + 1)
-            return shown
+            steps = self.turn(commands, turn)
+            command = next(steps)
+            while True:
+                try:
+                    command = steps.send(env.step(command))
+                except StopIteration as done:
+                    shown: Shown = done.value
+                    return shown
         except Exception as error:
-            return self._broke(error)
+            return self.broke(error)
+
+    def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, Shown]:
+        """One turn of the player: gives out command by command, is sent what `env.step` says, returns what is shown."""
+        texts: list[str] = []
+        shown, total, valid = Shown("", {}), 0.0, True
+        for done, command in enumerate(commands or ("",), 1):
+            text, reward, terminated, truncated, info = yield command
+            texts.append(text)
+            total += float(reward)
+            valid &= bool(info["is_action_valid"])
+            shown = Shown("\n".join(texts), info, total, terminated, truncated, done_commands=done)
+            if terminated or truncated:
+                break
+        shown.info["is_action_valid"] = valid
+        if not (shown.terminated or shown.truncated):
+            shown.advice = self._advice(turn + 1)
+        return shown
 
     def _advice(self, turn: int) -> str | None:
-        assert self.env is not None and self.episode is not None
-        if self.asks == "random":
-            return self.env.random_command(np.random.default_rng(self.episode.dice(turn)))
+        assert self.env is not None
+        if self.dice is not None:
+            return self.env.random_command(self.dice.at(turn))
         if self.asks.startswith("expert"):
             return self.env.expert(self.asks.partition(":")[2])
         return None
 
-    def _broke(self, error: Exception) -> Shown:
+    def broke(self, error: Exception) -> Shown:
         """An engine that failed is not trusted again: the next episode gets a new one."""
         self.close()
         where = "" if isinstance(error, EnvsuiteError) else "\n" + "".join(traceback.format_exception(error)[-3:])
@@ -145,6 +162,7 @@ class Host:
         self.env, self.built = None, ("", "")
 
 
+Step = tuple[str, float, bool, bool, dict[str, Any]]
 Request = tuple[Any, ...]  # ("start", slot, Episode) | ("step", slot, commands, turn)
 
 
@@ -162,6 +180,17 @@ class Hosts:
             self._by_slot[slot] = Host(*self._config)
         host = self._by_slot[slot]
         return slot, host.start(*rest) if kind == "start" else host.step(*rest)
+
+    def play_on(self, request: Request, seconds: float) -> tuple[int, list[Shown]]:
+        """The same, and for so many seconds what follows where the player does as it is advised."""
+        until = time.monotonic() + seconds
+        slot, shown = self.answer(request)
+        found, turn = [shown], 0 if request[0] == "start" else request[-1] + 1
+        while shown.advice and time.monotonic() < until:
+            shown = self._by_slot[slot].step((shown.advice,), turn)
+            found.append(shown)
+            turn += 1
+        return slot, found
 
     def close(self) -> None:
         for host in self._by_slot.values():

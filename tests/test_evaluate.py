@@ -15,7 +15,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import records
+from harness import estimate, records
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.summary import summarise
@@ -86,6 +86,20 @@ def test_broken_episodes_are_played_again_on_resume_and_superseded(tmp_path):
     finally:
         toys.Faulty._act = broken
     assert summary["broken"] == 0 and len(found) == 6
+
+
+def test_what_is_left_of_a_run_counts_what_resuming_it_would_play(tmp_path):
+    """Broken episodes are to be played again, their new attempts are no further episodes, half a line is none."""
+    cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": "raise"})
+    assert estimate.remaining(cfg, tmp_path) == 6
+    run(cfg, tmp_path)
+    assert estimate.remaining(cfg, tmp_path) == 2
+    run(cfg, tmp_path, resume=True)  # two more broken lines
+    assert estimate.remaining(cfg, tmp_path) == 2
+    journal = cfg.folder(tmp_path) / "journal.jsonl"
+    good = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"broken"' not in line]
+    journal.write_bytes(good[0] + good[1][:50])
+    assert estimate.remaining(cfg, tmp_path) == 5
 
 
 def test_a_half_written_last_line_is_cut_off_and_a_corrupt_one_is_named(tmp_path):

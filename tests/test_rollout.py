@@ -1,14 +1,16 @@
 """The one loop: what is played depends on the episode and the policy alone."""
 
+import numpy as np
 import pytest
 
 from envsuite import registry
 from envsuite.types import StopReason
 from harness import records
+from harness.dice import Dice, states
 from harness.policies import make_policy
 from harness.prompting import Prompting
 from harness.rollout import rollout
-from harness.slots import LocalSlots, PoolSlots
+from harness.slots import Hosts, LocalSlots, PoolSlots
 from harness.types import Reply, episode
 from tests import toys  # noqa: F401  registers the toys
 
@@ -35,6 +37,30 @@ def test_what_is_played_does_not_depend_on_slots_or_processes():
     assert one == play(random, todo, LocalSlots(7, asks="random"))
     assert one == play(random, todo, PoolSlots(5, 2, asks="random"))
     assert len({str(run["steps"]) for run in one}) > 12  # attempts differ
+
+
+def test_a_worker_that_plays_on_shows_what_asking_turn_by_turn_does():
+    for asks in ("random", "expert"):
+        (one,) = episodes("HiLo-v0", 1, size=512)
+        ahead, slowly = Hosts(("sparse", asks, 0.99)), Hosts(("sparse", asks, 0.99))
+        _, found = ahead.play_on(("start", 0, one), 60.0)
+        wanted = [slowly.answer(("start", 0, one))[1]]
+        while wanted[-1].advice:
+            wanted.append(slowly.answer(("step", 0, (wanted[-1].advice,), len(wanted) - 1))[1])
+        assert found == wanted and found[-1].terminated | found[-1].truncated
+    assert len(ahead.play_on(("start", 0, one), 0.0)[1]) == 1, "no time, no more than was asked"
+
+
+def test_a_turns_generator_is_the_one_its_seed_makes():
+    """Also where turns are asked for again, out of order, and for seeds of one word and of two."""
+    (one,) = episodes("HiLo-v0", 1)
+    dice = Dice(one)
+    for turn in (*range(40), 3, 200, 0):
+        wanted = np.random.default_rng(one.dice(turn))
+        assert dice.at(turn).integers(1000, size=5).tolist() == wanted.integers(1000, size=5).tolist()
+    seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1]
+    for seed, (state, increment) in zip(seeds, states(seeds), strict=True):
+        assert np.random.PCG64(seed).state["state"] == {"state": state, "inc": increment}
 
 
 def test_a_slot_that_is_free_starts_the_next_episode():

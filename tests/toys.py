@@ -9,7 +9,7 @@ from envsuite.errors import DataError
 from envsuite.types import Panel
 from examples.hilo import HiLo
 
-__all__ = ["Faulty", "HiLo", "Holding", "Instances", "Signpost", "Slow"]
+__all__ = ["Apart", "Faulty", "HiLo", "Holding", "Instances", "Signpost", "Slow"]
 
 
 class Slow(HiLo):
@@ -92,6 +92,15 @@ class Signpost(TextEnv):
 
 
 register(Task(id="Signpost-v0", entry_point="tests.toys:Signpost"))
+
+
+class Apart(Signpost):
+    """Signpost in a process of its own."""
+
+    isolate = True
+
+
+register(Task(id="Apart-v0", entry_point="tests.toys:Apart"))
 
 
 class Instances(TextEnv):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add("-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated")
     add_options(found)
+    group = found.add_argument_group("prediction, for --dry-run")
+    group.add_argument("--nodes", type=int, default=0, help="what it takes on so many nodes")
+    group.add_argument("--cpus-per-node", type=int, default=os.cpu_count() or 1, help="with --nodes")
+    group.add_argument(
+        "--tokens-per-second", type=float, default=0.0, help="with --nodes: what one server or replica writes in all"
+    )
     return found
 
 
@@ -110,7 +117,7 @@ def add_options(found: argparse.ArgumentParser) -> None:
         "--max-cost",
         type=float,
         default=0.0,
-        help="USD, all tasks together; stop cleanly there (exit 3), --resume goes on",
+        help="USD, all runs of the call together; stop cleanly there (exit 3), --resume goes on",
     )
     group.add_argument("--max-tokens-total", type=int, default=0, help="prompt and reply tokens; likewise")
     group.add_argument("--max-time", type=float, default=0.0, help="seconds; likewise")
@@ -126,6 +133,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
+    if args.nodes < 0 or args.cpus_per_node < 1 or args.tokens_per_second < 0:
+        raise UsageError(
+            f"--nodes {args.nodes}, --cpus-per-node {args.cpus_per_node} and --tokens-per-second "
+            f"{args.tokens_per_second} must be positive."
+        )
+    if args.nodes and not args.dry_run:
+        raise UsageError("--nodes belongs to --dry-run, which was not given: a run takes the nodes of its Ray cluster.")
     console = cli.console(stderr=args.json)
     plans = plan(args, console)
     if args.dry_run:
@@ -140,7 +154,6 @@ def _main(argv: Sequence[str] | None) -> int:
     baselines = _baselines(args)
     found: list[dict[str, Any]] = []
     all_broken = False
-    began, used = time.monotonic(), list[Summary]()
     everything: dict[str, list[Record]] = {}
     with Players(args) as players:
         for planned in plans:
@@ -151,11 +164,8 @@ def _main(argv: Sequence[str] | None) -> int:
                 if name != args.model and planned.baseline_episodes:
                     mine = dataclasses.replace(mine, episodes=planned.baseline_episodes)
                 # Floor and ceiling are shared by every model of the task: what is there is taken as it is.
-                how = dataclasses.replace(mode, budget=mode.budget.after(began, used))
-                if name != args.model:
-                    how = dataclasses.replace(how, resume=True, patience=600.0)
+                how = mode if name == args.model else dataclasses.replace(mode, resume=True, patience=600.0)
                 records, summary = play(mine, name, args, how, players, console)
-                used.append(summary)
                 rows.append((name, summary))
                 everything.setdefault(name, []).extend(records)
                 all_broken |= bool(records) and summary["episodes"] == 0
@@ -196,11 +206,21 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 
 
 class Players:
-    """Policies by name: one of each in memory, made again only where the next run asks for other settings."""
+    """Who plays the runs of one call, which share its budget. Policies by name: one of each in memory, made again only
+    where the next run asks for other settings.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._made: dict[str, tuple[dict[str, Any], Policy]] = {}
+        self._began, self._used = time.monotonic(), dict[str, Summary]()
+
+    def left(self, budget: Budget, config: RunConfig) -> Budget:
+        """What the runs before this one have left of the call's budget."""
+        return budget.after(self._began, [one for run_id, one in self._used.items() if run_id != config.run_id])
+
+    def spend(self, config: RunConfig, summary: Summary) -> None:
+        self._used[config.run_id] = summary
 
     def get(self, name: str, config: RunConfig) -> Policy:
         options = _options(self._args, config)
@@ -221,7 +241,8 @@ class Players:
 def play(
     config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
 ) -> tuple[list[Record], Summary]:
-    """One run, with its progress on `console`."""
+    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
+    how = dataclasses.replace(how, budget=players.left(how.budget, config))
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
 
         def ended(record: Any, run: Any) -> None:
@@ -229,7 +250,9 @@ def play(
             if args.verbose or is_broken(record):
                 _tell(console, record)
 
-        return evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+        records, summary = evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+    players.spend(config, summary)
+    return records, summary
 
 
 def execution(args: argparse.Namespace) -> Execution:
@@ -256,7 +279,7 @@ def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
         if pattern.startswith(suites.PREFIX):
             name = pattern.removeprefix(suites.PREFIX)
             asked = suites.protocol(args, parser().parse_args(["-m", args.model, "-e", pattern]), name)
-            tasks = suites.tasks(name, notices)
+            tasks = suites.tasks(name)
         else:
             name, asked, tasks = "", args, registry.tasks(pattern, notices)
         for task in tasks:
@@ -330,7 +353,12 @@ def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     }
     if on_server(config.model, args.base_url):
         server = ("base_url", "api_key_var", "served_model_name", "timeout", "max_retries", "requests_per_minute")
-        return {**options, **{name: getattr(args, name) for name in server}, "price": args.price}
+        return {
+            **options,
+            **{name: getattr(args, name) for name in server},
+            "price": args.price,
+            "watch": args.base_url is not None,
+        }
     lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
     return {**options, "lead": lead, "close": close, "device": args.device}
 
@@ -360,6 +388,35 @@ def _describe(config: RunConfig, args: argparse.Namespace, console: Console) -> 
         if turns:
             say(f"tokens    at most {turns * len(episodes) * config.sampling.max_tokens:,} sampled")
     say(f"folder    {config.folder(args.output_dir)}")
+    if args.nodes:
+        for line in predicted(config, args):
+            say(line)
+
+
+def predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
+    """What the run would take on a cluster, in words."""
+    from harness.capacity import predict, profile
+
+    head, families = profile.load()
+    if config.task.family not in families:
+        raise UsageError(f"--nodes: no profile of {config.task.id} was measured; there are {', '.join(families)}.")
+    price = (0.0, 0.0)
+    if args.price:
+        from harness.completions import Price
+
+        parsed = Price.parse(args.price)
+        price = parsed.input, parsed.output
+    servers = len(args.base_url.split(",")) if args.base_url else max(1, args.policy_replicas)
+    asked = predict.Asked(
+        nodes=args.nodes,
+        cpus=args.cpus_per_node,
+        slots=args.max_concurrent,
+        workers=max(0, args.num_workers),
+        replicas=servers,
+        tokens_per_s=args.tokens_per_second,
+        price=price,
+    )
+    return predict.lines(config, head, families[config.task.family], asked)
 
 
 def _show_prompt(config: RunConfig, base_url: str | None) -> None:

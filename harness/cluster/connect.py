@@ -9,6 +9,8 @@ from typing import Any
 
 from envsuite.errors import MissingExtra, UsageError
 
+OURS = ("docker",)
+"""what families ask of nodes: a cluster of this process has it from the start, as a later task of the call may need it"""
 COMING_FREE = 15.0
 """seconds to wait for processors that others hold"""
 SETTING_UP = 120.0
@@ -36,7 +38,7 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
         return ray
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     if not address:
-        ray.init(resources=offers or {}, **quiet)
+        ray.init(resources={**dict.fromkeys(OURS, 1.0), **(offers or {})}, **quiet)
         return ray
     if address != "auto":
         _knock(address)

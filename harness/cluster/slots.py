@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
 from harness.cluster import connect
 from harness.slots import Hosts, Request, Shown, lost
 from harness.types import Episode
+
+AHEAD = 0.25
+"""seconds for which a message's environments together play on where they are only asked for advice"""
 
 
 class EnvWorker:
@@ -26,8 +31,9 @@ class EnvWorker:
     def pid(self) -> int:
         return os.getpid()
 
-    def answer(self, requests: list[Request]) -> list[tuple[int, Shown]]:
-        return [self.hosts.answer(request) for request in requests]
+    def answer(self, requests: list[Request]) -> list[tuple[int, list[Shown]]]:
+        """What each slot shows, and where its player follows advice, what it shows in the turns after that."""
+        return [self.hosts.play_on(request, AHEAD / len(requests)) for request in requests]
 
     def close(self) -> None:
         self.hosts.close()
@@ -40,16 +46,18 @@ class _Worker:
     born: Any = None
     """of a replacement: the answer that will say it lives; nothing is sent before"""
     since: float = field(default_factory=time.monotonic)
+    """when it was made, or last answered"""
 
 
 class RaySlots:
     """`count` slots in `workers` actors of one CPU each; slot s lives in worker s modulo their number.
 
     What was asked since the last `poll` goes to a worker in one message, where the environments answer at once
-    (`batched`); slow ones are asked one at a time, so that an answer waits for no neighbour. A worker that dies, with its node or
-    alone, or does not answer within `timeout` seconds, is replaced where the cluster has room, else its slots move in
-    with another worker; the episodes it held are lost, and the rollout plays them again. From then on all are asked one
-    at a time, so that the one that takes a worker down is known.
+    (`batched`); slow ones are asked in a message each, so that an answer waits for no neighbour. Where the policy only
+    follows advice (`asks`), a worker plays many turns for one message. A worker that dies, with its node or alone, or
+    does not answer within `timeout` seconds, is replaced where the cluster has room, else its slots move in with another
+    worker; the episodes it held are lost, and the rollout plays them again. From then on each is asked in a message of
+    its own, and as a worker answers in order, the one that takes it down is known.
     """
 
     MOVING = 30.0
@@ -73,9 +81,12 @@ class RaySlots:
         # No restarts by Ray: a restarted actor would have forgotten its environments and not say so.
         self._class = ray.remote(num_cpus=1, resources=resources or {}, max_restarts=0)(EnvWorker)
         self._config = reward_mode, asks, shaping_gamma
+        # Two messages to a worker, so that it plays the one half while the head writes down the other.
+        self._most = math.ceil(count / workers / 2) if asks else count
         self._workers = [_Worker(self._class.remote(self._config)) for _ in range(workers)]
         self._asked: dict[Any, tuple[_Worker, list[int], float]] = {}
-        self._lost: deque[tuple[int, Shown]] = deque()
+        self._at_hand: deque[tuple[int, Shown]] = deque()
+        self._ahead: dict[int, deque[tuple[str, Shown]]] = {}  # of a slot: what was played on, with the advice followed
         self._greet()
 
     def _greet(self) -> None:
@@ -103,37 +114,40 @@ class RaySlots:
             raise
 
     def start(self, slot: int, episode: Episode) -> None:
+        self._ahead.pop(slot, None)  # beyond the cap on turns
         self._ask(slot, ("start", slot, episode))
 
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
-        self._ask(slot, ("step", slot, commands, turn))
+        if not self._ahead.get(slot):
+            return self._ask(slot, ("step", slot, commands, turn))
+        advice, shown = self._ahead[slot].popleft()
+        if commands != (advice,):
+            raise EngineFailure(f"The policy asks for advice, was told {advice!r}, and said {commands}.")
+        self._at_hand.append((slot, shown))
 
     def _ask(self, slot: int, request: Request) -> None:
         self._workers[slot % len(self._workers)].outbox.append(request)
 
     def _send(self) -> None:
-        busy = {worker for worker, _, _ in self._asked.values()}
+        most = self._most if self.batched else 1
         for worker in self._workers:  # one that took another's slots in comes up twice
-            if worker.born is not None or not worker.outbox or (worker in busy and not self.batched):
-                continue
-            part = worker.outbox if self.batched else worker.outbox[:1]
-            worker.outbox = worker.outbox[len(part) :]
-            slots = [request[1] for request in part]
-            self._asked[worker.actor.answer.remote(part)] = worker, slots, time.monotonic()
-            busy.add(worker)
+            while worker.born is None and worker.outbox:
+                part, worker.outbox = worker.outbox[:most], worker.outbox[most:]
+                slots = [request[1] for request in part]
+                self._asked[worker.actor.answer.remote(part)] = worker, slots, time.monotonic()
 
     def poll(self, wait: bool = True) -> list[tuple[int, Shown]]:
-        answers: list[tuple[int, Shown]] = []
         while True:
             self._settle_replacements()
             self._send()
-            answers.extend(self._lost)
-            self._lost.clear()
-            idle = not self._asked and not any(worker.outbox for worker in self._workers)
-            if answers or idle or not wait:
-                answers.extend(self._collect(0.0))
+            if self._at_hand:
+                answers = list(self._at_hand)
+                self._at_hand.clear()
                 return answers
-            answers.extend(self._collect(1.0))
+            wait &= bool(self._asked) or any(worker.outbox for worker in self._workers)
+            answers = self._collect(1.0 if wait else 0.0)
+            if answers or not wait:
+                return answers
             self._replace_silent()
 
     def _collect(self, patience: float) -> list[tuple[int, Shown]]:
@@ -154,27 +168,32 @@ class RaySlots:
     def _read(self, ref: Any) -> list[tuple[int, Shown]]:
         worker, slots, _ = self._asked[ref]
         try:
-            found: list[tuple[int, Shown]] = self.ray.get(ref)
+            found: list[tuple[int, list[Shown]]] = self.ray.get(ref)
         except self.ray.exceptions.RayActorError:
             self._replace(worker, "its worker died")
             return []
         except self.ray.exceptions.RayError as error:  # what an actor cannot send or take
             said = f"{EngineFailure.__name__}: {str(error).strip().splitlines()[-1]}"
-            found = [(slot, Shown("", {}, error=said)) for slot in slots]
+            found = [(slot, [Shown("", {}, error=said)]) for slot in slots]
         del self._asked[ref]
-        return found
+        worker.since = time.monotonic()
+        for slot, shown in found:
+            self._ahead[slot] = deque((before.advice or "", after) for before, after in pairwise(shown))
+        return [(slot, shown[0]) for slot, shown in found]
 
     def _replace_silent(self) -> None:
         now = time.monotonic()
-        for worker in {worker for worker, _, asked in self._asked.values() if now - asked > self.timeout}:
+        # A worker answers in order: it has been thinking since its last answer, or since it was asked when idle.
+        late = {worker for worker, _, asked in self._asked.values() if now - max(asked, worker.since) > self.timeout}
+        for worker in late:
             self._replace(worker, f"no answer within {self.timeout:.0f} s")
 
     def _replace(self, worker: _Worker, why: str) -> None:
         if worker not in self._workers:
             return
-        for ref in [ref for ref, (asked, _, _) in self._asked.items() if asked is worker]:
-            self._lost.extend((slot, lost(why, True)) for slot in self._asked.pop(ref)[1])
-        self._lost.extend((request[1], lost(why, False)) for request in worker.outbox)
+        for number, ref in enumerate([ref for ref, (asked, _, _) in self._asked.items() if asked is worker]):
+            self._at_hand.extend((slot, lost(why, not number)) for slot in self._asked.pop(ref)[1])
+        self._at_hand.extend((request[1], lost(why, False)) for request in worker.outbox)
         self.batched = False
         self.ray.kill(worker.actor)
         successor = _Worker(self._class.remote(self._config))

@@ -21,6 +21,7 @@ import tenacity
 from envsuite.errors import DataError, UsageError, did_you_mean
 from harness.chat import without_oldest_turn
 from harness.completions import Price, address, read, refusal, retry_after, shown
+from harness.policies.weights import Weights
 from harness.types import Message, Prompt, Reply
 
 OPENAI = "https://api.openai.com/v1"
@@ -55,7 +56,8 @@ class OpenAIPolicy:
     `api_key_var` names the environment variable that holds the key (default: OPENAI_API_KEY at OpenAI's own address, none
     elsewhere). `served_model_name` is what the server calls the model, where that differs. A request takes at most
     `timeout` seconds and is tried `max_retries` times again; `requests_per_minute` limits all of them together.
-    `thinking` False is passed to chat templates that have the switch (vLLM, SGLang).
+    `thinking` False is passed to chat templates that have the switch (vLLM, SGLang). `watch` ends the run where a server's
+    weights are not those it began with (`harness.policies.weights`).
 
     A prompt that a server finds too long loses its oldest turns. A reply that no server gave has `error`.
     """
@@ -80,6 +82,7 @@ class OpenAIPolicy:
         requests_per_minute: float | None = None,
         price: Price | None = None,
         first_pause: float = 0.5,
+        watch: bool = False,
     ) -> None:
         if not model:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
@@ -102,6 +105,7 @@ class OpenAIPolicy:
         if not thinking and base_url is not None:
             self._fields["chat_template_kwargs"] = {"enable_thinking": False}
         self._dropped: set[str] = set()
+        self._weights = Weights(self.served_name) if watch else None
         self._answered, self._silent = False, 0
         self._runner: asyncio.Runner | None = None
         self._client: httpx.AsyncClient | None = None
@@ -195,10 +199,14 @@ class OpenAIPolicy:
         try:
             # httpx counts the time between bytes: a server that drips them would never be too slow.
             async with asyncio.timeout(self.timeout):
+                if self._weights is not None:
+                    await self._weights.check(self._client, server)
                 answer = await self._client.post(f"{server}/chat/completions", json=body)
         except TimeoutError:
+            self._doubt(server)
             raise _Passing(f"{shown(server)} did not answer within {self.timeout:g} s") from None
         except httpx.HTTPError as error:
+            self._doubt(server)
             raise _Passing(f"{shown(server)}: {type(error).__name__} {error}".rstrip()) from None
         except httpx.InvalidURL as error:
             raise UsageError(f"{shown(server)} is no address: {error}") from None
@@ -216,6 +224,8 @@ class OpenAIPolicy:
         status, said = answer.status_code, self._hidden(refusal(answer))[:400]
         where = f"{shown(server)} answered {status}: {said}"
         if status in PASSING:
+            if status >= 500:
+                self._doubt(server)
             raise _Passing(where, retry_after(answer))
         if status in (401, 403):
             key = "the key in that variable was refused" if self._key else "name the key's variable with --api-key-var"
@@ -240,6 +250,10 @@ class OpenAIPolicy:
                         warnings.warn(f"{shown(server)} does not take {name!r}: it is left out.", stacklevel=2)
                     return
         raise _Refused(where)
+
+    def _doubt(self, server: str) -> None:
+        if self._weights is not None:
+            self._weights.doubt(server)
 
     async def _what_is_served(self, server: str) -> str:
         assert self._client is not None

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from harness import records
-from tests.api.server import running, send
+from tests.api.server import answer, hang_up, running, send
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-very-secret-0123456789"
@@ -45,7 +45,7 @@ def test_the_key_goes_into_the_header_and_nowhere_else(tmp_path):
         server.says = "<action>3</action>"
         done = run(tmp_path, server, "--api-key-var", "MY_KEY", "--price", "1,2", MY_KEY=KEY)
         assert done.returncode == 0, done.stderr
-        body, headers, _ = server.requests[0]
+        body, headers, _ = server.requests[-1]
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert body["model"] == "small-model"
     assert KEY not in done.stdout + done.stderr
@@ -61,7 +61,7 @@ def test_tools_are_declared_and_calls_are_understood(tmp_path):
         server.says = '<tool_call>{"name": "act", "arguments": {"command": "3"}}</tool_call>'
         done = run(tmp_path, server, "--action-grammar", "tool", model="openai:some/name")
         assert done.returncode == 0, done.stderr
-        assert server.requests[0][0]["tools"][0]["function"]["name"] == "act"
+        assert server.requests[-1][0]["tools"][0]["function"]["name"] == "act"
     found = records.read_results(next(tmp_path.glob("**/results.jsonl")))
     assert not any(one["faults"]["format"] for one in found)
 
@@ -85,3 +85,29 @@ def test_a_server_that_fails_for_good_breaks_nothing_that_had_ended(tmp_path):
     done = run(tmp_path / "b", server, "--max-retries", "0")  # nobody listens any more
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_a_server_that_comes_back_with_other_weights_ends_the_run_and_nothing_is_lost(tmp_path):
+    """It goes down in the middle and answers otherwise from then on; put right, the same command ends in the same bytes."""
+    words = ("-c", "1", "--max-retries", "6")
+
+    def restart(handler):
+        handler.server.says = "<action>4</action>"
+        hang_up(handler)
+
+    with running() as server:
+        server.says = "<action>3</action>"
+        assert run(tmp_path / "whole", server, *words).returncode == 0
+        count = len(server.requests)
+        server.script = [answer(server.says)] * (count - 3) + [restart]
+        done = run(tmp_path / "cut", server, *words)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "came back with other weights" in done.stderr
+        (journal,) = (tmp_path / "cut").glob("**/journal.jsonl")
+        kept = journal.read_bytes()
+        assert kept, "what had ended is kept"
+        server.says = "<action>3</action>"
+        assert run(tmp_path / "cut", server, *words, "--resume").returncode == 0
+        assert journal.read_bytes().startswith(kept)
+    whole, cut = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
+    assert next(cut).read_bytes() == next(whole).read_bytes()

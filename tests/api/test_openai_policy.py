@@ -9,6 +9,7 @@ import pytest
 from envsuite.errors import DataError, UsageError
 from harness.completions import Price
 from harness.policies.openai import SILENT_BATCHES, OpenAIPolicy
+from harness.policies.weights import Fingerprint
 from harness.types import Prompt
 from tests.api import server as misbehaving
 from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse
@@ -270,3 +271,44 @@ def test_what_is_no_address_is_said_to_be(url):
 
 def test_an_address_without_path_gets_the_usual_one():
     assert OpenAIPolicy("m", base_url="http://localhost:8000").servers == ["http://localhost:8000/v1"]
+
+
+def test_a_server_is_known_again_by_its_weights(server):
+    """After a failure it is asked the fixed question anew: the same goes on, another ends the run."""
+    who = OpenAIPolicy("small-model", base_url=server.url, first_pause=0.01, timeout=5.0, watch=True)
+    try:
+        assert not who.act([prompt()])[0].error
+        asked = len(server.requests)
+        assert not who.act([prompt()])[0].error
+        assert len(server.requests) == asked + 1, "one that has not failed is not asked again"
+        server.script = [hang_up]
+        assert not who.act([prompt()])[0].error
+        server.script, server.says = [hang_up], "<action>jump</action>"
+        with pytest.raises(DataError, match="came back with other weights"):
+            who.act([prompt()])
+    finally:
+        who.close()
+
+
+def test_two_servers_of_one_run_must_hold_the_same_weights(server):
+    with misbehaving.running() as other:
+        other.says = "<action>jump</action>"
+        talks = [prompt(key=str(talk)) for talk in range(8)]
+        with pytest.raises(DataError, match="hold other weights"):
+            ask(server, *talks, base_url=f"{server.url},{other.url}", watch=True)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "root", "same"),
+    [
+        ((("a", -0.11), ("b", -0.9)), "", True),
+        ((("a", -0.1), ("c", -0.92)), "", True),  # a tie that other kernels broke
+        ((("c", -0.1), ("b", -0.9)), "", False),
+        ((("a", -0.6), ("b", -0.9)), "", False),
+        ((), "weights/a", True),
+        ((), "weights/b", False),
+    ],
+)
+def test_numerical_noise_is_told_from_other_weights(tokens, root, same):
+    first = Fingerprint("weights/a", "a b", (("a", -0.1), ("b", -0.9)))
+    assert (first.differs(Fingerprint(root, "a b", tokens)) == "") is same

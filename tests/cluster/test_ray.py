@@ -10,7 +10,7 @@ import time
 import pytest
 
 from envsuite import registry
-from envsuite.errors import UsageError
+from envsuite.errors import MissingExtra, UsageError
 from harness.cluster import connect
 from harness.cluster.replicas import RayPolicy
 from harness.cluster.slots import EnvWorker, RaySlots
@@ -38,11 +38,11 @@ def on(cluster):
     return {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 6, "num_workers": 3}
 
 
-@pytest.mark.parametrize("model", ["random", "expert"])
-@pytest.mark.parametrize("batched", [True, False])
-def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path, model, batched, monkeypatch):
+@pytest.mark.parametrize(("model", "batched", "cap"), [("random", True, 3), ("expert", False, None), ("idle", True, 2)])
+def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path, model, batched, cap, monkeypatch):
+    """`cap`: the worker has played on beyond the rollout's own cap on turns. `idle` asks for no advice."""
     monkeypatch.setattr(registry.env_class(registry.TASKS["HiLo-v0"]), "isolate", not batched)
-    cfg = config(model=model, attempts=2)
+    cfg = config(model=model, attempts=2, max_turns=cap)
     assert results(cfg, tmp_path / "ray", **on(cluster)) == results(cfg, tmp_path / "local", num_workers=0)
 
 
@@ -80,6 +80,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path):
     assert killed
 
 
+@pytest.mark.slow
 def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster, tmp_path):
     folder = tmp_path / "model"
     tokenizer = tiny_tokenizer()
@@ -98,6 +99,7 @@ def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster,
         policy.close()
 
 
+@pytest.mark.slow
 def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
     cfg = config("Slow-v0", knobs=SLOW)
     whole = results(cfg, tmp_path / "local", num_workers=0)
@@ -116,6 +118,20 @@ def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
             RaySlots.MOVING = kept
         assert (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes() == whole
         assert gone
+
+
+def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, tmp_path):
+    cfg, tried = config(), []
+
+    def second(record, run):
+        if not tried:
+            tried.append(record)
+            with pytest.raises(UsageError, match="in use by another process"):
+                results(cfg, tmp_path / "ray", resume=True, **on(cluster))
+
+    evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), Execution(**on(cluster)), second)
+    assert tried
+    assert (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes() == results(cfg, tmp_path / "local")
 
 
 @pytest.mark.slow
@@ -180,6 +196,14 @@ def test_what_the_cluster_cannot_give_is_said_at_once(cluster):
     with pytest.raises(UsageError, match="has envsuite 0"):
         connect.check_versions({**connect.versions(), "envsuite": "0.0.0"}, "10.0.0.7")
     assert EnvWorker(("sparse", "", 0.99)).versions() == connect.versions()
+
+
+def test_an_engine_that_the_nodes_lack_ends_the_run_with_its_cure(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_TEST_DRIVER", str(os.getpid()))
+    from tests.cluster import elsewhere  # noqa: F401  registers Elsewhere
+
+    with pytest.raises(MissingExtra, match=r"an_engine_that_no_node_has.*pip install 'envsuite\[babyai\]'"):
+        results(config("Elsewhere-v0"), tmp_path, **on(cluster))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import statistics
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -99,6 +100,27 @@ class SWEGym(TextEnv):
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
         return drivers.resources(settings["sandbox"])
+
+    @classmethod
+    def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if settings["records"]:
+            return {}
+        found = [task for task in tasks.manifest() if _fits(task, settings)]
+
+        def spread(values: list[int]) -> dict[str, float]:
+            return {"median": statistics.median(values), "max": max(values)}
+
+        names = sorted({task.package for task in found})
+        return {
+            "instances": len(found),
+            "packages": {name: packages.package(name).licence for name in names},
+            "package_lines": spread([packages.lines_of_code(name) for name in names]),
+            "tests": spread([len(task.fail_to_pass) + len(task.pass_to_pass) for task in found]),
+            "fail_to_pass": spread([len(task.fail_to_pass) for task in found]),
+            "gold_patch_lines": spread([task.patch_lines for task in found]),
+            "gold_patch_files": spread([len(task.paths) for task in found]),
+            "hops": spread([task.hops for task in found]),
+        }
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)

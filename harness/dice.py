@@ -1,0 +1,82 @@
+"""Generators for what is drawn at each turn of an episode, many turns' seeds at a time.
+
+`numpy.random.default_rng(seed)` costs as much as a step of a native engine, nearly all of it in seeding. Here the seeding
+of many turns is done in one pass of array operations, and one generator is set to each turn's state: the numbers are
+those of `default_rng(episode.dice(turn))`, to the bit (numpy's SeedSequence and PCG64 seeding, NEP 19 keeps them stable).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.types import Episode
+
+FEWEST, MOST = 8, 64
+"""turns seeded together: as many as were played, within these bounds"""
+
+_A, _B = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)
+"""first hash constant and its multiplier, of mixing in and of reading out"""
+_LEFT, _RIGHT = np.uint32(0xCA01F9DD), np.uint32(0x4973F715)
+_SHIFT = np.uint32(16)
+_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+"""of PCG64's linear congruential step"""
+_WRAP = (1 << 128) - 1
+
+
+def _constants(first: int, multiplier: int, count: int) -> np.ndarray:
+    found = [first]
+    for _ in range(count):
+        found.append(found[-1] * multiplier & 0xFFFFFFFF)
+    return np.array(found, np.uint32)
+
+
+_IN, _OUT = _constants(*_A, 16), _constants(*_B, 8)
+
+
+def _hashed(values: np.ndarray, constants: np.ndarray) -> np.ndarray:
+    values = (values ^ constants[:-1]) * constants[1:]
+    return values ^ values >> _SHIFT
+
+
+def states(seeds: list[int]) -> list[tuple[int, int]]:
+    """State and increment, 128 bits each, of `PCG64(seed)` for each seed below 2**64."""
+    words = np.array(seeds, np.uint64)
+    pool = np.zeros((len(seeds), 4), np.uint32)
+    pool[:, 0], pool[:, 1] = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
+    pool = _hashed(pool, _IN[:5])
+    for source in range(4):
+        others = [place for place in range(4) if place != source]
+        first = 4 + 3 * source
+        mixed = _LEFT * pool[:, others] - _RIGHT * _hashed(pool[:, source, None], _IN[first : first + 4])
+        pool[:, others] = mixed ^ mixed >> _SHIFT
+    drawn = _hashed(np.tile(pool, 2), _OUT).astype(np.uint64)
+    found = []
+    for high, low, stream_high, stream_low in (drawn[:, ::2] | drawn[:, 1::2] << np.uint64(32)).tolist():
+        increment = ((stream_high << 64 | stream_low) << 1 | 1) & _WRAP
+        found.append((((increment + (high << 64 | low)) * _MULTIPLIER + increment) & _WRAP, increment))
+    return found
+
+
+class Dice:
+    """One generator, set to the state that each turn's own would have."""
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+        self._first, self._states = 0, list[tuple[int, int]]()
+        self._bits = np.random.PCG64(0)
+        self._generator = np.random.Generator(self._bits)
+
+    def at(self, turn: int) -> np.random.Generator:
+        """As `default_rng(episode.dice(turn))`; what an earlier call returned is this one from now on."""
+        if not 0 <= turn - self._first < len(self._states):
+            self._first = turn
+            count = max(FEWEST, min(turn, MOST))
+            self._states = states([self._episode.dice(turn + later) for later in range(count)])
+        state, increment = self._states[turn - self._first]
+        self._bits.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": state, "inc": increment},
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+        return self._generator
