@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 EXTRAS ?= all
 # What tests, lint and docs need beside it.
-DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,verifiers,ray,capacity,dev
 WORKERS ?= 2
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -47,6 +47,17 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 	$(BIN)/python -m baselines.tiny --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
 	$(BIN)/envsuite-train demo
 
+TINY = $(BIN)/python -m baselines.tiny --context
+studies: setup  ## what the plans in leaderboards/training still lack (hours of one core; goes on where it was cut)
+	@test -d models/tiny-food || $(TINY) 512 --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 -o models/tiny-food
+	@test -d models/tiny-salad || $(TINY) 512 --env Overcooked-tomato_salad-v0 --size xxs --vocabulary 1024 -o models/tiny-salad
+	@test -d models/tiny-textworld || $(TINY) 1024 --env TextWorld-w2-o3-q4-v0 --size xs --vocabulary 1024 -o models/tiny-textworld
+	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xs --vocabulary 512 -o models/tiny-babyai
+	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-v0 --size xs --vocabulary 1024 -o models/tiny-alfworld
+	@test -d runs/train/food-preparation-start/model || $(BIN)/envsuite-train food-preparation-start
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.study $(dir $(wildcard leaderboards/training/*/plan.json))
+	$(BIN)/python -m baselines.curves leaderboards/training
+
 proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
@@ -56,10 +67,11 @@ fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk
 profiles: dev  ## measure what the families' environments cost, for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
-swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks
-	$(BIN)/python -m pytest -q tests/envs/test_swegym_*.py
+swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
+	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
+	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
 
-swe-manifest: dev  ## make SWE-Gym's list of generated tasks (goes on where it was cut; hours of two loaded cores, less of free ones)
+swe-manifest: dev  ## make SWE-Gym's list of generated tasks (goes on where it was cut)
 	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
 
 lint: dev  ## ruff and mypy
@@ -90,4 +102,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,20 +88,24 @@ def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
     if not rows:
         raise ValueError("no trajectory holds a sampled token: was this a policy that keeps them?")
     width = max(len(ids) for ids, _, _ in rows)
-    pad = lambda column, dtype: torch.tensor(
-        [row[column] + [0] * (width - len(row[column])) for row in rows], dtype=dtype
-    )  # type: ignore[operator]
     lengths = torch.tensor([len(ids) for ids, _, _ in rows])
     return Batch(
-        ids=pad(0, torch.long),
+        ids=_padded([ids for ids, _, _ in rows], width, np.int64),
         valid=torch.arange(width)[None, :] < lengths[:, None],
-        sampled=pad(1, torch.bool),
-        logprobs=pad(2, torch.float32),
+        sampled=_padded([mask for _, mask, _ in rows], width, np.bool_),
+        logprobs=_padded([logprobs for *_, logprobs in rows], width, np.float32),
         where=torch.tensor(where),
         episode=torch.tensor(episode),
         turn=torch.tensor(turns),
         ends_turn=torch.tensor(ends),
     )
+
+
+def _padded(rows: Sequence[Sequence[float]], width: int, kind: type) -> Tensor:
+    out = np.zeros((len(rows), width), kind)
+    for line, row in zip(out, rows, strict=True):
+        line[: len(row)] = row
+    return torch.from_numpy(out)
 
 
 @dataclass

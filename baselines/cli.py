@@ -48,9 +48,8 @@ def _main(argv: Sequence[str] | None) -> int:
         from envsuite import registry
 
         names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
-        print(
-            f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {recipe.episodes} episodes -> {folder}"
-        )
+        batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"
+        print(f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {batch} -> {folder}")
         from baselines import memory
 
         print(f"memory with {recipe.model.name}:\n{memory.table(memory.estimate(recipe))}")
@@ -62,11 +61,12 @@ def _main(argv: Sequence[str] | None) -> int:
     execution = Execution(max_concurrent=CONCURRENT, executor=args.executor, ray_address=args.ray_address)
     began = time.monotonic()
     world.join()
+    speaks = world.first()
     try:
         success = Run(recipe, folder, args.resume, _say, execution).train()
     finally:
         world.leave()
-    if world.first():
+    if speaks:
         print(
             f"{folder / 'model'}: success {100 * success:.1f} % on held-out games after {time.monotonic() - began:.0f} s"
         )

@@ -9,7 +9,6 @@ seeds: with few of them it is wide, and should be). A run of the plan that is no
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from baselines.study import read
+from baselines.study import plan_of, read
 from envsuite.cache import write_atomically
-from envsuite.errors import DataError
 from harness import cli
 
 T95 = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -98,25 +96,15 @@ def picture(curves: dict[str, Curve]) -> str:
 
 def page(folder: Path) -> tuple[str, dict[str, Curve]]:
     """The README of a study, and its curves. Raises DataError where nothing was run."""
-    try:
-        plan = json.loads((folder / "plan.json").read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder} is no study ({error}): write one with python -m baselines.study.") from error
+    plan = plan_of(folder)
     runs = read(folder / "runs.jsonl")
     by = {value: [run for run in runs if run["variant"] == value] for value in plan["variants"]}
     curves = {value: curve(found) for value, found in by.items() if found}
-    if not curves:
-        raise DataError(f"{folder / 'runs.jsonl'} holds no run.")
-    one = runs[0]
     setting = " ".join(f"--set {key}={value}" for key, value in plan["set"].items())
     lines = [
-        f"# {plan['recipe']}: {plan['vary']} compared",
+        f"# {plan.get('title') or plan['recipe'] + ': ' + plan['vary'] + ' compared'}",
         "",
-        f"{one['task']}. Success of training episodes, sampled; {len(one['updates'])} updates. "
-        f"torch {one['torch']}, {one['threads']} thread, {one['host']}.",
-        "",
-        "![learning curves](curves.svg)",
-        "",
+        *(_about(runs[0]) if runs else ("Not run yet.", "")),
         f"| {plan['vary']} | seeds run | success at first | success at last (95 % over seeds) | steps to 90 % (mean of seeds that reach it) | held-out games at last, as `acting.eval_temperature` plays | CPU s per run |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -139,13 +127,16 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
         games = sum(one["n"] for one in held)
         wins = f"{sum(one['success'] * one['n'] for one in held):.0f} of {games}"
         lines.append(f"| {value} | {ran} | {first:.2f} | {mean:.2f} ({bounds}) | {to} | {wins} | {cost:.0f} |")
-    missing = [f"{value} seed {seed}" for value, found in by.items() for seed in range(plan["seeds"])
-               if seed not in {run["seed"] for run in found}]  # fmt: skip
+    missing = []
+    for value, found in by.items():
+        seeds = sorted(set(range(plan["seeds"])) - {run["seed"] for run in found})
+        if seeds:
+            missing.append(f"{value} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})")
     lines += ["", f"Not run: {', '.join(missing)}." if missing else "All runs of the plan were run.", ""]
     lines += [
         "```bash",
-        f"python -m baselines.study {plan['recipe']} --vary {plan['vary']}={','.join(plan['variants'])} "
-        f"--seeds {plan['seeds']} {setting}".rstrip(),
+        f"python -m baselines.study {folder.as_posix()}    # the plan: {plan['vary']} = {', '.join(plan['variants'])}; "
+        f"{plan['seeds']} seeds{'; ' + setting if setting else ''}",
         f"python -m baselines.curves {folder.as_posix()}",
         "```",
         "",
@@ -154,9 +145,42 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
     return "\n".join(lines) + ("\n" + notes.read_text() if notes.exists() else ""), curves
 
 
+def _about(one: dict[str, Any]) -> tuple[str, ...]:
+    said = (
+        f"{one['task']}. Success of training episodes, sampled; {len(one['updates'])} updates. "
+        f"torch {one['torch']}, {one['threads']} thread, {one['host']}."
+    )
+    return said, "", "![learning curves](curves.svg)", ""
+
+
+def index(parent: Path) -> str:
+    """The README above all studies: what was planned, and how much of it was run."""
+    lines = [
+        "# Training",
+        "",
+        "Learning curves in small, each page rendered from its `runs.jsonl` by `python -m baselines.curves leaderboards/training`. What a plan",
+        "still lacks is run by `make studies`, or for one of them by `python -m baselines.study leaderboards/training/NAME`.",
+        "",
+        "| study | recipe | compared | runs |",
+        "|---|---|---|---|",
+    ]
+    for folder in studies(parent):
+        plan = plan_of(folder)
+        ran, wanted = len(read(folder / "runs.jsonl")), plan["seeds"] * len(plan["variants"])
+        state = f"{ran} of {wanted}" if ran else f"not run ({wanted})"
+        title = plan.get("title") or plan["recipe"]
+        compared = f"`{plan['vary']}`: {', '.join(plan['variants'])}"
+        lines.append(f"| [{title}]({folder.name}/README.md) | `{plan['recipe']}` | {compared} | {state} |")
+    return "\n".join(lines) + "\n"
+
+
+def studies(parent: Path) -> list[Path]:
+    return sorted(path.parent for path in parent.glob("*/plan.json"))
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m baselines.curves", description=(__doc__ or "").splitlines()[0])
-    found.add_argument("folder", type=Path, nargs="+", help="of a study")
+    found.add_argument("folder", type=Path, nargs="+", help="of a study, or of several")
     found.add_argument("-v", "--verbose", action="store_true")
     return found
 
@@ -166,11 +190,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    for folder in parser().parse_args(argv).folder:
-        text, curves = page(folder)
-        write_atomically(folder / "curves.svg", picture(curves))
-        write_atomically(folder / "README.md", text)
-        print(folder / "README.md")
+    for asked in parser().parse_args(argv).folder:
+        for folder in studies(asked) or [asked]:
+            text, curves = page(folder)
+            if curves:
+                write_atomically(folder / "curves.svg", picture(curves))
+            write_atomically(folder / "README.md", text)
+            print(folder / "README.md")
+        if studies(asked):
+            write_atomically(asked / "README.md", index(asked))
     return 0
 
 

@@ -6,7 +6,6 @@ An algorithm decides who earned what (`advantages`); this decides how the weight
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from baselines.batch import Batch
 from baselines.estimators import standardise
 from baselines.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
 from baselines.model import Model
+from baselines.settings import Descent
 from envsuite.errors import EnvsuiteError
 
 
@@ -24,52 +24,11 @@ class NonFiniteLoss(EnvsuiteError):
     """The loss became NaN or infinite: nothing was learnt from that minibatch, and the last checkpoint stands."""
 
 
-@dataclass(frozen=True)
-class Descent:
-    """How the weights follow the advantages. Defaults are POAD's common ones where the papers agree."""
-
-    learning_rate: float = 1e-6
-    critic_learning_rate: float = 1e-5
-    epochs: int = 1
-    """passes over each batch of episodes"""
-    minibatches: int = 1
-    """steps per pass"""
-    micro_rows: int = 0
-    """rows per forward pass, gradients accumulated up to the minibatch; 0: all at once"""
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    dual_clip: float = 0.0
-    """bound c of Ye et al. for negative advantages; 0: none"""
-    value_clip: float = 0.2
-    """0: none"""
-    value_coef: float = 0.5
-    entropy_coef: float = 0.0
-    kl_coef: float = 0.0
-    kl_kind: str = "k3"
-    """k1 | k2 | k3 | k1+ | k3+: the value of the one, as a loss with the gradient of k2"""
-    kl_in: str = "loss"
-    """loss | reward; never both"""
-    target_kl: float = 0.0
-    """skip the policy step of a minibatch whose KL to the rollout exceeds this; 0: never"""
-    normalise: str = "batch"
-    """advantages to mean 0, variance 1: none | batch | minibatch"""
-    deviation: str = "whiten"
-    """how: whiten (verl) | sample (TWOSOME) | population (ADRL); see `estimators.standardise`"""
-    aggregation: str = "token-mean"
-    """token-mean | seq-mean-token-mean | seq-mean-token-sum | seq-sum-constant"""
-    constant: float = 0.0
-    """of seq-sum-constant: the longest reply allowed"""
-    max_grad_norm: float = 0.5
-    weight_decay: float = 0.0
-    schedule: str = "constant"
-    """of the learning rates: constant | linear (to 0 at the last update)"""
-
-
 class Optimisers:
     """AdamW for the actor, Adam for the critic, as ADRL and TWOSOME have them (eps 1e-5)."""
 
     def __init__(self, model: Model, config: Descent) -> None:
-        self.config = config
+        self.config, self.kl_coef = config, config.kl_coef
         self.actor = torch.optim.AdamW(
             model.actor_parameters(), lr=config.learning_rate, eps=1e-5, weight_decay=config.weight_decay
         )
@@ -84,12 +43,14 @@ class Optimisers:
             self.critic.param_groups[0]["lr"] = self.config.critic_learning_rate * left
 
     def state(self) -> dict[str, Any]:
-        return {"actor": self.actor.state_dict(), "critic": self.critic.state_dict() if self.critic else None}
+        critic = self.critic.state_dict() if self.critic else None
+        return {"actor": self.actor.state_dict(), "critic": critic, "kl_coef": self.kl_coef}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.actor.load_state_dict(state["actor"])
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
+        self.kl_coef = state["kl_coef"]
 
 
 def descend(
@@ -121,6 +82,8 @@ def descend(
         order = torch.randperm(count, generator=generator)
         for chosen in order.chunk(max(1, min(config.minibatches, count))):
             _minibatch(model, optimisers, batch, columns, chosen, config, temperature, train_actor, log)
+    if config.kl_coef:
+        log["kl_coef"] = [optimisers.kl_coef]
     return {name: sum(found) / len(found) for name, found in log.items()}
 
 
@@ -177,7 +140,7 @@ def _minibatch(
             new, old, advantage[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
         )
         if config.kl_coef and config.kl_in == "loss":
-            per = per + config.kl_coef * kl_estimate(new, columns["reference"][part, :width], config.kl_kind)
+            per = per + optimisers.kl_coef * kl_estimate(new, columns["reference"][part, :width], config.kl_kind)
         per = per - config.entropy_coef * spread
         loss = aggregate(per, mask, config.aggregation, config.constant or None) * share
         loss.backward()

@@ -10,33 +10,19 @@ code counts an episode once per turn (`over_rows`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from baselines.batch import collate, turn_values
-from baselines.descent import Descent, Optimisers, descend
+from baselines.descent import Optimisers, descend
 from baselines.estimators import gigpo
 from baselines.grpo import flat_groups, group_of
 from baselines.model import Model
 from baselines.ppo import kl_terms
+from baselines.settings import GiGPO as Config
 from harness.types import Trajectory
 
 NEEDS_CRITIC = False
-
-
-@dataclass(frozen=True)
-class Config(Descent):
-    group_size: int = 8
-    gamma: float = 0.95
-    """of the return-to-go that turns are compared by"""
-    omega: float = 1.0
-    """weight of the step advantage"""
-    std: bool = True
-    over_rows: bool = False
-    kl_coef: float = 0.01
-    normalise: str = "none"
-    whole: bool = False
 
 
 def update(
@@ -51,7 +37,7 @@ def update(
 ) -> dict[str, float]:
     """One update from a batch of groups. Logs the share of turns that share their anchor with another."""
     batch = collate(trajectories, config.whole)
-    _, reference = kl_terms(model, batch, config, temperature)
+    _, reference = kl_terms(model, optimisers, batch, config, temperature)
     rewards = [[turn.reward for turn in run.turns] for run in trajectories]
     anchors = [[turn.observation for turn in run.turns] for run in trajectories]
     groups = [group_of(run) for run in trajectories]

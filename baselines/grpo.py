@@ -9,33 +9,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from baselines.batch import collate, turn_values
-from baselines.descent import Descent, Optimisers, descend
+from baselines.descent import Optimisers, descend
 from baselines.estimators import group_normalised, members, per_turn
 from baselines.model import Model
 from baselines.ppo import kl_terms
+from baselines.settings import GRPO as Config
 from harness.types import Trajectory
 
 NEEDS_CRITIC = False
-
-
-@dataclass(frozen=True)
-class Config(Descent):
-    group_size: int = 8
-    """episodes per task and seed"""
-    std: bool = True
-    """scale by the group's deviation; False: Dr. GRPO"""
-    per_turn: bool = False
-    gamma: float = 1.0
-    """of return-to-go, with per_turn"""
-    kl_coef: float = 0.001
-    normalise: str = "none"
-    aggregation: str = "seq-mean-token-mean"
-    whole: bool = True
 
 
 def group_of(run: Trajectory) -> tuple[str, str, int]:
@@ -66,7 +51,7 @@ def update(
 ) -> dict[str, float]:
     """One update from a batch of groups. Logs the share of groups in which all were paid alike: they teach nothing."""
     batch = collate(trajectories, config.whole)
-    _, reference = kl_terms(model, batch, config, temperature)
+    _, reference = kl_terms(model, optimisers, batch, config, temperature)
     advantage = turn_values(batch, advantages(trajectories, config)).float()
     log = descend(model, optimisers, batch, advantage, config, generator, reference=reference, temperature=temperature)
     log["flat_groups"] = flat_groups(trajectories)

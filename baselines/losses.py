@@ -83,6 +83,11 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor
     raise ValueError(f"unknown KL estimator {kind!r}: k1, k2, k3 or abs, or k1+ or k3+")
 
 
+def adapted_kl_coef(coef: float, kl: float, target: float, episodes: int, horizon: int) -> float:
+    """The coefficient of a KL penalty after a batch whose mean KL was `kl` (Ziegler et al., 2019, section 2.2)."""
+    return coef * (1 + min(max(kl / target - 1, -0.2), 0.2) * episodes / horizon)
+
+
 def entropy(logits: Tensor) -> Tensor:
     """Of the full-vocabulary categorical. [..., V] -> [...]"""
     logp = logits.log_softmax(-1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from baselines import shared
+from baselines.settings import ModelConfig
 from envsuite.errors import MissingExtra, UsageError
 from harness import models
 
 CRITICS = ("none", "head", "own")
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """Which weights, and what of them learns."""
-
-    name: str
-    """alias, path or org/name"""
-    device: str = "auto"
-    dtype: str = "auto"
-    lora_rank: int = 0
-    """0 trains every weight; POAD and TWOSOME use 8"""
-    lora_alpha: int = 16
-    lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
-    critic: str = "own"
-    """none | head: an MLP on the frozen first weights | own: a copy that learns, with a linear head"""
-    critic_hidden: tuple[int, ...] = (1024, 512)
-    """of the head's MLP (TWOSOME, ADRL); () for a linear one"""
-    gradient_checkpointing: bool = False
-    seed: int = 0
 
 
 class Critic(nn.Module):

@@ -10,53 +10,19 @@ At level "turn" gamma_token = lambda_token = 1 makes the first token's advantage
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from baselines import world
 from baselines.batch import Batch, collate, streams, token_rewards, turn_values
-from baselines.descent import Descent, Optimisers, descend
+from baselines.descent import Optimisers, descend
 from baselines.estimators import gae
-from baselines.losses import kl_estimate
+from baselines.losses import adapted_kl_coef, kl_estimate
 from baselines.model import Model
-from envsuite.errors import UsageError
+from baselines.settings import PPO as Config
+from baselines.settings import Descent
 from harness.types import Trajectory
-
-
-class Rates(NamedTuple):
-    """The four numbers of the kernel."""
-
-    gamma_token: float
-    lambda_token: float
-    gamma_step: float
-    lambda_step: float
-
-
-@dataclass(frozen=True)
-class Config(Descent):
-    gamma: float = 0.99
-    lam: float = 0.95
-    level: str = "token"
-    """token | turn"""
-    bootstrap: bool = True
-    """an episode cut by a time limit ends in the value of its final observation; False: in 0, as TWOSOME and ADRL do"""
-    smdp: bool = False
-    """gamma**k for a command that took k primitive steps"""
-    whole: bool = True
-    """a row is a conversation; False: a turn"""
-    critic_warmup: int = 0
-    """first updates in which the critic alone learns"""
-
-    def rates(self) -> Rates:
-        if self.level == "turn":
-            return Rates(1.0, 1.0, self.gamma, self.lam)
-        if self.level == "token":
-            return Rates(self.gamma, self.lam, self.gamma, self.lam)
-        raise UsageError(f"ppo: level cannot be {self.level!r}: it is token or turn.")
-
 
 NEEDS_CRITIC = True
 
@@ -117,7 +83,7 @@ def update(
     with torch.no_grad():
         values = batch.flat(in_parts(model.values, batch, config.micro_rows))
         boots = boot_values(model, trajectories, final_prompts) if config.bootstrap else [0.0] * len(trajectories)
-    extra, reference = kl_terms(model, batch, config, temperature)
+    extra, reference = kl_terms(model, optimisers, batch, config, temperature)
     advantage, returns = advantages(batch, trajectories, values, boots, extra, config)
     log = descend(
         model, optimisers, batch, advantage, config, generator, returns, values, reference, temperature,
@@ -139,19 +105,26 @@ def in_parts(evaluate, batch: Batch, micro_rows: int) -> Tensor:  # type: ignore
     return world.add(out)
 
 
-def kl_terms(model: Model, batch: Batch, config: Descent, temperature: float) -> tuple[Tensor, Tensor | None]:
-    """The KL penalty in the reward [N], and the reference's log-probs [N] where the loss will need them."""
+def kl_terms(
+    model: Model, optimisers: Optimisers, batch: Batch, config: Descent, temperature: float
+) -> tuple[Tensor, Tensor | None]:
+    """The KL penalty in the reward [N], and the reference's log-probs [N] where the loss will need them.
+
+    With `kl_target` the coefficient is moved afterwards: by the mean over episodes of their mean k1.
+    """
     none = torch.zeros(len(batch.episode))
     if not config.kl_coef:
         return none, None
-    if config.kl_in not in ("loss", "reward"):
-        raise UsageError(f"kl_in cannot be {config.kl_in!r}: it is loss or reward.")
     evaluate = lambda ids, valid, mask: model.reference_logprobs(ids, valid, temperature, mask)
     reference = batch.flat(in_parts(evaluate, batch, config.micro_rows))
-    if config.kl_in == "loss":
-        return none, reference
     # A penalty in the reward is a constant, and k1 its unbiased form (Schulman's note; verl, Verlog).
-    return -config.kl_coef * kl_estimate(batch.flat(batch.logprobs), reference, "k1"), None
+    apart = kl_estimate(batch.flat(batch.logprobs), reference, "k1")
+    penalty = -optimisers.kl_coef * apart
+    if config.kl_target:
+        each = [apart[batch.episode == episode].mean() for episode in batch.episode.unique()]
+        mean = torch.stack(each).mean().item()
+        optimisers.kl_coef = adapted_kl_coef(optimisers.kl_coef, mean, config.kl_target, len(each), config.kl_horizon)
+    return (none, reference) if config.kl_in == "loss" else (penalty, None)
 
 
 def boot_values(model: Model, trajectories: Sequence[Trajectory], prompts: Sequence[Sequence[int]]) -> list[float]:

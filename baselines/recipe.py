@@ -11,15 +11,12 @@ import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from baselines import sft, trackers
-from baselines.descent import Descent
-from baselines.model import ModelConfig
+from baselines import trackers
+from baselines.settings import CONFIGS, TWOSOME, Descent, ModelConfig, Normalisation, Tuning
 from envsuite.errors import DataError, UsageError, did_you_mean
 from harness.prompting import Prompting
-
-ALGORITHMS = ("sft", "ppo", "ntpo", "poad", "twosome", "grpo", "rloo", "gigpo", "dual_gae")
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,10 @@ class Acting:
     max_tokens: int = 16
     context: int = 0
     """tokens of a prompt and its reply at most; the oldest turns are left out (and counted) above it; 0: the model's own"""
-    choose: str = "free"
+    choose: Literal["free", "admissible"] = "free"
     """free: tokens are sampled | admissible: a command is drawn from the likelihoods of the admissible ones (TWOSOME)"""
-    normalisation: str = "word"
-    """of these likelihoods: sum | token | word"""
+    normalisation: Normalisation = "word"
+    """of these likelihoods"""
     eval_temperature: float = 0.0
 
 
@@ -45,7 +42,7 @@ class Demonstrations:
     episodes: int = 0
     """expert games, from the first training seeds; 0: none"""
     expert: str = "expert"
-    train: sft.Config = sft.Config()
+    train: Tuning = Tuning()
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,8 @@ class Recipe:
     episodes: int = 32
     """per update; a whole number of groups"""
     seed: int = 0
+    turns: int = 0
+    """per update and lane, of which there are `episodes`: what is not over then goes on in the next; 0: whole episodes"""
     train_seeds: int = 0
     """so many different games, from the split's first; 0: all"""
     max_turns: int = 0
@@ -134,18 +133,24 @@ def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
     """A recipe from a table. UsageError for an unknown key (the nearest is named) or a value of the wrong type."""
     found = dict(found)
     name = found.get("algorithm")
-    if name not in ALGORITHMS:
-        hint = did_you_mean(str(name), ALGORITHMS)
-        raise UsageError(f"{where}: algorithm cannot be {name!r}: it is one of {', '.join(ALGORITHMS)}.{hint}")
-    config = Descent if name == "sft" else importlib.import_module(f"baselines.{name}").Config
-    recipe: Recipe = _build(Recipe, found, where, {"config": config})
+    if name not in CONFIGS:
+        hint = did_you_mean(str(name), CONFIGS)
+        raise UsageError(f"{where}: algorithm cannot be {name!r}: it is one of {', '.join(CONFIGS)}.{hint}")
+    recipe: Recipe = _build(Recipe, found, where, {"config": CONFIGS[name]})
     group = getattr(recipe.config, "group_size", 1)
     if recipe.episodes % group:
         raise UsageError(f"{where}: episodes = {recipe.episodes} is not a whole number of groups of {group}.")
+    if recipe.turns and hasattr(recipe.config, "group_size"):
+        raise UsageError(
+            f"{where}: {name} compares whole episodes, and turns = {recipe.turns} cuts them: leave turns out."
+        )
     for tracker in recipe.trackers:
         trackers.check(tracker)
-    if recipe.acting.choose not in ("free", "admissible"):
-        raise UsageError(f"{where}: acting.choose cannot be {recipe.acting.choose!r}: it is free or admissible.")
+    if isinstance(recipe.config, TWOSOME) and recipe.config.normalisation != recipe.acting.normalisation:
+        raise UsageError(
+            f"{where}: config.normalisation is {recipe.config.normalisation!r} and acting.normalisation "
+            f"{recipe.acting.normalisation!r}: twosome learns the distribution it draws from; set both alike."
+        )
     return recipe
 
 
@@ -180,6 +185,12 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise UsageError(f"{where}: expected a table, not {value!r}.")
         return dict(value)
+    if origin is Literal:
+        choices = typing.get_args(kind)
+        if value not in choices:
+            hint = did_you_mean(str(value), choices)
+            raise UsageError(f"{where} cannot be {value!r}: it is one of {', '.join(choices)}.{hint}")
+        return value
     if origin is types.UnionType:
         if not isinstance(value, kind):
             raise UsageError(f"{where} cannot be {value!r}: it is {kind}.")

@@ -9,39 +9,20 @@ Groups of one are refused: without another episode there is no baseline.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from baselines.batch import collate, turn_values
-from baselines.descent import Descent, Optimisers, descend
+from baselines.descent import Optimisers, descend
 from baselines.estimators import leave_one_out, members, per_turn
 from baselines.grpo import flat_groups, group_of
 from baselines.model import Model
 from baselines.ppo import kl_terms
+from baselines.settings import RLOO as Config
 from envsuite.errors import UsageError
 from harness.types import Trajectory
 
 NEEDS_CRITIC = False
-
-
-@dataclass(frozen=True)
-class Config(Descent):
-    group_size: int = 8
-    """episodes per task and seed; at least 2"""
-    per_turn: bool = False
-    """return-to-go turn by turn in place of the episode's sum"""
-    gamma: float = 1.0
-    kl_coef: float = 0.001
-    kl_in: str = "reward"
-    normalise: str = "none"
-    whole: bool = True
-
-    def __post_init__(self) -> None:
-        if self.group_size < 2:
-            raise UsageError(
-                f"rloo: group_size must be at least 2, not {self.group_size}: one episode has no baseline."
-            )
 
 
 def update(
@@ -57,7 +38,7 @@ def update(
     """One update from a batch of groups; a group of which faults left one episode is left out."""
     trajectories = pairs(trajectories)
     batch = collate(trajectories, config.whole)
-    extra, reference = kl_terms(model, batch, config, temperature)
+    extra, reference = kl_terms(model, optimisers, batch, config, temperature)
     groups = [group_of(run) for run in trajectories]
     paid = [[turn.reward for turn in run.turns] for run in trajectories]
     for e, t, value in zip(batch.episode.tolist(), batch.turn.tolist(), extra.tolist(), strict=True):

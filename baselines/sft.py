@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +18,11 @@ from baselines.batch import Batch, collate
 from baselines.descent import NonFiniteLoss
 from baselines.losses import aggregate
 from baselines.model import Model
+from baselines.settings import Tuning as Config
 from envsuite.errors import DataError
 from envsuite.types import StopReason, Task
 from harness.lm.template import Said, Template
 from harness.types import Episode, Message, Reply, Trajectory, Turn
-
-
-@dataclass(frozen=True)
-class Config:
-    learning_rate: float = 1e-5
-    epochs: int = 1
-    rows: int = 16
-    """demonstrations per step"""
-    micro_rows: int = 0
-    """rows per forward pass; 0: all at once"""
-    warmup: float = 0.1
-    """share of the steps in which the rate rises to its full height; then it falls as a cosine"""
-    weight_decay: float = 0.01
-    max_grad_norm: float = 1.0
-    last_only: bool = False
-    """learn the last assistant message of a line alone: for windows of history, whose earlier turns are lines of their own"""
 
 
 def read(path: Path) -> list[list[Message]]:

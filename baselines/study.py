@@ -1,6 +1,7 @@
 """Several runs of one recipe side by side: settings x seeds, one process, one file of records.
 
-    python -m baselines.study virtualhome-food-preparation --vary algorithm=poad,ntpo,twosome --seeds 10
+    python -m baselines.study food-preparation --vary algorithm=poad,ntpo,twosome --seeds 10
+    python -m baselines.study leaderboards/training/*        # what the plans of these folders still lack
 
 A run that is in the records is not run again, so that the command goes on where it was stopped. With `--minutes` no run is
 begun after so long: what is missing then is written by `baselines.curves` as not run.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import shutil
 import tempfile
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines import recipe as recipes
-from envsuite.errors import UsageError
+from envsuite.errors import DataError, UsageError
 from harness import cli
 
 KEPT = ("update", "env_steps", "reward", "success", "turns", "kl", "entropy", "explained_variance", "skipped")
@@ -28,9 +30,12 @@ KEPT = ("update", "env_steps", "reward", "success", "turns", "kl", "entropy", "e
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m baselines.study", description=(__doc__ or "").splitlines()[0])
-    found.add_argument("recipe", help="a TOML file, or the name of one in baselines/recipes")
-    found.add_argument("--vary", required=True, metavar="KEY=A,B", help="the setting that is compared, and its values")
-    found.add_argument("--seeds", type=int, default=5, help="seeds 0 to N - 1 of each")
+    found.add_argument(
+        "recipe", nargs="+", help="a TOML file, or the name of one in baselines/recipes; or folders with plans"
+    )
+    found.add_argument("--vary", metavar="KEY=A,B", help="the setting that is compared, and its values")
+    found.add_argument("--title", default="", help="of the page")
+    found.add_argument("--seeds", type=int, help="seeds 0 to N - 1 of each (5)")
     found.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs")
     found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: leaderboards/training/RECIPE")
     found.add_argument("--minutes", type=float, default=0.0, help="begin no run after so long; 0: no limit")
@@ -46,37 +51,59 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
-    key, equals, values = args.vary.partition("=")
-    if not equals or not values:
-        raise UsageError(f"--vary takes KEY=A,B, not {args.vary!r}.")
-    path = recipes.find(args.recipe)
-    fixed = recipes.settings(args.set)
-    variants = values.split(",")
-    folder = args.output_dir or Path("leaderboards/training") / path.stem
-    for value in variants:  # a fault is said before anything is run
-        recipes.load(path, {**fixed, key: value})
-    folder.mkdir(parents=True, exist_ok=True)
-    records = folder / "runs.jsonl"
+    if args.vary is None:
+        plans = [(Path(word), plan_of(Path(word))) for word in args.recipe if Path(word, "plan.json").exists()]
+        if not plans:
+            raise UsageError("Say what is compared, --vary KEY=A,B, or name folders that hold a plan.json.")
+        if args.set or args.seeds or args.title or args.output_dir:
+            raise UsageError("A plan says what is set and how many seeds: change plan.json, or say --vary.")
+    else:
+        key, equals, values = args.vary.partition("=")
+        if not equals or not values or len(args.recipe) > 1:
+            raise UsageError(f"--vary takes KEY=A,B and one recipe, not {args.vary!r} and {' '.join(args.recipe)}.")
+        path = recipes.find(args.recipe[0])
+        folder = args.output_dir or Path("leaderboards/training") / path.stem
+        plan = {"title": args.title, "recipe": args.recipe[0], "vary": key, "variants": values.split(","),
+                "seeds": args.seeds or 5, "set": recipes.settings(args.set)}  # fmt: skip
+        plans = [(folder, plan)]
+    for _, plan in plans:  # a fault is said before anything is run
+        for value in plan["variants"]:
+            recipes.load(recipes.find(plan["recipe"]), {**plan["set"], plan["vary"]: value})
+    until = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
+    for folder, plan in plans:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
+        if not run(folder, plan, until):
+            print(f"{args.minutes:g} minutes are over: the rest was not run")
+            break
+    return 0
+
+
+def plan_of(folder: Path) -> dict[str, Any]:
+    """What a study is to run. DataError where there is none."""
+    try:
+        plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} is no study ({error}): write one with python -m baselines.study.") from error
+    return plan
+
+
+def run(folder: Path, plan: dict[str, Any], until: float) -> bool:
+    """Runs what the plan still lacks, beginning nothing after `until` (time.monotonic); whether all was run."""
+    records, key = folder / "runs.jsonl", plan["vary"]
     have = {(one["variant"], one["seed"]) for one in read(records)}
-    plan = {"recipe": path.stem, "vary": key, "variants": variants, "seeds": args.seeds, "set": fixed}
-    (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
-    began = time.monotonic()
-    for seed in range(args.seeds):  # seed by seed, so that what there is when time is up is comparable
-        for value in variants:
+    for seed in range(plan["seeds"]):  # seed by seed, so that what there is when time is up is comparable
+        for value in plan["variants"]:
             if (value, seed) in have:
                 continue
-            if args.minutes and time.monotonic() - began > 60 * args.minutes:
-                print(f"{args.minutes:g} minutes are over: the rest was not run")
-                return 0
-            found = one_run(path, {**fixed, key: value, "seed": str(seed)}, value)
+            if time.monotonic() > until:
+                return False
+            found = one_run(recipes.find(plan["recipe"]), {**plan["set"], key: value, "seed": str(seed)}, value)
             with records.open("a") as file:
                 file.write(json.dumps(found) + "\n")
-            last = found["updates"][-1]
-            print(
-                f"{key} = {value}  seed {seed}: success {last['success']:.2f} after {found['cpu_seconds']:.0f} s",
-                flush=True,
-            )
-    return 0
+            won = found["updates"][-1]["success"]
+            print(f"{key} = {value}  seed {seed}: success {won:.2f} after {found['cpu_seconds']:.0f} s", flush=True)
+    return True
 
 
 def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, Any]:
@@ -97,7 +124,8 @@ def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, An
     for line in lines:
         if line["kind"] == "update":
             steps += line["env_steps"]
-            updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
+            if "success" in line:  # a batch of so many turns may hold no end
+                updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
     return {
         "variant": variant,
         "seed": recipe.seed,

@@ -26,8 +26,8 @@ import filelock
 import numpy as np
 import torch
 
+from baselines import lanes, sft, trackers, world
 from baselines import recipe as recipes
-from baselines import sft, trackers, world
 from baselines.actor import Actor
 from baselines.descent import NonFiniteLoss, Optimisers
 from baselines.model import Model
@@ -86,6 +86,7 @@ class Run:
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
         self.rung = 0 if recipe.advance_at else len(self.configs) - 1  # the last of the tasks that are played
+        self.lanes = [lanes.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
         self.trackers: list[trackers.Tracker] = []
         if world.first():
             self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
@@ -164,18 +165,15 @@ class Run:
 
     def _step(self) -> None:
         recipe, began = self.recipe, time.monotonic()
-        todo = self.games(self.update)
         actor = self.actor()
-        runs: list[Trajectory] = []
-        for config in self.configs:
-            mine = [episode for episode in todo if episode.task.id == config.task.id]
-            if mine:
-                runs += self._play(config, mine, actor)
-        runs.sort(key=lambda run: run.episode.key)
-        usable = [run for run in runs if not run.broken and any(turn.reply.ids for turn in run.turns)]
-        if not usable:
+        taken = self._batch(actor)
+        runs = [run for run, _ in taken]
+        kept = [one for one in taken if not one[0].broken and any(turn.reply.ids for turn in one[0].turns[one[1] :])]
+        if not kept:
             raise DataError(f"update {self.update + 1}: {_nothing_said(runs)}")
-        finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run in usable]
+        finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in kept]
+        usable = [lanes.since(run, first) if first else run for run, first in kept]
+        over = [run for run, _ in kept if not (self.lanes and lanes.unfinished(run, recipe.max_turns))]
         actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
         assert self.optimisers is not None
@@ -190,7 +188,9 @@ class Run:
             left = f"{kept} is of an earlier update" if kept.exists() else "nothing had been saved"
             raise NonFiniteLoss(f"Update {self.update + 1} of {self.folder}: {error} Stopped; {left}.") from error
         self.update += 1
-        won = float(np.mean([run.success for run in usable]))
+        # A batch of so many turns may hold the end of no episode: then there is nothing to say about ends.
+        ends = {"reward": [run.total_reward for run in over], "success": [run.success for run in over]}
+        won = float(np.mean(ends["success"])) if over else 0.0
         if recipe.advance_at and won >= recipe.advance_at:
             self.rung = min(self.rung + 1, len(self.configs) - 1)
         self.spent += EPISODE_COST * len(runs)
@@ -202,8 +202,8 @@ class Run:
                 "update": self.update,
                 "episodes": self.update * recipe.episodes,
                 "env_steps": len(turns),
-                "reward": float(np.mean([run.total_reward for run in usable])),
-                "success": won,
+                **{name: float(np.mean(found)) for name, found in ends.items() if found},
+                "over": len(over),
                 "tasks": self.rung + 1,
                 "turns": len(turns) / len(usable),
                 "invalid": float(np.mean([bool(turn.fault) for turn in turns])),
@@ -216,6 +216,29 @@ class Run:
                 **{key: float(value) for key, value in log.items()},
             }
         )
+
+    def _batch(self, actor: Actor) -> list[tuple[Trajectory, int]]:
+        """What an update learns from: episodes, each with the number of its first turn that is new."""
+        play = lambda todo, policy, cap=None: [
+            run
+            for config in self.configs
+            if (mine := [episode for episode in todo if episode.task.id == config.task.id])
+            for run in self._play(config, mine, policy, cap)
+        ]
+        if self.lanes:
+            most = self.recipe.max_turns
+            taken = lanes.collect(self.lanes, self.recipe.turns, most, self._following, play, actor)
+        else:
+            taken = [(run, 0) for run in play(self.games(self.update), actor)]
+        return sorted(taken, key=lambda one: one[0].episode.key)
+
+    def _following(self, lane: int, number: int) -> Episode:
+        """The `number`-th game of a lane."""
+        rng = np.random.default_rng([self.recipe.seed, lane, number])
+        config = self.configs[int(rng.integers(self.rung + 1))]
+        seeds = self._seeds(config)
+        attempt = number * self.recipe.episodes + lane
+        return Episode(config.task, knobs_json(config.knobs), seeds[int(rng.integers(len(seeds)))], attempt)
 
     def games(self, update: int) -> list[Episode]:
         """The episodes of an update: groups of one game each, every attempt with dice of its own."""
@@ -280,13 +303,15 @@ class Run:
         chosen = acting.temperature if temperature is None else temperature
         return Actor(self.model, acting, self.recipe.prompting, chosen)
 
-    def _play(self, config: RunConfig, todo: Sequence[Episode], policy: Any) -> list[Trajectory]:
+    def _play(
+        self, config: RunConfig, todo: Sequence[Episode], policy: Any, cap: lanes.Cap | None = None
+    ) -> list[Trajectory]:
         mine = world.share(todo)
         runs: list[Trajectory] = []
         if mine:
             slots: Slots = open_slots(config, self.execution, len(mine), policy.asks, self.recipe.shaping_gamma)
             try:
-                runs = list(rollout(policy, mine, slots, self.recipe.prompting, self.recipe.max_turns or None))
+                runs = list(rollout(policy, mine, slots, self.recipe.prompting, cap or self.recipe.max_turns or None))
             finally:
                 slots.close()
         return sorted(world.gather(runs), key=lambda run: run.episode.key)
@@ -308,6 +333,7 @@ class Run:
             "recipe": recipes.plain(self.recipe),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
+            "processes": world.size(),
             "host": platform.platform(),
             "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
@@ -326,6 +352,7 @@ class Run:
             "spent": self.spent,
             "best": self.best,
             "rung": self.rung,
+            "lanes": self.lanes,
             "lines": sum(1 for _ in (self.folder / "metrics.jsonl").open()),
         }
         temporary = self.folder / ".checkpoint.pt"
@@ -356,7 +383,7 @@ class Run:
             self.optimisers.load_state(state["optimisers"])
         self.generator.set_state(state["generator"])
         self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
-        self.rung = state["rung"]
+        self.rung, self.lanes = state["rung"], state["lanes"]
         metrics = self.folder / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True)
         write_atomically(metrics, "".join(lines[: state["lines"]]))

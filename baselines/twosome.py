@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -22,27 +22,13 @@ from baselines.descent import Optimisers, _finite, descend
 from baselines.estimators import members, standardise
 from baselines.losses import clipped_surrogate, early_stop_kl
 from baselines.model import Model
-from baselines.ppo import Rates, boot_values, in_parts
+from baselines.ppo import boot_values, in_parts
+from baselines.settings import TWOSOME as Config
 from envsuite.errors import UsageError
 from harness.scoring import choice, token_logprobs, word_count
 from harness.types import Trajectory, Turn
 
 NEEDS_CRITIC = True
-
-
-@dataclass(frozen=True)
-class Config(ppo.Config):
-    normalisation: str = "word"
-    """sum | token | word; must be acting.normalisation"""
-    entropy_coef: float = 0.01
-    minibatches: int = 4
-    normalise: str = "minibatch"
-    deviation: str = "sample"
-    whole: bool = False
-    target_kl: float = 0.02
-
-    def rates(self) -> Rates:
-        return Rates(1.0, 1.0, self.gamma, self.lam)
 
 
 def update(

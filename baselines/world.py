@@ -8,23 +8,48 @@ whole batch. With one process all of this does nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from envsuite.errors import UsageError
+
 Item = TypeVar("Item")
 
 
 def join() -> None:
-    """Meets the other processes that the launcher started (WORLD_SIZE of them), if it started any."""
+    """Meets the other processes that the launcher started (WORLD_SIZE of them), if it started any.
+
+    Raises UsageError for what `accelerate launch` was asked and this loop would not do.
+    """
+    _refuse(os.environ)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         # Tensors on a GPU go by nccl, what was played (plain objects) by gloo.
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+
+
+def _refuse(asked: Mapping[str, str]) -> None:
+    """accelerate says in the environment what it was asked for; nothing of it is passed over in silence."""
+    if asked.get("ACCELERATE_USE_CPU", "").lower() == "true" and "MASTER_PORT" in asked and "WORLD_SIZE" not in asked:
+        raise UsageError(
+            "accelerate launch --cpu starts one process, however many it is asked for (it leaves the others to MPI): "
+            "say --multi_gpu --num_processes N, which does for processors too, or torchrun --nproc-per-node N."
+        )
+    for name, word in (("FSDP", "--use_fsdp"), ("DEEPSPEED", "--use_deepspeed"), ("MEGATRON_LM", "--use_megatron_lm")):
+        if asked.get(f"ACCELERATE_USE_{name}", "").lower() == "true":
+            raise UsageError(
+                f"accelerate launch {word}: here every process holds the whole model; say --multi_gpu instead, and "
+                "where the model is too large, model.lora_rank and model.gradient_checkpointing (see --dry-run)."
+            )
+    if asked.get("ACCELERATE_MIXED_PRECISION", "no") != "no":
+        raise UsageError(
+            f"accelerate launch --mixed_precision {asked['ACCELERATE_MIXED_PRECISION']}: the recipe says it, as model.dtype."
+        )
 
 
 def leave() -> None:

@@ -1,10 +1,9 @@
-"""SWE-Gym's latencies per sandbox driver, beside plain subprocesses and `docker run`: one run, side by side.
+"""SWE-Gym's latencies per sandbox driver, beside plain subprocesses and `docker run`; the warm pool against cold starts;
+real instances. One run, side by side.
 
-    python -m benchmarks.swegym [driver ...] [-n N] [--markdown FILE]
+    .ci/dockerd python -m benchmarks.swegym [driver ...] [-n N] [--real FOLDER] [--markdown FILE]
 
-reset: a repository of 25 files brought back for another try, in a sandbox started anew. exec: `true`. python: `python -c pass`. edit: one str_replace.
-grade: 58 tests in a fresh sandbox, twice (the second time sabotaged). The plain row does the same by hand: copy and
-`git commit`; `bash -c true`; `python -c pass`; nothing; `python -m pytest` on a copy, once.
+`--markdown` writes the sections that were measured and keeps the others of that file.
 """
 
 from __future__ import annotations
@@ -17,16 +16,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from envsuite import registry, sandbox
 from envsuite.envs.swegym import tasks
 from envsuite.envs.swegym.env import SWEGym
-from envsuite.sandbox import drivers
+from envsuite.sandbox import docker, drivers
 
 TASK = next(task for task in tasks.manifest() if task.package == "uritemplate" and len(task.bugs) == 1)
 COLUMNS = ("reset", "exec", "python", "edit", "grade")
+THINKING = 1.0
+"""seconds between commands, in which a model would write the next one"""
+LATENCIES = """reset: a repository of 25 files brought back for another try, and the first command in a sandbox of its own, started
+cold. exec: `true`. python: `python -c pass`. edit: one str_replace. grade: 58 tests in a fresh sandbox, twice (the second
+time sabotaged). By hand: copy and `git commit`; `bash -c true`; `python -c pass`; nothing; `python -m pytest` on a copy, once."""
+WARMTH = f"""From the end of one episode to the answer to the first command of the next (reset, and `true`), where a model thinks for
+{THINKING:g} s per command: with the next sandbox started meanwhile (`warm`, the default), and without."""
+REAL = """The gold patch, a change without use (an empty line) and no change, judged in fresh sandboxes; reset: the first one of the
+instance, with its repository laid out. What pip has to make is in the cache before."""
 
 
 def median_ms(act: Callable[[], object], count: int) -> float:
@@ -39,7 +47,7 @@ def median_ms(act: Callable[[], object], count: int) -> float:
 
 
 def measured(driver: str, count: int) -> dict[str, float]:
-    env = registry.build("SWEGym-easy-v0", sandbox=driver, instances=(TASK.instance_id,), max_steps=10_000)
+    env = registry.build("SWEGym-easy-v0", sandbox=driver, instances=(TASK.instance_id,), max_steps=10_000, warm=False)
     assert isinstance(env, SWEGym)
     try:
         env.reset(seed=0)
@@ -47,7 +55,7 @@ def measured(driver: str, count: int) -> dict[str, float]:
         assert command is not None and env._problem is not None
         gold, problem = env._problem.gold(), env._problem
         assert problem.judge(gold, 600).resolved  # the sandbox that judges is warm from here on
-        found = {"reset": median_ms(lambda: env.reset(seed=0), count)}
+        found = {"reset": median_ms(lambda: (env.reset(seed=0), env.step("true")), count)}
         found["exec"] = median_ms(lambda: env.step("true"), 3 * count)
         found["python"] = median_ms(lambda: env.step("python -c pass"), count)
         found["edit"] = median_ms(lambda: (env.step(command), env.step(f"undo {TASK.paths[0]}")), count) / 2
@@ -84,34 +92,136 @@ def by_hand(count: int) -> dict[str, float]:
 
 def docker_run(count: int) -> dict[str, float]:
     """A container for every command, in the thin image that the docker driver has made."""
-    command = ["docker", "run", "--rm", "--network=none", "-v", "/usr:/usr:ro", "envsuite-thin:1", "/usr/bin/true"]
+    command = ["docker", "run", "--rm", "--network=none", "-v", "/usr:/usr:ro", docker.THIN, "/usr/bin/true"]
     return {"exec": median_ms(lambda: subprocess.run(command, check=True, capture_output=True), count)}
+
+
+def warmth(driver: str, count: int) -> dict[str, float]:
+    """Milliseconds from one episode to the next one's first answer, warm and cold in turns, so that both see the same load."""
+    envs = {
+        name: registry.build("SWEGym-easy-v0", sandbox=driver, instances=(TASK.instance_id,), warm=name == "warm")
+        for name in ("warm", "cold")
+    }
+    try:
+        found: dict[str, list[float]] = {name: [] for name in envs}
+        for env in envs.values():
+            env.reset(seed=0)
+            env.step("true")
+        for _ in range(count):
+            for name, env in envs.items():
+                time.sleep(THINKING)
+                began = time.perf_counter()
+                env.reset(seed=0)
+                env.step("true")
+                found[name].append((time.perf_counter() - began) * 1e3)
+        return {name: statistics.median(times) for name, times in found.items()}
+    finally:
+        for env in envs.values():
+            env.close()
+
+
+def real(driver: str, folder: str, instance: str) -> list[str]:
+    """A row: what came of each change, and seconds."""
+    env = registry.build("SWEGym-records-v0", records=folder, instances=(instance,), sandbox=driver)
+    assert isinstance(env, SWEGym)
+    try:
+        cells = []
+        began = time.perf_counter()
+        env.reset(seed=0)
+        env.step("true")
+        cells.append(f"{time.perf_counter() - began:.0f}")
+        problem = env._problem
+        assert problem is not None
+        there = next(path for path in problem.gold_files if path in env._base)
+        for changes in (problem.gold(), {there: env._base[there] + b"\n"}, {}):
+            began = time.perf_counter()
+            report = problem.judge(changes, 1800)
+            seconds = time.perf_counter() - began
+            passing = len(report.fail_to_pass), len(report.pass_to_pass)
+            total = passing[0] + len(report.fail_to_pass_left), passing[1] + len(report.pass_to_pass_broken)
+            tests = report.fault or f"{passing[0]}/{total[0]}, {passing[1]}/{total[1]}"
+            cells.append(f"{'resolved' if report.resolved else 'not resolved'} ({tests}), {seconds:.0f} s")
+        return cells
+    finally:
+        env.close()
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def load() -> str:
+    values = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    return f"{os.cpu_count()} cores, load average {values} (other work beside it)."
+
+
+def written(file: Path, sections: dict[str, list[str]]) -> str:
+    """The page with `sections` put in, the others kept."""
+    kept = {}
+    if file.is_file():
+        for part in file.read_text().split("\n## ")[1:]:
+            title, _, body = part.partition("\n")
+            kept[title] = body.strip().splitlines()
+    command = "`.ci/dockerd python -m benchmarks.swegym --real ../shared/data/swe --markdown benchmarks/swegym.md`"
+    parts = [f"# SWE-Gym: measured\n\n{command}"]
+    parts += [f"## {title}\n\n" + "\n".join(body) for title, body in {**kept, **sections}.items()]
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("drivers", nargs="*", default=list(sandbox.DRIVERS))
-    parser.add_argument("-n", type=int, default=9)
+    parser.add_argument("-n", type=int, default=9, help="repetitions; 0: only --real")
+    parser.add_argument("--real", metavar="FOLDER", help="a folder of instances with recipes")
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
-    rows = {"by hand": by_hand(args.n)}
+    chosen = []
     for driver in args.drivers:
         if reason := drivers.probe(driver):
             print(f"{driver}: left out, {reason}", file=sys.stderr)
-            continue
-        rows[driver] = measured(driver, args.n)
-        if driver == "docker" and shutil.which("docker"):
-            rows["docker run"] = docker_run(args.n)
-    lines = ["| ms (median) | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for name, row in rows.items():
-        cells = [f"{row[column]:.0f}" if column in row else "–" for column in COLUMNS]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    lines += ["", f"{args.n} repetitions; {os.cpu_count()} cores, load average {load} (other work beside it)."]
-    print("\n".join(lines))
+        else:
+            chosen.append(driver)
+    sections: dict[str, list[str]] = {}
+    if args.n:
+        sections["Latencies"] = latencies(chosen, args.n)
+        rows = {driver: warmth(driver, args.n) for driver in chosen}
+        cells = [
+            [name, f"{row['warm']:.0f}", f"{row['cold']:.0f}", f"{row['cold'] / row['warm']:.1f}"]
+            for name, row in rows.items()
+        ]
+        said = table(("ms (median)", "warm", "cold", "cold / warm"), cells)
+        sections["Warm pool against cold starts"] = [WARMTH, "", *said, "", f"{args.n} repetitions; {load()}"]
+    if args.real:
+        names = ("instance", "driver", "reset, s", "gold patch", "without use", "no change")
+        found = []
+        for driver in chosen:
+            for instance in registry.panel(registry.TASKS["SWEGym-records-v0"], records=args.real).games:
+                found.append([instance, driver, *real(driver, args.real, instance)])
+                print(found[-1], file=sys.stderr)
+        said = table(names, found)
+        sections["Real instances"] = [
+            REAL,
+            "",
+            *said,
+            "",
+            f"In brackets: FAIL_TO_PASS and PASS_TO_PASS tests that pass, or why nothing was run. {load()}",
+        ]
+    for title, body in sections.items():
+        print("\n".join([f"## {title}", "", *body, ""]))
     if args.markdown:
-        head = f"# SWE-Gym: latencies\n\n`python -m benchmarks.swegym`. {(__doc__ or '').partition('[--markdown FILE]')[2].strip()}\n\n"
-        args.markdown.write_text(head + "\n".join(lines) + "\n")
+        args.markdown.write_text(written(args.markdown, sections))
+
+
+def latencies(chosen: Sequence[str], count: int) -> list[str]:
+    rows = {"by hand": by_hand(count)}
+    for driver in chosen:
+        rows[driver] = measured(driver, count)
+        if driver == "docker" and shutil.which("docker"):
+            rows["docker run"] = docker_run(count)
+    cells = [
+        [name, *(f"{row[column]:.0f}" if column in row else "–" for column in COLUMNS)] for name, row in rows.items()
+    ]
+    return [LATENCIES, "", *table(("ms (median)", *COLUMNS), cells), "", f"{count} repetitions; {load()}"]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """TextWorld: generation beside `tw-make`, and steps beside the raw engine with the same information requested.
 
-    python -m benchmarks.textworld [--games 5] [--episodes 20] [--processes 2] [--only generation|parallel|steps]
+    python -m benchmarks.textworld [--games 5] [--episodes 20] [--processes 2] [--only generation|parallel|steps] [--kinds NAME ...]
 
 Both sides of a ratio are taken in turns within one run, on the same games and the same commands. Generation one by one and
 steps are CPU seconds of all processes that take part (the worker and its compilers included), so that other work on the
@@ -152,7 +152,10 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", choices=("generation", "parallel", "steps"))
+    parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=list(KINDS), metavar="NAME")
     options = parser.parse_args()
+    for left_out in set(KINDS) - set(options.kinds):
+        del KINDS[left_out]
     with tempfile.TemporaryDirectory() as cache:
         os.environ["ENVSUITE_CACHE"] = cache
         if options.only in (None, "generation"):

@@ -15,6 +15,7 @@ def main(how_many: int = 12_000) -> None:
     print(
         f"{'split':17} {'parts':>5} {'drawn':>7} {'different':>9} {'solved':>7} {'classes':>7} {'commands':>12} {'ms each':>8}"
     )
+    all_different, all_drawn, all_solved = set(), 0, 0
     for split, parts, count in (
         ("train", 1, how_many),
         ("train", 2, how_many // 10),
@@ -33,12 +34,15 @@ def main(how_many: int = 12_000) -> None:
             different.add((found.plan, found.goal))
             classes.add(found.goal.name)
             lengths.append(length)
+        all_different |= different
+        all_drawn, all_solved = all_drawn + count, all_solved + solved
         spent = 1000 * (time.process_time() - began) / count
         told = f"{mean(lengths):.1f} ({min(lengths)}-{max(lengths)})"
         print(
             f"{split:17} {parts:5} {count:7,} {len(different):9,} {solved:7,} {len(classes):7,} {told:>12} {spent:8.1f}",
             flush=True,
         )
+    print(f"{'all':17} {'':5} {all_drawn:7,} {len(all_different):9,} {all_solved:7,}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from gymnasium.utils.env_checker import check_env
 
 from envsuite import registry
 from envsuite.core import TextEnv
-from envsuite.errors import EnvsuiteError, UsageError
+from envsuite.errors import EnvsuiteError, MissingData, UsageError
 from envsuite.types import RewardMode, StopReason, Task
 
 INFO: dict[str, type | tuple[type, ...]] = {
@@ -65,6 +65,15 @@ class Finding(NamedTuple):
     name: str
     ok: bool
     detail: str
+
+
+def absent(task: Task, **knobs: Any) -> str:
+    """What says that the task's data are not on this machine, so that it cannot be checked; "" where they are."""
+    try:
+        registry.build(task, **knobs).close()
+    except MissingData as error:
+        return str(error)
+    return ""
 
 
 def check(task: Task, seconds: float = LEAK_SECONDS, seeds: int = 5, **knobs: Any) -> Iterator[Finding]:

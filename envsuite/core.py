@@ -23,7 +23,7 @@ class TextEnv(gym.Env[str, str], ABC):
     """A Gymnasium environment whose observations and actions are text.
 
     Subclasses write `knobs`, `instructions`, `_reset(seed)` and `_act(command)`; where they can, also
-    `admissible()`, `expert()`, `remaining()`, `labels()` and `metrics()`. Every string is a legal action: what cannot
+    `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()` and `metrics()`. Every string is a legal action: what cannot
     be understood costs a turn and is answered in words.
 
     `info` of reset and step holds `success`, `is_action_valid`, `admissible_commands`, `progression`, `stop_reason`,
@@ -169,6 +169,10 @@ class TextEnv(gym.Env[str, str], ABC):
         """The expert's next command from the present state; None where it knows none."""
         return None
 
+    def idle(self) -> str:
+        """The next command of a player who changes nothing: the expert wins every game, he none."""
+        return ""
+
     def remaining(self) -> int | None:
         """Commands the exact expert still needs (None: the task is lost). Defining it makes `shaped` available."""
         raise NotImplementedError
@@ -198,6 +202,11 @@ class TextEnv(gym.Env[str, str], ABC):
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
         """What else than a processor a cluster's node must offer, by the cluster's names: {"docker": 0.001}."""
+        return {}
+
+    @classmethod
+    def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """What the difficulty card of a task with these knobs tells beside what playing it shows."""
         return {}
 
     def get_state(self) -> Any:

@@ -6,6 +6,7 @@ EnvsuiteError
 │   └── BadKnob       no such knob, or a value outside its range
 ├── MissingExtra      an optional engine is not installed; names the pip command
 ├── DataError         a file (game, journal, dataset) is missing, unreadable or malformed
+│   └── MissingData   data that every user fetches himself is not on this machine
 └── EngineFailure     an engine broke in the middle of an episode: the episode is `broken`, never reward 0
 """
 
@@ -40,6 +41,10 @@ class MissingExtra(EnvsuiteError, ImportError):
 
 class DataError(EnvsuiteError):
     """A file is missing, unreadable or malformed."""
+
+
+class MissingData(DataError):
+    """Data that every user fetches himself is not on this machine."""
 
 
 class EngineFailure(EnvsuiteError, RuntimeError):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
 
 from envsuite.core import TextEnv, check_knobs, declared_knobs
 from envsuite.errors import MissingExtra, UnknownTask, UsageError, did_you_mean
@@ -138,6 +139,24 @@ def build(
     task = _one(task)
     settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
     return _with_extra(task, lambda: env_class(task)(**settings))
+
+
+def make_vec(
+    task: str | Task,
+    num_envs: int,
+    /,  # a knob may be called `task`
+    reward_mode: RewardMode | str = RewardMode.SPARSE,
+    *,
+    shaping_gamma: float = 0.99,
+    autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+    **knobs: Any,
+) -> Any:
+    """`num_envs` environments of one task as `gym.make_vec` builds them: its own vector environment where it has one."""
+    task = _one(task)
+    settings = _settings(task, reward_mode, shaping_gamma, None, knobs)
+    own = {"autoreset_mode": autoreset_mode}
+    how: dict[str, Any] = own if task.vector_entry_point else {"vector_kwargs": own}
+    return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **how, **settings))
 
 
 def _one(task: str | Task) -> Task:

@@ -28,6 +28,7 @@ from harness.policies import is_model
 from harness.prompting import Prompting
 from harness.records import Journal, Record
 from harness.rollout import rollout
+from harness.seats import VectorSlots, seated
 from harness.slots import LocalSlots, PoolSlots, Slots
 from harness.summary import Summary, summarise
 from harness.types import Episode, Policy, Trajectory
@@ -302,6 +303,8 @@ def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str
         return RaySlots(ray, count, workers, config.reward_mode, asks, shaping_gamma, needs, fast)
     if workers < 0:
         workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
+    if workers == 0 and seated(config.task, settings):
+        return VectorSlots(count, config.task, knobs_json(config.knobs), config.reward_mode, asks, shaping_gamma)
     if workers == 0:
         return LocalSlots(count, config.reward_mode, asks, shaping_gamma)
     return PoolSlots(count, workers, config.reward_mode, asks, shaping_gamma)

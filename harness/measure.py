@@ -23,9 +23,11 @@ def measure(task: Task, episodes: int = 100) -> dict[str, Any]:
     card: dict[str, Any] = {
         "episodes": len(random),
         "random_success": round(mean(float(run.success) for run in random), 4),
+        "idle_success": round(mean(_idle(task, min(count, 10))), 4),
         "admissible_commands": {"mean": round(mean(commands), 1), "max": max(commands)},
         "observation_chars": {"mean": round(mean(shown)), "max": max(shown)},
         "max_steps": registry.knob_names(task)["max_steps"],
+        **registry.env_class(task).facts(registry.knob_names(task)),
     }
     if registry.env_class(task).experts:
         expert = _play(task, "expert", count)
@@ -39,6 +41,24 @@ def measure(task: Task, episodes: int = 100) -> dict[str, Any]:
         # Four characters to a token is the usual rule of thumb for English; a tokenizer is not needed here.
         card["expert_tokens_per_episode"] = round(mean(chars) / 4)
     return card
+
+
+def _idle(task: Task, episodes: int) -> list[float]:
+    """Success per episode of a player who says nothing."""
+    config = RunConfig(task, "random", episodes=episodes)
+    env = registry.build(task.id)
+    found = []
+    try:
+        for episode in config.all_episodes():
+            _, info = env.reset(seed=episode.seed)
+            over = False
+            while not over:
+                _, _, terminated, truncated, info = env.step("")
+                over = terminated or truncated
+            found.append(float(info["success"]))
+    finally:
+        env.close()
+    return found
 
 
 def _play(task: Task, model: str, episodes: int) -> list[Trajectory]:

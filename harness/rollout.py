@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
@@ -16,8 +16,8 @@ LIVES = 2
 
 
 @dataclass
-class _Playing:
-    """A slot's episode in progress."""
+class Playing:
+    """An episode in progress: what was shown last, and all that has come of it."""
 
     run: Trajectory
     shown: Shown
@@ -28,23 +28,88 @@ class _Playing:
     began: float = field(default_factory=time.monotonic)
     past: Past = field(default_factory=Past)
 
+    @classmethod
+    def begin(cls, played: Episode, shown: Shown, lives: int = LIVES - 1, began: float | None = None) -> Playing:
+        """`shown`: what the environment answered to its reset."""
+        run = Trajectory(played, shown.instructions, shown.objective, dict(shown.info.get("labels", {})))
+        run.final_observation = shown.observation
+        if shown.error:
+            run.stop_reason, run.error = StopReason.BROKEN, shown.error
+        key = "\0".join(map(str, played.key))
+        return cls(run, shown, key, lives, began=time.monotonic() if began is None else began)
+
+    def prompt(self, prompting: Prompting, reads: bool = True) -> Prompt:
+        """What the policy is asked next. `reads`: False for policies that only pass on advice, which are spared the
+        conversation and the dice.
+        """
+        run, shown = self.run, self.shown
+        turn = len(run.turns)
+        admissible = shown.info["admissible_commands"]
+        if not reads:
+            return Prompt((), admissible, 0, self.key, shown.advice, turn, run.episode)
+        return Prompt(
+            messages=prompting.messages(
+                run.instructions, run.objective, run.turns, shown.observation, admissible, self.past
+            ),
+            admissible=prompting.listed(admissible),
+            seed=run.episode.dice(turn),
+            key=self.key,
+            tools=prompting.tools(admissible),
+            turn=turn,
+            episode=run.episode,
+        )
+
+    def take(self, shown: Shown, max_turns: int | None) -> None:
+        """Writes down what the environment answered to the reply that is pending."""
+        run, reply, parsed, before = self.run, self.reply, self.parsed, self.shown
+        assert reply is not None
+        if shown.error:
+            run.stop_reason, run.error = StopReason.BROKEN, shown.error
+            return
+        if not parsed.commands:
+            fault = "length" if reply.finish_reason == "length" else "format"
+        else:
+            fault = "" if shown.info["is_action_valid"] else "invalid"
+        run.turns.append(
+            Turn(
+                observation=before.observation,
+                reply=reply,
+                commands=parsed.commands[: shown.done_commands],
+                reward=shown.reward,
+                info=shown.info,
+                thought=parsed.thought,
+                fault=fault,
+                note=parsed.note,
+                admissible=before.info["admissible_commands"],
+            )
+        )
+        self.shown = shown
+        run.final_observation = shown.observation
+        run.terminated, run.truncated = shown.terminated, shown.truncated
+        run.success, run.progression = bool(shown.info["success"]), float(shown.info["progression"])
+        run.stop_reason = shown.info["stop_reason"]
+        run.metrics = dict(shown.info.get("metrics", {}))
+        if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
+            run.truncated, run.stop_reason = True, StopReason.MAX_TURNS
+
 
 def rollout(
     policy: Policy,
     episodes: Iterable[Episode],
     slots: Slots,
     prompting: Prompting | None = None,
-    max_turns: int | None = None,
+    max_turns: int | Callable[[Episode], int] | None = None,
 ) -> Iterator[Trajectory]:
     """Plays every episode once and yields each as it ends; a slot that is free starts the next one.
 
+    `max_turns` ends an episode; one number for all, or a number for each.
     What happens in an episode depends on its key and the policy alone, not on what is played beside it.
     Errors of an environment or of the policy's server end that episode as broken and spare its neighbours. One that was
     lost with its worker is played again from its start, and nobody can tell.
     """
     prompting = prompting or Prompting()
     queue = iter(episodes)
-    playing: dict[int, _Playing] = {}
+    playing: dict[int, Playing] = {}
     starting: dict[int, tuple[Episode, float, int]] = {}  # with the lives left
 
     def start(slot: int, played: Episode, began: float, lives: int) -> None:
@@ -73,11 +138,10 @@ def rollout(
                     raise shown.fatal
                 if slot in starting:
                     played, began, lives = starting.pop(slot)
-                    key = "\0".join(map(str, played.key))
-                    state = playing[slot] = _Playing(_begin(played, shown), shown, key, lives, began=began)
+                    state = playing[slot] = Playing.begin(played, shown, lives, began)
                 else:
                     state = playing[slot]
-                    _take(state, shown, max_turns)
+                    state.take(shown, max_turns(state.run.episode) if callable(max_turns) else max_turns)
                 lives = state.lives - (shown.lost == "suspect")
                 if shown.lost and lives >= 0:
                     del playing[slot]
@@ -89,7 +153,7 @@ def rollout(
                     yield finish(slot)
         if not ready:
             continue
-        replies = policy.act([_prompt(playing[slot], prompting, reads=not policy.asks) for slot in ready])
+        replies = policy.act([playing[slot].prompt(prompting, reads=not policy.asks) for slot in ready])
         for slot, reply in zip(ready, replies, strict=True):
             state = playing[slot]
             state.reply = reply
@@ -104,65 +168,3 @@ def rollout(
             else:  # chosen among what the prompt listed
                 state.parsed = Parsed(reply.commands if policy.asks else prompting.listed(reply.commands))
             slots.step(slot, state.parsed.commands, len(state.run.turns))
-
-
-def _begin(played: Episode, shown: Shown) -> Trajectory:
-    run = Trajectory(played, shown.instructions, shown.objective, dict(shown.info.get("labels", {})))
-    run.final_observation = shown.observation
-    if shown.error:
-        run.stop_reason, run.error = StopReason.BROKEN, shown.error
-    return run
-
-
-def _prompt(state: _Playing, prompting: Prompting, reads: bool) -> Prompt:
-    """`reads`: False for policies that only pass on advice, which are spared the conversation and the dice."""
-    run, shown = state.run, state.shown
-    turn = len(run.turns)
-    admissible = shown.info["admissible_commands"]
-    if not reads:
-        return Prompt((), admissible, 0, state.key, shown.advice, turn, run.episode)
-    return Prompt(
-        messages=prompting.messages(
-            run.instructions, run.objective, run.turns, shown.observation, admissible, state.past
-        ),
-        admissible=prompting.listed(admissible),
-        seed=run.episode.dice(turn),
-        key=state.key,
-        tools=prompting.tools(admissible),
-        turn=turn,
-        episode=run.episode,
-    )
-
-
-def _take(state: _Playing, shown: Shown, max_turns: int | None) -> None:
-    """Writes down what the environment answered to the reply that is pending."""
-    run, reply, parsed, before = state.run, state.reply, state.parsed, state.shown
-    assert reply is not None
-    if shown.error:
-        run.stop_reason, run.error = StopReason.BROKEN, shown.error
-        return
-    if not parsed.commands:
-        fault = "length" if reply.finish_reason == "length" else "format"
-    else:
-        fault = "" if shown.info["is_action_valid"] else "invalid"
-    run.turns.append(
-        Turn(
-            observation=before.observation,
-            reply=reply,
-            commands=parsed.commands[: shown.done_commands],
-            reward=shown.reward,
-            info=shown.info,
-            thought=parsed.thought,
-            fault=fault,
-            note=parsed.note,
-            admissible=before.info["admissible_commands"],
-        )
-    )
-    state.shown = shown
-    run.final_observation = shown.observation
-    run.terminated, run.truncated = shown.terminated, shown.truncated
-    run.success, run.progression = bool(shown.info["success"]), float(shown.info["progression"])
-    run.stop_reason = shown.info["stop_reason"]
-    run.metrics = dict(shown.info.get("metrics", {}))
-    if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
-        run.truncated, run.stop_reason = True, StopReason.MAX_TURNS

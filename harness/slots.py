@@ -11,9 +11,11 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 from collections import deque
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from typing import Any, Protocol
@@ -78,14 +80,10 @@ class Host:
             self.dice = Dice(episode) if self.asks == "random" else None
             if self.built != (episode.task.id, episode.knobs):
                 self.close()
-                if episode.task.id not in registry.TASKS:  # registered in the parent only
-                    registry.register(episode.task)
-                self.env = registry.build(
-                    episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
-                )
+                self.env = self._build(episode)
                 self.built = episode.task.id, episode.knobs
             assert self.env is not None
-            text, info = self.env.reset(seed=episode.seed, options={"attempt": episode.attempt})
+            text, info = self._reset(self.env, episode)
             return Shown(
                 text,
                 info,
@@ -96,31 +94,52 @@ class Host:
         except (UsageError, MissingExtra) as error:  # would befall every episode alike
             return Shown("", {}, fatal=error)
         except DataError as error:  # of the task (nothing could be built): every episode's; of one game: its own
-            return self._broke(error) if self.env else Shown("", {}, fatal=error)
+            return self.broke(error) if self.env else Shown("", {}, fatal=error)
         except Exception as error:
-            return self._broke(error)
+            return self.broke(error)
+
+    def _build(self, episode: Episode) -> TextEnv:
+        if episode.task.id not in registry.TASKS:  # registered in the parent only
+            registry.register(episode.task)
+        return registry.build(
+            episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
+        )
+
+    def _reset(self, env: TextEnv, episode: Episode) -> tuple[str, dict[str, Any]]:
+        return env.reset(seed=episode.seed, options={"attempt": episode.attempt})
 
     def step(self, commands: tuple[str, ...], turn: int) -> Shown:
         env = self.env
         if env is None:
             return Shown("", {}, error="the environment was lost with its worker", lost="bystander")
         try:
-            texts, total, shown, valid = [], 0.0, None, True
-            for done, command in enumerate(commands or ("",), 1):
-                text, reward, terminated, truncated, info = env.step(command)
-                texts.append(text)
-                total += float(reward)
-                valid &= bool(info["is_action_valid"])
-                shown = Shown("\n".join(texts), info, total, terminated, truncated, done_commands=done)
-                if terminated or truncated:
-                    break
-            assert shown is not None
-            shown.info["is_action_valid"] = valid
-            if not (shown.terminated or shown.truncated):
-                shown.advice = self._advice(turn + 1)
-            return shown
+            steps = self.turn(commands, turn)
+            command = next(steps)
+            while True:
+                try:
+                    command = steps.send(env.step(command))
+                except StopIteration as done:
+                    shown: Shown = done.value
+                    return shown
         except Exception as error:
-            return self._broke(error)
+            return self.broke(error)
+
+    def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, Shown]:
+        """One turn of the player: gives out command by command, is sent what `env.step` says, returns what is shown."""
+        texts: list[str] = []
+        shown, total, valid = Shown("", {}), 0.0, True
+        for done, command in enumerate(commands or ("",), 1):
+            text, reward, terminated, truncated, info = yield command
+            texts.append(text)
+            total += float(reward)
+            valid &= bool(info["is_action_valid"])
+            shown = Shown("\n".join(texts), info, total, terminated, truncated, done_commands=done)
+            if terminated or truncated:
+                break
+        shown.info["is_action_valid"] = valid
+        if not (shown.terminated or shown.truncated):
+            shown.advice = self._advice(turn + 1)
+        return shown
 
     def _advice(self, turn: int) -> str | None:
         assert self.env is not None
@@ -130,7 +149,7 @@ class Host:
             return self.env.expert(self.asks.partition(":")[2])
         return None
 
-    def _broke(self, error: Exception) -> Shown:
+    def broke(self, error: Exception) -> Shown:
         """An engine that failed is not trusted again: the next episode gets a new one."""
         self.close()
         where = "" if isinstance(error, EnvsuiteError) else "\n" + "".join(traceback.format_exception(error)[-3:])
@@ -143,6 +162,7 @@ class Host:
         self.env, self.built = None, ("", "")
 
 
+Step = tuple[str, float, bool, bool, dict[str, Any]]
 Request = tuple[Any, ...]  # ("start", slot, Episode) | ("step", slot, commands, turn)
 
 
@@ -272,10 +292,15 @@ class PoolSlots:
 
     def close(self) -> None:
         for worker in self._workers:
+            worker.ask_to_stop()
+        for worker in self._workers:
             worker.stop()
 
 
 class _Worker:
+    CLEARING = 60.0
+    """seconds; a loaded machine takes its time to remove eight containers"""
+
     def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
         self.pipe, theirs = context.Pipe()
         self.asked: deque[tuple[int, float]] = deque()  # what it has not answered, in order
@@ -300,19 +325,34 @@ class _Worker:
                 del self.asked[index]
                 return
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         with contextlib.suppress(Exception):
             self.pipe.send(None)
             self.pipe.close()
+
+    def stop(self) -> None:
+        """Ends it: when it is done with what it was asked, cut short after 2 s, and killed where it does not clear away
+        what its environments hold (sandboxes, folders) within CLEARING."""
+        self.ask_to_stop()
         self.process.join(timeout=2)
+        if self.process.is_alive() and self.ready:
+            self.process.terminate()
+            self.process.join(timeout=self.CLEARING)
         if self.process.is_alive():
             self.process.kill()
             self.process.join(timeout=5)
 
 
+def _leave(number: int, frame: Any) -> None:
+    """SIGTERM cuts short what a worker is at, so that it clears away behind itself; once begun, that is not cut."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: int) -> None:
     """A worker's life: answer until the pipe closes. Ctrl-C is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
     hosts = Hosts(config)
     try:
         pipe.send(None)

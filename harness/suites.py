@@ -8,11 +8,11 @@ import tomllib
 from typing import Any
 
 from envsuite import registry
-from envsuite.errors import UnknownTask, UsageError, did_you_mean
+from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import Task
 
 PREFIX = "suite:"
-NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "pending", "free", "needs")
+NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "free", "needs")
 FEWER = ("episodes", "baseline_episodes")
 """may be lowered, and the table then shows the smaller n"""
 STANDARD: dict[str, Any] = {
@@ -45,25 +45,12 @@ def suite(name: str) -> dict[str, Any]:
     return found[name]
 
 
-def tasks(name: str, notices: list[str] | None = None) -> list[Task]:
-    """A suite's tasks, checked against the step caps and panels it was written for.
-
-    A family that is still to come is left out with a notice, where the suite says that it waits for it. Raises
-    UsageError where nothing is left, or a task here is not the one the suite means.
+def tasks(name: str) -> list[Task]:
+    """A suite's tasks, checked against the step caps it was written for. Raises UsageError where a task here is not the
+    one the suite means.
     """
     fixed = suite(name)
-    found: list[Task] = []
-    for pattern in fixed["tasks"]:
-        try:
-            found += registry.tasks(pattern)
-        except UnknownTask:
-            family = pattern.partition("-")[0].lower()
-            if family not in fixed.get("pending", ()) or family in registry.FAMILIES:
-                raise
-            if notices is not None:
-                notices.append(f"suite {name!r} is played without {family!r}: that family is not in this version yet")
-    if not found:
-        raise UsageError(f"Suite {name!r} cannot be played yet: {', '.join(fixed['pending'])} is not in this version.")
+    found = [task for pattern in fixed["tasks"] for task in registry.tasks(pattern)]
     for task in found:
         cap, expected = registry.knob_names(task)["max_steps"], fixed.get("caps", {}).get(task.id)
         if expected is not None and cap != expected:
@@ -87,16 +74,19 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
     `defaults` tells what was said from what was left alone.
     """
     fixed = suite(name)
-    for knob in fixed.get("needs", ()):
-        if not any(word.partition("=")[0].strip() == knob for word in args.set):
+    needs = fixed.get("needs", [])
+    named = {word: word.partition("=")[0].strip() for word in args.set}
+    for knob in needs:
+        if knob not in named.values():
             raise UsageError(f"Suite {name!r} needs --set {knob}=...: {fixed['after']}.")
-    out = argparse.Namespace(**vars(args))
+    own = [word for word, knob in named.items() if knob in (*needs, *fixed.get("free", []))]
+    out = argparse.Namespace(**{**vars(args), "set": [word for word in args.set if word not in own]})
     for key, value in fixed.items():
-        if key in NOT_FLAGS or key in fixed.get("free", ()):
+        if key in NOT_FLAGS:
             continue
         if not hasattr(args, key):
             raise UsageError(f"Suite {name!r} sets {key!r}, which is no flag of envsuite-eval.")
-        given, default = getattr(args, key), getattr(defaults, key)
+        given, default = getattr(out, key), getattr(defaults, key)
         if key in FEWER and given is not None:
             if given > value:
                 flag = "--" + key.replace("_", "-")
@@ -109,6 +99,7 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
                 "drop the flag, or name the tasks with --env."
             )
         setattr(out, key, value)
+    out.set = [*out.set, *own]
     return out
 
 

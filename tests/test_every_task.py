@@ -8,6 +8,7 @@ from envsuite import registry
 from envsuite.checks import check
 from envsuite.errors import MissingExtra, UnknownTask
 from examples import hilo
+from harness.cli import check as command
 
 TASKS = envsuite.tasks("*")
 HOARD: list[bytearray] = []
@@ -59,3 +60,16 @@ def test_a_check_finds_what_is_wrong():
     HOARD.clear()
     assert "no leak over resets" in failed
     assert "idle player loses" in failed and "any string is answered (fuzzing)" in failed
+
+
+def test_a_task_whose_data_are_not_here_is_named_and_not_failed(monkeypatch, capsys):
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    with pytest.raises(SystemExit) as done:
+        command.main(["ALFWorld-valid_seen-v0"])
+    assert done.value.code == 1  # nothing was checked
+    told = capsys.readouterr().out
+    assert "not checked: ALFWORLD_DATA is not set" in told and "FAIL" not in told
+    with pytest.raises(SystemExit) as done:
+        command.main(["ALFWorld-valid_seen-v0", "HiLo-v0", "--seconds", "1", "--seeds", "1"])
+    assert done.value.code == 0
+    assert "1 tasks, 0 properties that do not hold, 1 tasks not checked" in capsys.readouterr().out

@@ -21,6 +21,7 @@ from harness.stats import Interval
 from harness.types import Reply, episode
 from harness.wording import WORDINGS
 from tests import toys  # noqa: F401
+from tests.api.server import running
 
 
 def run(*words):
@@ -74,6 +75,31 @@ def test_a_grid_goes_on_where_it_was_cut_and_a_dry_run_says_what_is_left(tmp_pat
     assert said.count("nothing to play") == 3 and "s an episode measured" in said
     assert run("-m", "random", *HILO, "-o", tmp_path, "--resume") == 0
     assert (tmp_path / "grid.json").read_bytes() == whole
+
+
+def test_the_budget_is_for_the_whole_grid_and_not_for_each_of_its_runs(tmp_path, capsys):
+    words = [
+        "-e",
+        "Signpost",
+        "--module",
+        "tests.toys",
+        "--axis",
+        "max_steps=1,2",
+        "-n",
+        "3",
+        "-c",
+        "1",
+        "-o",
+        tmp_path,
+    ]
+    with running() as server:
+        server.says = "<action>up</action>"  # 14 tokens a turn: 42 for the first cell, 28 for each game of the second
+        words += ["-m", "openai:small-model", "--base-url", server.url, "--baselines", "none"]
+        assert run(*words, "--max-tokens-total", 60) == 3
+        said = capsys.readouterr().err
+        assert "--max-tokens-total 60 is used up after 1 of 3 episodes" in said
+        assert run(*words, "--resume") == 0
+        assert len(server.requests) == 3 + 6
 
 
 def test_several_models_are_the_first_axis_and_each_has_its_own_gap(tmp_path, capsys):

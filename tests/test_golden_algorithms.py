@@ -267,6 +267,14 @@ def test_kl_estimators_and_kl_in_the_reward(golden):
     assert checked >= 6
 
 
+def test_the_kl_penalty_moves_to_its_target(golden):
+    (case,) = (case for case in golden("kl") if case["name"] == "adaptive_controller")
+    p, coef = case["params"], case["params"]["init"]
+    for (kl, episodes), wanted in zip(case["inputs"]["updates"], case["expected"]["beta_after"], strict=True):
+        coef = losses.adapted_kl_coef(coef, kl, p["target"], episodes, p["horizon"])
+        close(T(coef), wanted)
+
+
 def test_kl_gradients_and_expectations(golden):
     for case in golden("kl"):
         i, e = case["inputs"], case["expected"]

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from envsuite import registry
+from envsuite import envs, registry
 from envsuite.errors import UsageError
 from harness import cli, suites
 from harness.cli.eval import parser, plan
@@ -17,15 +17,10 @@ def planned(*words):
 @pytest.mark.parametrize("name", suites.read())
 def test_every_suite_names_tasks_and_flags_that_exist(name):
     needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
-    asked = parser().parse_args(["-m", "x", "-e", "y", *needs])
-    fixed = suites.protocol(asked, asked, name)
+    plain = ["-m", "x", "-e", "y"]
+    fixed = suites.protocol(parser().parse_args([*plain, *needs]), parser().parse_args(plain), name)
     assert fixed.history == suites.suite(name)["history"]
-    missing = [family for family in suites.suite(name).get("pending", ()) if family not in registry.FAMILIES]
-    if missing and all(word.lower().startswith(tuple(missing)) for word in suites.suite(name)["tasks"]):
-        with pytest.raises(UsageError, match=f"cannot be played yet: {missing[0]}"):
-            suites.tasks(name)
-    else:
-        assert suites.tasks(name)
+    assert suites.tasks(name)
 
 
 NAMED = [
@@ -51,15 +46,8 @@ def test_every_suite_says_all_that_changes_the_number():
         assert fixed["after"]
 
 
-def test_a_family_that_is_still_to_come_is_left_out_with_a_word():
-    if "swegym" in registry.FAMILIES:
-        assert any(task.family == "swegym" for task in suites.tasks("quick"))
-        return
-    notices = []
-    assert {task.family for task in suites.tasks("quick", notices)} == {
-        "alfworld", "babyai", "datascicoding", "overcooked", "textworld", "virtualhome",
-    }  # fmt: skip
-    assert notices == ["suite 'quick' is played without 'swegym': that family is not in this version yet"]
+def test_quick_plays_every_family():
+    assert {task.family for task in suites.tasks("quick")} == set(envs.FAMILIES)
 
 
 def test_quick_plays_twice_for_a_model_and_twenty_times_for_floor_and_ceiling():
@@ -85,6 +73,15 @@ def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
     assert dataclasses.asdict(configs[0].sampling)["max_tokens"] == 512
 
 
+def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
+    words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
+    asked = parser().parse_args(["-m", "x", *words])
+    fixed = suites.protocol(asked, parser().parse_args(["-m", "x", *words[:2]]), "swegym-lite")
+    assert fixed.set == ["max_steps=100", "records=x.jsonl", "sandbox=docker"]
+    (task,) = suites.tasks("swegym-lite")
+    assert registry.overrides(task, dict(word.split("=") for word in fixed.set))["max_steps"] == fixed.max_turns
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -93,6 +90,7 @@ def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
         (["-e", "suite:verlog-babyai", "--reward", "dense"], "fixes --reward sparse"),
         (["-e", "suite:quick", "--baseline-episodes", "50"], "--baseline-episodes 50 is more"),
         (["-e", "suite:swegym-lite"], "needs --set records="),
+        (["-e", "suite:swegym-lite", "--set", "records=x", "--set", "tests=hidden"], "fixes --set max_steps=100"),
         (["-e", "suite:verlog-babyia"], "Did you mean 'verlog-babyai'"),
     ],
 )

@@ -188,6 +188,8 @@ def test_rloo_refuses_groups_of_one():
         ({"algorithm": "poad", "config": {"gama": 0.9}}, "Did you mean 'gamma'"),
         ({"algorithm": "poad", "updates": "many"}, "updates cannot be 'many'"),
         ({"algorithm": "rloo", "episodes": 9}, "whole number of groups"),
+        ({"algorithm": "ppo", "config": {"kl_in": "rewards"}}, "kl_in cannot be 'rewards'.* Did you mean 'reward'"),
+        ({"algorithm": "twosome", "config": {"normalisation": "sum"}}, "set both alike"),
     ],
 )
 def test_a_recipe_with_a_fault_is_refused_by_name(table, said):
@@ -247,11 +249,13 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
 
 
 def test_a_run_resumed_goes_on_to_the_very_same_weights(folder, tmp_path):
-    whole = Run(recipe(folder, "poad", updates=4), tmp_path / "whole")
+    config = {"learning_rate": 1e-3, "kl_coef": 0.1, "kl_target": 0.01, "kl_horizon": 100}
+    whole = Run(recipe(folder, "poad", updates=4, config=config), tmp_path / "whole")
     whole.train()
-    Run(recipe(folder, "poad", updates=2), tmp_path / "cut").train()
-    resumed = Run(recipe(folder, "poad", updates=4), tmp_path / "cut", resume=True)
+    Run(recipe(folder, "poad", updates=2, config=config), tmp_path / "cut").train()
+    resumed = Run(recipe(folder, "poad", updates=4, config=config), tmp_path / "cut", resume=True)
     resumed.train()
+    assert resumed.optimisers.kl_coef == whole.optimisers.kl_coef != 0.1  # moved, and not forgotten
     for name, value in whole.model.state()["lm"].items():
         assert torch.equal(value, resumed.model.state()["lm"][name]), name
 
@@ -264,5 +268,9 @@ def test_the_command_refuses_an_unknown_key_in_one_line(folder, tmp_path):
     assert done.returncode == 2
     assert "Did you mean 'group_size'" in done.stderr
     assert done.stderr.count("\n") == 1
+    look = "import sys; from baselines import recipe; recipe.load(recipe.find(sys.argv[1])); sys.exit('torch' in sys.modules)"
+    assert not subprocess.run(
+        [sys.executable, "-c", look, path], cwd=ROOT
+    ).returncode  # refused before torch is imported
     done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -106,35 +106,53 @@ def test_a_window_of_history_makes_every_turn_a_demonstration():
     assert spelled == [["o0", "a0"], ["o0", "a0", "o1", "a1"], ["o1", "a1", "o2", "a2"]]
 
 
-@pytest.mark.parametrize("algorithm", ["poad", pytest.param("twosome", marks=pytest.mark.slow)])
-def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm):
+ACCELERATE = "accelerate.commands.launch --multi_gpu --num_machines 1 --mixed_precision no --dynamo_backend no"
+
+
+@pytest.mark.timeout(900)  # three interpreters that import torch, on whatever else the machine does
+@pytest.mark.parametrize(
+    ("algorithm", "launcher"),
+    [
+        ("poad", f"{ACCELERATE} --num_processes 2 --main_process_port"),
+        pytest.param("twosome", "torch.distributed.run --nproc-per-node 2 --master-port", marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launcher):
     """gloo on loopback: each plays half of the games and carries half of each minibatch."""
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
     sft = {"episodes": 4}
     path = write(tmp_path / "recipe.toml", recipe(folder, algorithm=algorithm, acting=acting, sft=sft))
-    command = [sys.executable, "-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
-    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, tmp_path / "one"], check=True, cwd=ROOT, env=quiet, capture_output=True)
+    command = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    Run(recipes.load(path), tmp_path / "one").train()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    launched = {**quiet, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    started = [
-        subprocess.Popen(
-            [*command, tmp_path / "two"],
-            cwd=ROOT,
-            env={**launched, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for rank in range(2)
-    ]
-    ended = [(*one.communicate(timeout=280), one.returncode) for one in started]
-    assert [code for *_, code in ended] == [0, 0], ended
+    together = [sys.executable, "-m", *launcher.split(), port, *command, tmp_path / "two"]
+    done = subprocess.run(together, cwd=ROOT, env=quiet, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "two" / "recipe.json").read_text())["processes"] == 2
+    assert done.stdout.count("on held-out games") == 1  # one speaks for all
     one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("one", "two"))
     for part in ("lm", "critic"):
         for name, value in one["model"][part].items():
             torch.testing.assert_close(two["model"][part][name], value, atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--cpu --num_processes 2", "--multi_gpu --num_processes N"), ("--mixed_precision bf16", "model.dtype")],
+)
+def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, said):
+    path = write(tmp_path / "recipe.toml", recipe(folder))
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_machines", "1", "--dynamo_backend", "no"]
+    train = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o", tmp_path / "run"]
+    quiet = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*launch, *words.split(), *train], cwd=ROOT, env=quiet, capture_output=True, text=True)
+    assert done.returncode and said in done.stderr
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UsageError, match="whole model"):
+        world._refuse({"ACCELERATE_USE_FSDP": "true"})
 
 
 def test_one_process_needs_no_launcher():
@@ -193,7 +211,7 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     assert runs.read_text() == before
     curves._main([str(tmp_path / "study")])
     page = (tmp_path / "study" / "README.md").read_text()
-    assert "Not run: poad seed 1, ntpo seed 1." in page
+    assert "Not run: poad (seed 1), ntpo (seed 1)." in page
     assert "| poad | 1 of 2 |" in page
     assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
     with pytest.raises(DataError, match="no study"):
@@ -207,7 +225,28 @@ def test_the_committed_curves_are_what_their_records_give(kept):
     text, found = curves.page(kept.parent)
     shown = kept.parent.relative_to(ROOT).as_posix()
     assert (kept.parent / "README.md").read_text() == text.replace(kept.parent.as_posix(), shown)
-    assert (kept.parent / "curves.svg").read_text() == curves.picture(found)
+    assert (kept.parent / "curves.svg").exists() == bool(found)
+    if found:
+        assert (kept.parent / "curves.svg").read_text() == curves.picture(found)
+
+
+def test_the_committed_index_is_what_the_plans_and_records_give():
+    parent = ROOT / "leaderboards" / "training"
+    assert (parent / "README.md").read_text() == curves.index(parent)
+
+
+def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(folder, tmp_path):
+    path = write(tmp_path / "toy.toml", recipe(folder, updates=1))
+    plan = {"title": "Toys", "recipe": str(path), "vary": "algorithm", "variants": ["poad"], "seeds": 1, "set": {}}
+    (tmp_path / "studies" / "toys").mkdir(parents=True)
+    (tmp_path / "studies" / "toys" / "plan.json").write_text(json.dumps(plan))
+    curves._main([str(tmp_path / "studies")])
+    assert "| poad | 0 of 1 | not run |" in (tmp_path / "studies" / "toys" / "README.md").read_text()
+    assert "not run (1)" in (tmp_path / "studies" / "README.md").read_text()
+    study._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys"])
+    assert "| 1 of 1 |" in curves.index(tmp_path / "studies")
+    with pytest.raises(UsageError, match=r"change plan\.json"):
+        study._main([str(tmp_path / "studies" / "toys"), "--seeds", "2"])
 
 
 def test_bands_are_students():

@@ -4,9 +4,11 @@ import os
 import time
 
 from envsuite import Knob, Outcome, Task, TextEnv, register
+from envsuite.errors import DataError
+from envsuite.types import Panel
 from examples.hilo import HiLo
 
-__all__ = ["Faulty", "HiLo", "Signpost", "Slow"]
+__all__ = ["Apart", "Faulty", "HiLo", "Instances", "Signpost", "Slow"]
 
 
 class Slow(HiLo):
@@ -70,3 +72,42 @@ class Signpost(TextEnv):
 
 
 register(Task(id="Signpost-v0", entry_point="tests.toys:Signpost"))
+
+
+class Apart(Signpost):
+    """Signpost in a process of its own."""
+
+    isolate = True
+
+
+register(Task(id="Apart-v0", entry_point="tests.toys:Apart"))
+
+
+class Instances(TextEnv):
+    """A panel of games of which only the first is as it should be."""
+
+    knobs = (Knob("max_steps", 1, "answers", low=1), Knob("deny", (), "games left out"))
+    instructions = "Say the word."
+    games = ("sound", "broken", "flaky", "free", "unreadable")
+
+    def _reset(self, seed: int) -> str:
+        self.game = panel(**vars(self.settings)).games[seed]
+        if self.game == "unreadable":
+            raise DataError("The file of this game is torn.")
+        self.tries = getattr(self, "tries", 0) + 1
+        self.objective = "Say it."
+        return self.game
+
+    def _act(self, command: str) -> Outcome:
+        plays = {"sound": command == "word", "broken": False, "flaky": self.tries % 2 == 0, "free": True}
+        return Outcome("", 0.0, done=True, success=plays[self.game])
+
+    def expert(self, kind: str = "") -> str | None:
+        return "word"
+
+
+def panel(**settings: object) -> Panel:
+    return Panel("instances", tuple(game for game in Instances.games if game not in settings["deny"]), "")
+
+
+register(Task(id="Instances-v0", entry_point="tests.toys:Instances", panel="tests.toys:panel"))

@@ -105,8 +105,9 @@ def view(spec: Spec, home: Path) -> list[tuple[str, str]]:
     etc, empty = home / "etc", home / "empty"
     etc.mkdir(exist_ok=True)
     empty.mkdir(exist_ok=True)
-    (etc / "passwd").write_text(f"root:x:0:0::/:/bin/sh\nagent:x:{INSIDE_UID}:{INSIDE_UID}::/tmp:/bin/bash\n")
-    (etc / "group").write_text(f"root:x:0:\nagent:x:{INSIDE_UID}:\n")
+    if not (etc / "group").exists():  # a spare is started while another sandbox reads them
+        (etc / "passwd").write_text(f"root:x:0:0::/:/bin/sh\nagent:x:{INSIDE_UID}:{INSIDE_UID}::/tmp:/bin/bash\n")
+        (etc / "group").write_text(f"root:x:0:\nagent:x:{INSIDE_UID}:\n")
     for name in ("hostname", "hosts", "resolv.conf"):  # where Docker mounts its own
         (etc / name).touch()
     seen = [("/usr", "/usr"), (str(etc), "/etc")]

@@ -8,28 +8,34 @@ Does not stop: attacks on the kernel, timing channels. Whoever may speak to the 
 driver is for the caller, the sandbox never sees the daemon's socket.
 
 The daemon must be on this machine (`DOCKER_HOST` may name its socket): the interpreter and the packages are mounted
-from here, into an image of 36 kB that holds nothing else and is made on first use.
+from here, into an image of 36 kB that holds nothing else and is made on first use. Into an image that a Spec names, with a
+system of its own, only the code of this package is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
+import shutil
 import socket
 import tarfile
 import time
 from pathlib import Path
 from typing import Any
 
-from envsuite.sandbox import bwrap, local, packages
+from envsuite.sandbox import bwrap, leftovers, local, packages
 from envsuite.sandbox.inside import kernel
 from envsuite.sandbox.protocol import Spec
 
 CURE = "Start a Docker daemon (`apt-get install docker.io`), or name its socket in DOCKER_HOST"
-THIN = "envsuite-thin:1"
+THIN = "envsuite-thin:2"
+THIN_LABEL = "envsuite.thin"
+"""of images without a system of their own: the host's /usr is mounted into them"""
 LABEL = "envsuite.sandbox"
+"""of every container; its value is the owner, see `leftovers`"""
 BASE_MB = 1024  # memory of the warm process itself
 _START_SECONDS = 60.0
 
@@ -63,6 +69,7 @@ class Container:
         self._socket.close()
         _remove(self._container)
         self._container.client.close()
+        shutil.rmtree(self._link, ignore_errors=True)
 
     def force(self) -> None:
         self._container.kill()
@@ -104,27 +111,61 @@ def launch(spec: Spec, home: Path) -> Container:
     import docker
 
     client = connect()
+    sweep(client)
+    number = next(_counter)
+    name = f"{home.name}-{number}"
     try:
-        if not client.images.list(THIN):
-            client.api.import_image_from_data(_thin_root(), *THIN.split(":"))
+        image = spec.image or thin(client)
+        whole = THIN_LABEL not in (client.images.get(image).labels or {})
         uid = local.unused_uid(home)
         if spec.workspace and uid is not None:
             os.chown(home / "workspace", uid, uid)
         user = os.getuid() if uid is None else uid
-        link, listener = _link(home)
-        container = client.containers.create(THIN, _command(spec), **_walls(spec, home, link, user))
+        link, listener = _link(home / f"link{number}")
+        container = client.containers.create(
+            image, _command(spec, whole), name=name, **_walls(spec, home, link, user, whole)
+        )
         return Container(container, link, listener)
     except docker.errors.DockerException as error:
         raise OSError(str(getattr(error, "explanation", None) or error).splitlines()[0][-300:]) from error
+    except KeyboardInterrupt:  # the daemon may have made what we were not told of
+        with contextlib.suppress(docker.errors.DockerException, OSError):
+            connect().api.remove_container(name, force=True)
+        raise
 
 
-def _link(home: Path) -> tuple[Path, socket.socket]:
+def thin(client: Any) -> str:
+    """The image of an empty root, made on first use."""
+    if not client.images.list(THIN):
+        client.api.import_image_from_data(_thin_root(), *THIN.split(":"), changes=f"LABEL {THIN_LABEL}=1")
+    return THIN
+
+
+_counter = itertools.count(1)
+_swept: set[str] = set()
+
+
+def sweep(client: Any) -> None:
+    """Removes the containers of processes that have ended, once per daemon in the life of this process.
+
+    One that ran ends by itself, since nobody holds its socket any more; one that was never started does not.
+    """
+    import docker
+
+    if client.api.base_url in _swept:
+        return
+    _swept.add(client.api.base_url)
+    with contextlib.suppress(docker.errors.DockerException):
+        for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
+            if leftovers.gone(container.labels.get(LABEL, "")):
+                _remove(container)
+
+
+def _link(link: Path) -> tuple[Path, socket.socket]:
     """The folder that joins inside and outside: a socket, and a file to which errors may be added but not read."""
-    link = home / "link"
-    link.mkdir(exist_ok=True)
+    link.mkdir()
     (link / "errors").touch()
     (link / "errors").chmod(0o622)
-    (link / "socket").unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(link / "socket"))
     (link / "socket").chmod(0o666)
@@ -132,7 +173,16 @@ def _link(home: Path) -> tuple[Path, socket.socket]:
     return link, listener
 
 
-def _command(spec: Spec) -> list[str]:
+_PYTHON = """exec 2>>/envsuite/link/errors
+for python in /opt/miniconda3/bin/python /usr/local/bin/python3 /usr/bin/python3; do
+  test -x $python && $python -c 'import sys; sys.exit(sys.version_info < (3, 9))' && exec $python -I -S -B "$@"
+done
+echo "the image has no Python of 3.9 or newer" >&2"""
+"""starts the zygote with the first Python of an image that is new enough; what runs in it is not bound to that one"""
+
+
+def _command(spec: Spec, whole: bool) -> list[str]:
+    """`whole`: the image has a system and a Python of its own."""
     settings = local.config(
         spec,
         socket="/envsuite/link/socket",
@@ -146,22 +196,28 @@ def _command(spec: Spec) -> list[str]:
         workspace_inside=spec.workspace,
     )
     inner = local.boot("/envsuite/code", "/envsuite/packages", settings)
+    if whole:
+        return ["/bin/sh", "-c", _PYTHON, "zygote", *inner[inner.index("-c") :]]
     return ["/bin/sh", "-c", 'exec "$@" 2>>/envsuite/link/errors', "zygote", *inner]
 
 
 def _rules(spec: Spec) -> dict[str, list[str]]:
-    """What a run may read and write, of what the container shows. The link to the outside is not among it."""
+    """What a run may read and write, of what the container shows. The link to the outside is not among it; an image that
+    the Spec names is seen whole, but then the socket is gone since it was joined, and errors can be written alone."""
+    workspace = [spec.workspace] if spec.workspace else []
+    if spec.image:
+        return {"listed": [], "read": ["/"], "write": ["/dev/null", "/tmp", *workspace]}
     read = ["/usr", packages.interpreter_root(), "/envsuite/code", "/envsuite/packages", "/etc"]
     read += [target for _, target in spec.read_only]
     read += ["/dev/urandom", "/dev/random", "/dev/zero", "/sys/devices/system/cpu"]
-    write = ["/dev/null"] + ([spec.workspace] if spec.workspace else [])
-    return {"listed": [], "read": read, "write": write}
+    return {"listed": [], "read": read, "write": ["/dev/null", *workspace]}
 
 
-def _walls(spec: Spec, home: Path, link: Path, user: int) -> dict[str, Any]:
+def _walls(spec: Spec, home: Path, link: Path, user: int, whole: bool) -> dict[str, Any]:
     """What the daemon is asked for."""
     limits = spec.limits
-    binds = [f"{source}:{target}:ro" for source, target in bwrap.view(spec, home)]
+    seen = _code(spec) if whole else bwrap.view(spec, home)
+    binds = [f"{source}:{target}:ro" for source, target in seen]
     binds.append(f"{link}:/envsuite/link:rw")
     if spec.workspace:
         binds.append(f"{home / 'workspace'}:{spec.workspace}:rw")
@@ -171,7 +227,7 @@ def _walls(spec: Spec, home: Path, link: Path, user: int) -> dict[str, Any]:
         "user": f"{user}:{user}",
         "environment": local.environment(spec),
         "volumes": binds,
-        "tmpfs": {"/scratch": size},
+        "tmpfs": {"/scratch": size, **({"/tmp": size} if whole else {})},
         "network_mode": "none",
         "ipc_mode": "none",
         "read_only": True,
@@ -184,8 +240,16 @@ def _walls(spec: Spec, home: Path, link: Path, user: int) -> dict[str, Any]:
         "auto_remove": True,
         "working_dir": "/scratch",
         "hostname": "sandbox",
-        "labels": {LABEL: str(os.getpid())},
+        "labels": {LABEL: leftovers.owner()},
     }
+
+
+def _code(spec: Spec) -> list[tuple[str, str]]:
+    """What a whole image is shown of this machine."""
+    seen = [(str(packages.INSIDE), "/envsuite/code/inside")]
+    if spec.program:
+        seen.append((str(spec.program), "/envsuite/code/program.py"))
+    return seen + [(str(path), target) for path, target in spec.read_only]
 
 
 def _thin_root() -> bytes:

@@ -12,6 +12,7 @@ from envsuite.sandbox.protocol import Session, Spec
 from envsuite.sandbox.session import ZygoteSession
 
 DRIVERS = ("bwrap", "landlock", "docker", "process")
+LATER = ("podman", "apptainer")
 SAFE = ("bwrap", "landlock", "docker")
 """the order for model-written code; `process` is left out on purpose"""
 
@@ -20,13 +21,14 @@ class NoSandbox(UsageError):
     """No driver that is asked for works on this machine."""
 
 
-def open(spec: Spec, driver: str = "auto", order: Sequence[str] = SAFE) -> Session:
+def open(spec: Spec, driver: str = "auto", order: Sequence[str] = SAFE, spare: bool = False) -> Session:
     """Opens a sandbox with `driver`, or for "auto" with the first of `order` that works.
 
+    `spare`: what the next `reset` needs is started while this episode is played (a container: its whole start).
     Raises NoSandbox, in one line with the cure.
     """
     name = choose(driver, order)
-    return ZygoteSession(name, _module(name), spec)
+    return ZygoteSession(name, _module(name), spec, spare)
 
 
 def resources(driver: str) -> dict[str, float]:
@@ -37,6 +39,8 @@ def resources(driver: str) -> dict[str, float]:
 def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
     """The name of the driver `open` would take. Raises NoSandbox."""
     if driver != "auto":
+        if driver in LATER:
+            raise NoSandbox(f"The {driver} sandbox is not there yet: use {', '.join(SAFE)}.")
         if driver not in DRIVERS:
             raise UsageError(f"There is no sandbox {driver!r}: it is auto, {', '.join(DRIVERS)}.")
         if reason := probe(driver):

@@ -47,6 +47,7 @@ class Spec:
     read_only: tuple[tuple[Path, str], ...] = ()  # further host folders: where they are seen
     workspace: str = ""  # a folder that outlives the runs, seen at this path ("" for none)
     fresh: bool = True  # every run starts with an empty /tmp
+    image: str = ""  # docker alone: what the container is made of, instead of an empty root with the host's /usr
     environment: tuple[tuple[str, str], ...] = ()  # beside a small plain one: nothing is inherited
     limits: Limits = Limits()
 
@@ -102,8 +103,9 @@ class Session(ABC):
         """Remembers the workspace as it is now."""
 
     @abstractmethod
-    def reset(self) -> None:
-        """Brings the workspace back to the last snapshot (empty where there was none), and /tmp to nothing."""
+    def reset(self, forget: bool = False) -> None:
+        """Brings the workspace back to the last snapshot (empty where there was none, or with `forget`), and /tmp to
+        nothing."""
 
     @abstractmethod
     def close(self) -> None:

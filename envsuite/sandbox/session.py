@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import select
-import shutil
 import subprocess
 import tarfile
-import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.sandbox import leftovers
 from envsuite.sandbox.inside import archive, wire
 from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
 
@@ -59,16 +59,19 @@ class Driver(Protocol):
 class ZygoteSession(Session):
     """One zygote, started on first use and anew after a failure."""
 
-    def __init__(self, name: str, driver: Driver, spec: Spec) -> None:
+    def __init__(self, name: str, driver: Driver, spec: Spec, spare: bool = False) -> None:
+        """`spare`: a second zygote is started while the first is used, and takes its place on `reset`."""
         self.driver, self._module, self.spec = name, driver, spec
-        self._home = Path(tempfile.mkdtemp(prefix="envsuite-sandbox-"))
+        leftovers.sweep()
+        self._home = leftovers.folder("sandbox")
         self._home.chmod(0o755)
         if spec.workspace:
             (self._home / "workspace").mkdir()
         self.workspace = driver.seen_workspace(spec, self._home) if spec.workspace else ""
         self._turn = threading.Lock()
         self._process: Process | None = None
-        self._remains: list[Process] = []  # what the finalizer must end
+        self._spare = Spare() if spare else None
+        self._remains: list[Process | Spare] = [self._spare] if self._spare else []  # what the finalizer must end
         self._finalizer = weakref.finalize(self, _clean, self._remains, self._home, os.getpid())
 
     # ---- the protocol -------------------------------------------------------------------------------------------------
@@ -114,19 +117,21 @@ class ZygoteSession(Session):
     def snapshot(self) -> None:
         self._need_workspace()
         with self._turn:
-            shutil.rmtree(self._home / "snapshot", ignore_errors=True)
+            archive.remove([str(self._home / "snapshot")])
             _copy_tree(self._home / "workspace", self._home / "snapshot")
 
-    def reset(self) -> None:
+    def reset(self, forget: bool = False) -> None:
         self._need_workspace()
         with self._turn:
+            if forget:
+                archive.remove([str(self._home / "snapshot")])
+            if not self.spec.fresh:
+                self._stop(later=self._spare is not None)  # /tmp goes with the sandbox, or is this folder
+                archive.remove([str(item) for item in (self._home / "scratch").glob("*")])
             workspace = self._home / "workspace"
             archive.remove([str(item) for item in workspace.iterdir()])
             if (self._home / "snapshot").is_dir():
                 _copy_tree(self._home / "snapshot", workspace)
-            if not self.spec.fresh:
-                self._stop()  # /tmp goes with the sandbox, or is this folder
-                archive.remove([str(item) for item in (self._home / "scratch").glob("*")])
 
     def close(self) -> None:
         self._finalizer()
@@ -147,7 +152,10 @@ class ZygoteSession(Session):
                 raise UsageError("This sandbox is closed.")
             process = self._process or self._start()
             try:
-                return _converse(process, message, limits)
+                result = _converse(process, message, limits)
+                if self._spare and not self._spare.begun:
+                    self._spare.begin(self._launch)
+                return result
             except BaseException as error:
                 words = process.last_words()
                 self._stop()
@@ -156,28 +164,77 @@ class ZygoteSession(Session):
                 raise
 
     def _start(self) -> Process:
+        process = (self._spare and self._spare.take()) or self._launch()
+        self._process = process
+        self._remains.append(process)
+        return process
+
+    def _launch(self) -> Process:
+        """A new zygote that is ready."""
         try:
             process = self._module.launch(self.spec, self._home)
         except OSError as error:
             raise EngineFailure(f"The {self.driver} sandbox cannot be started: {error}.") from error
-        self._process = process
-        self._remains.append(process)
         try:
             kind, data = _read_frame(process, time.monotonic() + START_SECONDS)
-        except (OSError, EOFError) as error:
+            if kind != b"r":
+                raise EngineFailure(f"The {self.driver} sandbox did not start: {_tail(data)}")
+        except BaseException as error:
             words = process.last_words()
-            self._stop()
-            raise EngineFailure(f"The {self.driver} sandbox did not start ({error}). {words}".strip()) from error
-        if kind != b"r":
-            self._stop()
-            raise EngineFailure(f"The {self.driver} sandbox did not start: {_tail(data)}")
+            process.kill()
+            if isinstance(error, (OSError, EOFError)):
+                raise EngineFailure(f"The {self.driver} sandbox did not start ({error}). {words}".strip()) from error
+            raise
         return process
 
-    def _stop(self) -> None:
+    def _stop(self, later: bool = False) -> None:
         if self._process is not None:
             self._remains.remove(self._process)
-            self._process.kill()
+            if later and self._spare:
+                self._spare.retired.append(self._process)
+            else:
+                self._process.kill()
             self._process = None
+
+
+class Spare:
+    """A zygote that is started ahead of its use, in a thread; one at most. The thread also ends those in `retired`,
+    in which nothing runs any more."""
+
+    def __init__(self) -> None:
+        self.retired: list[Process] = []
+        self._thread: threading.Thread | None = None
+        self._process: Process | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self._thread is not None
+
+    def begin(self, launch: Callable[[], Process]) -> None:
+        def start() -> None:
+            self._end_retired()
+            with contextlib.suppress(EngineFailure):  # whoever needs it tries again, and says what is wrong
+                self._process = launch()
+
+        self._thread = threading.Thread(target=start, name="envsuite-spare", daemon=True)
+        self._thread.start()
+
+    def take(self) -> Process | None:
+        """The zygote, ready; None where none was begun or it did not start. The next one may then be begun."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        process, self._process = self._process, None
+        return process
+
+    def kill(self) -> None:
+        if process := self.take():
+            process.kill()
+        self._end_retired()
+
+    def _end_retired(self) -> None:
+        while self.retired:
+            self.retired.pop().kill()
 
 
 def _converse(process: Process, message: bytes, limits: Limits) -> Result:

@@ -20,6 +20,12 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=None if stream.isatty() else 160)
 
 
+def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """-v after any verb of a command; `run` looks for it."""
+    for verb in verbs.choices.values():
+        verb.add_argument("-v", "--verbose", action="store_true", help="tracebacks")
+
+
 def add_executor(parser: argparse._ActionsContainer) -> None:
     """The flags that say where environments live: the same words in every command."""
     parser.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")

@@ -23,7 +23,6 @@ ROOT = Path("leaderboards")
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
-    found.add_argument("-v", "--verbose", action="store_true")
     verbs = found.add_subparsers(dest="verb", required=True)
     add = verbs.add_parser("add", help="take finished runs into a board; each must be what its suite prescribes")
     add.add_argument("board", type=Path, help="leaderboards/SUITE")
@@ -33,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
     play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
     play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
+    play.add_argument("--missing", action="store_true", help="only tasks of the suite that the board has no floor of")
+    cli.add_verbose(verbs)
     return found
 
 
@@ -51,18 +52,20 @@ def _main(argv: Sequence[str] | None) -> int:
             print(path)
     else:
         for folder in args.boards:
-            _play(folder, args.episodes)
+            _play(folder, args.episodes, args.missing)
     return 0
 
 
-def _play(folder: Path, episodes: int | None) -> None:
-    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's."""
+def _play(folder: Path, episodes: int | None, missing: bool) -> None:
+    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's; or of
+    the suite's tasks that are `missing`.
+    """
     old = boards.read(folder).entries if (folder / "metadata.json").exists() else {}
     floor = {place[:2]: entry["identity"]["seeds"][1] for place, entry in old.items() if place[2] == "random"}
     with tempfile.TemporaryDirectory() as scratch:
         runs = []
         for place, planned in boards.prescribed(folder.name).items():
-            if old and place not in floor:
+            if place in floor if missing else old and place not in floor:
                 continue
             count = episodes or floor.get(place) or planned.baseline_episodes or planned.config.episodes
             for name in ("random", "expert"):

@@ -17,12 +17,12 @@ def parser() -> argparse.ArgumentParser:
         prog="envsuite-cache",
         description="Everything here can be made or fetched again. The folder is $ENVSUITE_CACHE, or the user's cache folder.",
     )
-    found.add_argument("-v", "--verbose", action="store_true")
     verbs = found.add_subparsers(dest="verb", required=True)
     verbs.add_parser("list", help="parts and sizes")
     clear = verbs.add_parser("clear", help="remove one part, or all")
     clear.add_argument("part", nargs="?", help="a part that `list` names; all of them without it")
     clear.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    cli.add_verbose(verbs)
     return found
 
 

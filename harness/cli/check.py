@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from envsuite import registry
-from envsuite.checks import LEAK_SECONDS, check
+from envsuite.cache import write_atomically
+from envsuite.checks import LEAK_SECONDS, absent, check
 from envsuite.errors import UsageError
+from envsuite.gold import TIMES, deny_list, examine
+from envsuite.types import Task
 from harness import cli
 from harness.cli.eval import setting
 
@@ -17,13 +24,22 @@ def parser() -> argparse.ArgumentParser:
         prog="envsuite-check",
         description="Check that environments keep the contract: Gymnasium's checker, determinism, fuzzing, leaks, "
         "expert wins, idle loses, info schema, reward modes.",
-        epilog="An environment of yours: envsuite-check MyEnv-v0 --module my_package.my_env",
+        epilog="An environment of yours: envsuite-check MyEnv-v0 --module my_package.my_env. "
+        "Instances: envsuite-check --gold SWEGym-records --set records=FILE --deny-list bad.txt",
     )
     found.add_argument("env", nargs="+", help="family, task id or glob")
     found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
     found.add_argument("--module", action="append", default=[], help="import this first: it registers your tasks")
     found.add_argument("--seconds", type=float, default=LEAK_SECONDS, help="bound of the leak check (default: 60)")
     found.add_argument("--seeds", type=int, default=5, help="games per check (default: 5)")
+    gold = found.add_argument_group("gold: can every game of a panel be won?")
+    gold.add_argument(
+        "--gold", action="store_true",
+        help="instead: the expert plays every game several times and must win, a player who changes nothing must not",
+    )  # fmt: skip
+    gold.add_argument("--times", type=int, default=TIMES, help=f"plays of the expert per game (default: {TIMES})")
+    gold.add_argument("-n", type=int, metavar="GAMES", help="only the first games of the panel")
+    gold.add_argument("--deny-list", type=Path, metavar="FILE", help="write the games that failed: --set deny=FILE")
     found.add_argument("-v", "--verbose", action="store_true")
     return found
 
@@ -38,17 +54,46 @@ def _main(argv: Sequence[str] | None) -> int:
     cli.import_modules(args.module)
     if args.seeds < 1 or not args.seconds > 0:
         raise UsageError(f"--seeds must be at least 1 and --seconds above 0, not {args.seeds} and {args.seconds:g}.")
+    if args.times < 1 or (args.n is not None and args.n < 1):
+        raise UsageError(f"--times and -n must be at least 1, not {args.times} and {args.n}.")
     knobs = dict(setting(word) for word in args.set)
-    failed = 0
     tasks = [task for pattern in args.env for task in registry.tasks(pattern)]
+    if args.gold:
+        return _gold(tasks, knobs, args, console)
+    failed = skipped = 0
     for task in tasks:
         console.print(f"[bold]{task.id}[/]", highlight=False)
-        for finding in check(task, args.seconds, args.seeds, **registry.overrides(task, knobs)):
+        chosen = registry.overrides(task, knobs)
+        if missing := absent(task, **chosen):
+            console.print(f"  not checked: {missing}", markup=False, highlight=False, soft_wrap=True)
+            skipped += 1
+            continue
+        for finding in check(task, args.seconds, args.seeds, **chosen):
             mark = "[green]ok  [/]" if finding.ok else "[red]FAIL[/]"
             console.print(f"  {mark} {finding.name}: ", end="", highlight=False)
             console.print(finding.detail, markup=False, highlight=False, soft_wrap=True)
             failed += not finding.ok
-    console.print(f"{len(tasks)} tasks, {failed} properties that do not hold", highlight=False)
+    console.print(
+        f"{len(tasks) - skipped} tasks, {failed} properties that do not hold, {skipped} tasks not checked",
+        highlight=False,
+    )
+    return 1 if failed or skipped == len(tasks) else 0
+
+
+def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, console: Console) -> int:
+    found = []
+    for task in tasks:
+        console.print(f"[bold]{task.id}[/]", highlight=False)
+        for verdict in examine(task, args.times, args.n, **registry.overrides(task, knobs)):
+            found.append(verdict)
+            mark = "[green]sound [/]" if verdict.status == "sound" else f"[red]{verdict.status:6}[/]"
+            console.print(f"  {mark} ", end="", highlight=False)
+            said = f"{verdict.game}: {verdict.detail}, {verdict.seconds:.1f} s"
+            console.print(said, markup=False, highlight=False, soft_wrap=True)
+            if args.deny_list:  # at once: an examination of hours may be cut
+                write_atomically(args.deny_list, deny_list(found))
+    failed = [verdict for verdict in found if verdict.status != "sound"]
+    console.print(f"{len(found)} games, {len(failed)} to be set aside", highlight=False)
     return 1 if failed else 0
 
 

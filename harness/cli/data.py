@@ -28,7 +28,6 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
-    found.add_argument("-v", "--verbose", action="store_true")
     verbs = found.add_subparsers(dest="verb", required=True)
     get = verbs.add_parser("get", help="download official data: " + ", ".join(FETCHERS))
     get.add_argument("name")
@@ -54,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     demos.add_argument("--num-workers", type=int, default=-1)
     cli.add_executor(demos)
     demos.add_argument("--module", action="append", default=[])
+    cli.add_verbose(verbs)
     return found
 
 

@@ -117,7 +117,7 @@ def add_options(found: argparse.ArgumentParser) -> None:
         "--max-cost",
         type=float,
         default=0.0,
-        help="USD, all tasks together; stop cleanly there (exit 3), --resume goes on",
+        help="USD, all runs of the call together; stop cleanly there (exit 3), --resume goes on",
     )
     group.add_argument("--max-tokens-total", type=int, default=0, help="prompt and reply tokens; likewise")
     group.add_argument("--max-time", type=float, default=0.0, help="seconds; likewise")
@@ -154,7 +154,6 @@ def _main(argv: Sequence[str] | None) -> int:
     baselines = _baselines(args)
     found: list[dict[str, Any]] = []
     all_broken = False
-    began, used = time.monotonic(), list[Summary]()
     everything: dict[str, list[Record]] = {}
     with Players(args) as players:
         for planned in plans:
@@ -165,11 +164,8 @@ def _main(argv: Sequence[str] | None) -> int:
                 if name != args.model and planned.baseline_episodes:
                     mine = dataclasses.replace(mine, episodes=planned.baseline_episodes)
                 # Floor and ceiling are shared by every model of the task: what is there is taken as it is.
-                how = dataclasses.replace(mode, budget=mode.budget.after(began, used))
-                if name != args.model:
-                    how = dataclasses.replace(how, resume=True, patience=600.0)
+                how = mode if name == args.model else dataclasses.replace(mode, resume=True, patience=600.0)
                 records, summary = play(mine, name, args, how, players, console)
-                used.append(summary)
                 rows.append((name, summary))
                 everything.setdefault(name, []).extend(records)
                 all_broken |= bool(records) and summary["episodes"] == 0
@@ -210,11 +206,21 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 
 
 class Players:
-    """Policies by name: one of each in memory, made again only where the next run asks for other settings."""
+    """Who plays the runs of one call, which share its budget. Policies by name: one of each in memory, made again only
+    where the next run asks for other settings.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._made: dict[str, tuple[dict[str, Any], Policy]] = {}
+        self._began, self._used = time.monotonic(), dict[str, Summary]()
+
+    def left(self, budget: Budget, config: RunConfig) -> Budget:
+        """What the runs before this one have left of the call's budget."""
+        return budget.after(self._began, [one for run_id, one in self._used.items() if run_id != config.run_id])
+
+    def spend(self, config: RunConfig, summary: Summary) -> None:
+        self._used[config.run_id] = summary
 
     def get(self, name: str, config: RunConfig) -> Policy:
         options = _options(self._args, config)
@@ -235,7 +241,8 @@ class Players:
 def play(
     config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
 ) -> tuple[list[Record], Summary]:
-    """One run, with its progress on `console`."""
+    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
+    how = dataclasses.replace(how, budget=players.left(how.budget, config))
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
 
         def ended(record: Any, run: Any) -> None:
@@ -243,7 +250,9 @@ def play(
             if args.verbose or is_broken(record):
                 _tell(console, record)
 
-        return evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+        records, summary = evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+    players.spend(config, summary)
+    return records, summary
 
 
 def execution(args: argparse.Namespace) -> Execution:
@@ -270,7 +279,7 @@ def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
         if pattern.startswith(suites.PREFIX):
             name = pattern.removeprefix(suites.PREFIX)
             asked = suites.protocol(args, parser().parse_args(["-m", args.model, "-e", pattern]), name)
-            tasks = suites.tasks(name, notices)
+            tasks = suites.tasks(name)
         else:
             name, asked, tasks = "", args, registry.tasks(pattern, notices)
         for task in tasks:

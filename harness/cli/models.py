@@ -14,11 +14,10 @@ from harness import cli, models
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="envsuite-models", description="Models by their short names.")
     commands = found.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")
+    commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")
     get = commands.add_parser("get", help="make sure that a model's weights are on this machine")
     get.add_argument("model", help=f"{', '.join(models.BUNDLED)} (bundled), an alias, or org/name")
-    for one in (listing, get):
-        one.add_argument("-v", "--verbose", action="store_true", help="tracebacks")
+    cli.add_verbose(commands)
     return found
 
 

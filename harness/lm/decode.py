@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
-from harness.lm.cache import Layers, Prefix, put_rows, roomy_cache, take_row
+from harness.lm.cache import Layers, Prefix, common, put_rows, roomy_cache, take_row
 
 PREFILL_TOKENS = 16_384
 """at most so many tokens, padding included, go through the model at once"""
+WORTH = 16
+"""fewer shared tokens than this are not worth a pass of their own"""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ def _prefill(model: Any, jobs: Sequence[Job], reuse: bool) -> tuple[Any, torch.T
     room = width + max(job.room for job in jobs)
     if not reuse:
         return _read(model, jobs, width, None)
+    _begin(model, [job for job in jobs if not job.reusable])
     groups = list(_groups(jobs))
     if len(groups) == 1:
         return _read(model, jobs, max(_unread(job) for job in jobs), room)
@@ -153,6 +156,24 @@ def _prefill(model: Any, jobs: Sequence[Job], reuse: bool) -> tuple[Any, torch.T
             rows[place] = (take_row(cache, row, columns - length, columns), length)
             logits[place] = found[row]
     return put_rows(rows, width, room), torch.stack(logits)
+
+
+def _begin(model: Any, jobs: Sequence[Job]) -> None:
+    """Reads what several new conversations all begin with, such as the rules, once for all of them."""
+    if len(jobs) < 2:
+        return
+    ids = jobs[0].prompt
+    shared = min(min(common(ids, job.prompt), len(job.prompt) - 1) for job in jobs)
+    if shared < WORTH:
+        return
+    cache = roomy_cache(model.config.get_text_config().num_hidden_layers, shared)
+    device = next(model.parameters()).device
+    model(
+        input_ids=torch.tensor([ids[:shared]], device=device), past_key_values=cache, use_cache=True, logits_to_keep=1
+    )
+    prefix = Prefix(ids[:shared], take_row(cache, 0, 0, shared))
+    for job in jobs:
+        job.prefix, job.reusable = prefix, shared
 
 
 def _unread(job: Job) -> int:

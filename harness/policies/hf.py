@@ -208,6 +208,8 @@ def load(
     kind = pick_dtype(dtype, place)
     path: Path = models.folder(model, say)
     use_available_cores()
+    # What is tokenised here is a prompt at a time: handing that to the tokenizer's threads costs more than it saves.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         with models.quiet():
             tokenizer = AutoTokenizer.from_pretrained(path)

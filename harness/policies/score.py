@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -55,6 +56,7 @@ class ScorePolicy(HFPolicy):
             raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join(NORMALISATIONS)}.")
         super()._set_up(name, network, tokenizer, **options)
         self._known: OrderedDict[tuple[tuple[int, ...], tuple[Candidate, ...]], list[torch.Tensor]] = OrderedDict()
+        self._spelled = lru_cache(maxsize=KNOWN)(self._spell)
         self.normalisation, self.close_tag = normalisation, close
         self.lead = lead or (" " if self.template.plain else "")  # after 'Assistant:' words begin with a blank
 
@@ -121,7 +123,12 @@ class ScorePolicy(HFPolicy):
 
     def tokens(self, messages: Sequence[Message], commands: Sequence[str]) -> tuple[list[int], list[Candidate]]:
         """The prompt, `lead` included, and each command after it: what trainers score again."""
-        ids, head, tail = self.template.open_end(messages)
+        return self._spelled(tuple((one["role"], one["content"]) for one in messages), tuple(commands))
+
+    def _spell(
+        self, messages: tuple[tuple[str, str], ...], commands: tuple[str, ...]
+    ) -> tuple[list[int], list[Candidate]]:
+        ids, head, tail = self.template.open_end([{"role": role, "content": text} for role, text in messages])
         found = candidates(self.tokenizer, head, tail, commands, self.lead)
         if self.lead:
             ids = ids[:head] + self.tokenizer(tail + self.lead, add_special_tokens=False)["input_ids"]

@@ -22,7 +22,9 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with self.server.lock:
             self.server.requests.append((body, dict(self.headers), time.monotonic()))
-            behaviour = self.server.script.pop(0) if self.server.script else answer(self.server.says)
+            says = self.server.says
+            text = says(body) if callable(says) else says
+            behaviour = self.server.script.pop(0) if self.server.script else answer(text)
         self.body = body
         with contextlib.suppress(OSError):  # the client has given up
             behaviour(self)
@@ -46,7 +48,7 @@ class Server(ThreadingHTTPServer):
         self.script: list[Behaviour] = []
         self.requests: list[tuple[dict, dict, float]] = []
         self.serves = ["small-model"]
-        self.says = "<action>look</action>"
+        self.says: str | Callable[[dict], str] = "<action>look</action>"
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
 
@@ -73,7 +75,9 @@ def send(handler: Handler, status: int, text: str, **headers: str) -> None:
 
 def completion(text: str = "", finish: str = "stop", usage: dict | None = None, **message: object) -> str:
     first = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
-    return json.dumps({"choices": [first], "usage": usage or {"prompt_tokens": 11, "completion_tokens": 3}})
+    usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14} if usage is None else usage
+    head = {"id": "one", "object": "chat.completion", "created": 1, "model": "small-model"}
+    return json.dumps({**head, "choices": [first], "usage": usage})
 
 
 def answer(text: str = "", **parts: object) -> Behaviour:

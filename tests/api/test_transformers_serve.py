@@ -20,16 +20,18 @@ pytestmark = pytest.mark.skipif(
 )
 TOKENS = 16
 TIE = 1e-3
+CONTINUOUS = ("--continuous-batching", "--cb-num-blocks", "64", "--cb-max-batch-tokens", "512")
+"""paged attention; without the bounds it takes half of the memory"""
 
 
-@pytest.fixture(scope="module")
-def url(smollm, tmp_path_factory):
+@pytest.fixture(scope="module", params=[(), pytest.param(CONTINUOUS, marks=pytest.mark.slow)], ids=["", "continuous"])
+def url(request, smollm, tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("serve") / "log"
     command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(smollm)]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32", *request.param]
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
     address = f"http://127.0.0.1:{port}"
@@ -59,7 +61,8 @@ def talks():
 
 def test_greedy_replies_are_those_of_the_local_policy_except_at_ties(url, smollm):
     local = HFPolicy(str(smollm), max_tokens=TOKENS, dtype="float32", device="cpu")
-    remote = OpenAIPolicy("smollm2", base_url=url, served_model_name=str(smollm), max_tokens=TOKENS, max_retries=1)
+    options = {"served_model_name": str(smollm), "max_tokens": TOKENS, "max_retries": 1}
+    remote = OpenAIPolicy("smollm2", base_url=url, **options)
     ties = 0
     for messages in talks():
         for turn in range(2):

@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.engine import MAX_KEPT, NOTHING_HAPPENS, Game, NativeEngine, State, Unrecognised
+from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, Game, NativeEngine, State, Unrecognised
 from envsuite.envs.alfworld.game import MAX_BYTES
 from envsuite.envs.alfworld.generator import generate
 from envsuite.envs.alfworld.logic import package_logic, remake
 from envsuite.envs.alfworld.partial import PartialExpert
+from envsuite.envs.alfworld.table import MAX_KEPT
 from envsuite.errors import DataError, UsageError
 
 if importlib.util.find_spec("alfworld") is None:
@@ -394,6 +395,9 @@ BROKEN_PROBLEMS = {
     "not 'fridge_bar_1 apple_bar_0'": SOUND.replace("(:init", "(:init (openable Fridge_bar_1 Apple_bar_0)"),
     "'inreceptacle' cannot hold of 'fridge_bar_1'": SOUND.replace(  # a cycle: the fridge stands in the fridge
         "(:init", "(:init (inReceptacle Fridge_bar_1 Fridge_bar_1)"
+    ),
+    "2,005 receptacles, objects and locations, of 2,000 at most": SOUND.replace(
+        "(:init", "(:init\n" + "\n".join(f"(objectType Apple_bar_{n} AppleType)" for n in range(2_000))
     ),
     "no fact|do not close": SOUND.replace("(:init", "(:init " + "(" * 5_000),
 }

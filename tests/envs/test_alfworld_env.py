@@ -192,6 +192,50 @@ def test_wordings_of_published_agents():
     assert env.reset(seed=0)[0].endswith("Admissible commands: " + ", ".join(env.admissible()))
 
 
+@pytest.mark.parametrize("dialect", ["2.1.1", "0.4"])
+@pytest.mark.parametrize("style", ["raw", "react", "verl-agent"])
+def test_every_wording_comes_with_and_without_the_commands(style, dialect):
+    plain, listing = (
+        registry.build("ALFWorld-generated-v0", observation=style, dialect=dialect, list_commands=listed)
+        for listed in (False, True)
+    )
+    shown = [env.reset(seed=3)[0] for env in (plain, listing)]
+    for turn in range(6):
+        commands = [command for command in plain.admissible() if style != "verl-agent" or command != "help"]
+        tail = {
+            "verl-agent": "\nYour admissible actions of the current situation are: ['" + "'\n '".join(commands) + "'].",
+        }.get(style, "\nAdmissible commands: " + ", ".join(commands))
+        assert shown[1] == shown[0] + tail
+        if style != "raw" and turn:
+            assert ("You arrive at" in shown[0]) == (style == "verl-agent")
+        command = [c for c in commands if c.startswith("go to")][turn]
+        shown = [env.step(command)[0] for env in (plain, listing)]
+
+
+def test_a_dead_end_is_flagged_from_the_turn_it_is_entered_on():
+    env = registry.build("ALFWorld-generated-pick-v0", rooms="kitchen")
+    for seed in range(200):
+        env.reset(seed=seed)
+        rolls = [f"papertowelroll {n}" for n in (1, 2)]
+        places = [r for r, row in zip(*_seen(env)) if not {*rolls}.isdisjoint(row) and f"go to {r}" in env.admissible()]
+        if places:
+            break
+    command = f"go to {places[0]}"
+    assert not env.step(command)[4]["dead_end"]
+    take = next(command for command in env.admissible() if command.startswith("take papertowelroll"))
+    assert env.step(take)[4]["dead_end"] and env.remaining() is None
+    assert env.step("look")[4]["dead_end"]
+
+
+def _seen(env):
+    """Names of the open receptacles, and of what lies in each."""
+    game = env._native.game
+    open_ones = [r for r in range(len(game.receptacles)) if not game.openable >> r & 1]
+    return [game.receptacles[r] for r in open_ones], [
+        [game.objects[o] for o in game.start.contents[r]] for r in open_ones
+    ]
+
+
 # ---- states ----------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from envsuite.envs.alfworld.books import KEPT_TURNS
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.envs.alfworld.vector import AlfworldVectorEnv
 
@@ -81,3 +82,71 @@ def test_wrong_numbers_and_kinds_of_commands_are_refused() -> None:
         envs.step(["look"])
     with pytest.raises(gym.error.InvalidAction, match="string, not int"):
         envs.step(["look", 3])  # type: ignore[list-item]
+
+
+def test_a_game_that_is_told_none_sits_out() -> None:
+    settings = {"max_steps": 9, "receptacles": 6, "objects": 8}
+    ours = AlfworldVectorEnv(3, autoreset_mode=AutoresetMode.DISABLED, **settings)
+    alone = [AlfworldEnv(**settings) for _ in range(3)]
+    ours.reset(seed=0)
+    for seed, env in enumerate(alone):
+        env.reset(seed=seed)
+    rng = np.random.default_rng(1)
+    over = [False] * 3
+    while not all(over):
+        commands = [None if over[i] or rng.random() < 0.4 else alone[i].random_command(rng) for i in range(3)]
+        texts, rewards, terminated, truncated, infos = ours.step(commands)
+        for i, command in enumerate(commands):
+            assert infos["_success"][i] == (command is not None)
+            if command is not None:
+                expected = alone[i].step(command)
+                assert (texts[i], rewards[i], terminated[i], truncated[i]) == expected[:4]
+                assert all(infos[key][i] == value for key, value in expected[4].items() if key != "metrics")
+                over[i] = expected[2] or expected[3]
+            else:
+                assert not rewards[i] and not terminated[i] and not truncated[i]
+    with pytest.raises(gym.error.ResetNeeded):
+        ours.step([None, None, "look"])
+
+
+def test_sub_environments_are_whole_between_steps_and_may_be_played_by_hand() -> None:
+    settings = {"receptacles": 8, "objects": 8}
+    ours = AlfworldVectorEnv(2, **settings)
+    alone = [AlfworldEnv(**settings) for _ in range(2)]
+    ours.reset(seed=4)
+    for i, env in enumerate(alone):
+        env.reset(seed=4 + i)
+    hand, twin = ours.envs[0], alone[0]  # kept from here on
+    rng = np.random.default_rng(2)
+    for turn in range(8):
+        commands = [env.random_command(rng) for env in alone]
+        ours.step(commands)
+        for env, command in zip(alone, commands):
+            env.step(command)
+        if turn == 3:
+            assert hand.step("look") == twin.step("look")
+        if turn == 5:
+            saved = twin.get_state()
+            assert hand.get_state() == saved
+            hand.set_state(saved)
+            twin.set_state(saved)
+        for env, other in zip(ours.envs, alone):
+            assert env.turn == other.turn and env.progression == other.progression
+            assert env.expert("partial") == other.expert("partial")
+            assert env.snapshot() == other.snapshot()
+
+
+def test_what_was_said_is_forgotten_when_every_game_has_begun_anew() -> None:
+    settings = {"receptacles": 4, "objects": 3, "max_steps": 400, "task_types": ("pick_and_place_simple",)}
+    alone, several = AlfworldEnv(**settings), AlfworldVectorEnv(2, **settings)
+    for seed in range(3):
+        alone.reset(seed=seed)
+        for _ in range(30):
+            alone.step("look")
+    assert len(alone._books.log) == 30
+    several.reset(seed=0)
+    for _ in range(2_100):
+        several.step(["look", "inventory"])
+        assert len(several._books.log) <= KEPT_TURNS + 401
+    said = several.envs[1]._books.said(1)
+    assert len(said) == several.envs[1].turn == 2_100 % 401 and {*said} == {"inventory"}

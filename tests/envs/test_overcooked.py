@@ -1,5 +1,7 @@
 """Overcooked beyond the published tasks: drawn kitchens, the planner, several cooks, knobs, wording, pictures."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +13,7 @@ from envsuite.core import declared_knobs
 from envsuite.envs.overcooked import text
 from envsuite.envs.overcooked.cooks import Menu, greedy_cook, play_out
 from envsuite.envs.overcooked.engine import GET_FOOD, GO_TO_BOARD, Simulation, macro_actions
-from envsuite.envs.overcooked.generator import draw_kitchen
+from envsuite.envs.overcooked.generator import draw_kitchen, enough_time
 from envsuite.envs.overcooked.graph import distances, explore
 from envsuite.envs.overcooked.kitchen import (
     UNREACHABLE,
@@ -312,6 +314,35 @@ def test_drawn_kitchens_are_served_within_the_horizon():
     for seed in range(20):
         kitchen = draw_kitchen(seed, 15, 1, tuple(FOODS[:4]), 5, 1, 1, 1, 0.2, horizon=160)
         assert play_out(Simulation(kitchen, FOODS[:4]), menu(kitchen)) <= 160
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.integers(6, 11),
+    stations=st.tuples(st.integers(1, 4), st.integers(4, 6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3)),
+    walls=st.floats(0, 0.35),
+)
+def test_a_lone_greedy_cook_never_takes_longer_than_its_bound(seed, size, stations, walls):
+    recipe, *others = stations
+    try:
+        kitchen = draw_kitchen(seed, size, 1, tuple(FOODS[:recipe]), *others, walls, 1000)
+    except UsageError:  # too crowded
+        return
+    menu = Menu(macro_actions(kitchen, counters=True))
+    assert play_out(Simulation(kitchen, FOODS[:recipe]), menu) <= enough_time(kitchen, FOODS[:recipe])
+
+
+def test_seeds_name_the_same_kitchens_in_every_version():
+    for level, digest in KITCHENS.items():
+        env, drawings = registry.build(f"Overcooked-{level}-v0"), hashlib.sha256()
+        for seed in range(40):
+            env.reset(seed=seed)
+            drawings.update(repr((env.kitchen.drawing(), env.kitchen.starts, env.sim.order)).encode())
+        assert drawings.hexdigest()[:16] == digest, level
+
+
+KITCHENS = {"easy": "a3eb4b282272ab39", "medium": "7cc944fc7da930a3", "hard": "6f18404d8871c40c"}
 
 
 def test_an_order_is_as_large_as_asked_for_however_few_foods_there_are_besides():

@@ -204,6 +204,21 @@ def test_the_limit_of_time_truncates(envs):
     assert (terminated, truncated, info["stop_reason"]) == (False, True, "timeout")
 
 
+def test_the_limit_of_tokens_truncates_and_grades_what_there_is(envs):
+    env = envs("sparse", tokens=100)
+    env.reset(seed=0)
+    *_, truncated, info = env.step("true")
+    assert (truncated, info["stop_reason"]) == (False, None)
+    *_, truncated, info = env.step("printf '%0400d' 1")
+    assert (truncated, info["stop_reason"], info["fault"]) == (True, "max_tokens", "no_patch")
+
+
+def test_drivers_for_clusters_are_not_there_yet_and_say_so():
+    for driver in drivers.LATER:
+        with pytest.raises(drivers.NoSandbox, match=f"The {driver} sandbox is not there yet: use bwrap"):
+            registry.build("SWEGym-easy-v0", sandbox=driver)
+
+
 def test_paid_by_the_turn_is_paid_as_a_difference(envs):
     env = envs(pay="turn")
     env.reset(seed=0)

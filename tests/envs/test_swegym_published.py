@@ -5,10 +5,12 @@ import os
 
 import pytest
 
-from envsuite import registry
+from envsuite import gold, registry
 from envsuite.envs.swegym import published
 from envsuite.errors import DataError, UsageError
-from envsuite.sandbox import drivers
+from envsuite.sandbox import docker, drivers
+from tests.envs import little
+from tests.sandbox.registry import Registry, whole_root
 
 GOLD = ("getmoto__moto-5876", "getmoto__moto-6920", "getmoto__moto-7365")
 
@@ -46,11 +48,118 @@ def test_the_gold_patch_resolves_and_the_empty_one_and_a_useless_one_do_not(shar
         env.close()
 
 
+DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
+
+
+def test_instances_whose_gold_patch_fails_are_found_and_set_aside(tmp_path):
+    rows = [little.record("a__b-1"), little.record("a__b-2", fix="x + x + x"), little.record("a__b-3")]
+    rows[2]["patch"] = rows[2]["patch"].replace("return x", "return y")
+    knobs = {"records": little.instances(tmp_path / "records", rows), "sandbox": DRIVER}
+    task = registry.TASKS["SWEGym-records-v0"]
+    found = list(gold.examine(task, times=1, **knobs))
+    assert [(verdict.game, verdict.status) for verdict in found] == [
+        ("a__b-1", "sound"),
+        ("a__b-2", "broken"),
+        ("a__b-3", "broken"),
+    ]
+    assert "does not apply" in found[2].detail
+    bad = tmp_path / "bad.txt"
+    bad.write_text(gold.deny_list(found))
+    assert registry.panel(task, **knobs, deny=(str(bad),)).games == ("a__b-1",)
+    assert registry.panel(task, **knobs, deny=("a__b-1", str(bad))).games == ()
+    with pytest.raises(DataError, match=r"nowhere/bad.txt does not exist"):
+        registry.panel(task, **knobs, deny=("nowhere/bad.txt",))
+
+
+def test_a_change_without_use_leaves_the_failing_tests_failing_and_the_others_passing(tmp_path):
+    folder = little.instances(tmp_path / "records", [little.record("a__b-1")])
+    env = registry.build("SWEGym-records-v0", "dense", records=folder, sandbox=DRIVER)
+    try:
+        env.reset(seed=0)
+        assert env.idle() == "echo >> /testbed/calc.py"
+        env.step(env.idle())
+        *_, info = env.step(env.idle())
+        assert not info["success"]
+        assert env._report.fail_to_pass_left == ("tests/test_calc.py::test_one",)
+        assert env._report.pass_to_pass == ("tests/test_calc.py::test_zero",)
+    finally:
+        env.close()
+
+
+def docker_works():
+    if reason := drivers.probe("docker"):
+        pytest.skip(f"docker does not work here: {reason}")
+
+
+def beaten(env):
+    """Whether the expert wins the first instance, having looked at what there is to see of its history."""
+    env.reset(seed=0)
+    assert env.step("git log --all --oneline | wc -l; ls -a; cat .git/HEAD")[0].split()[5] == "1"
+    assert "the-fix" not in env.step("grep -r the-fix .git; pwd")[0]
+    assert env.step("run_tests")[0] == "1 passed."
+    while not env._over:
+        *_, info = env.step(env.expert())
+    return info["success"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_record_without_a_recipe_is_played_in_its_image_pulled_from_its_registry(tmp_path, monkeypatch):
+    docker_works()
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    hub = Registry(whole_root({"calc.py": little.CODE, "tests/test_calc.py": little.TESTS, "conftest.py": ""}))
+    row = {**little.record("a__b-1"), "image": f"{hub.name}/xingyaoww/there:latest"}
+    file = tmp_path / "records.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    env = docker_env(str(file))
+    try:
+        assert beaten(env)
+        env.reset(seed=0)
+        env.step(env.idle())
+        *_, info = env.step("submit")
+        assert not info["success"]
+        assert env._report.pass_to_pass == ("tests/test_calc.py::test_zero",)
+        env.reset(seed=0)
+        assert "Python" in env.step("python --version; touch /usr/x /opt/x; id -u; touch /tmp/a && echo can")[0]
+        assert env.step("ls /usr/x /opt/x; id -u; ls /tmp")[0].split()[-2:] != ["0", "a"]
+        assert "a__b" not in env.step("ls -R / 2>/dev/null | grep a__b")[0].partition("\n")[2]
+    finally:
+        env.close()
+        hub.close()
+        client = docker.connect()
+        if client.images.list(row["image"]):
+            client.images.remove(row["image"], force=True)
+        client.close()
+
+
+def docker_env(file, **knobs):
+    return registry.build("SWEGym-records-v0", records=file, sandbox="docker", **knobs)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_recipe_is_built_into_an_image_once_and_played_there(tmp_path):
+    docker_works()
+    env = docker_env(little.instances(tmp_path / "records", [little.record("a__b-1")]), build=True)
+    client, image = docker.connect(), ""
+    try:
+        assert beaten(env)
+        image = env._spec.image
+        assert image.startswith("envsuite-built:")
+        assert env._spec.read_only == ()
+        client.images.get(image)
+    finally:
+        env.close()
+        if image:
+            client.images.remove(image, force=True)
+        client.close()
+
+
 def test_records_without_a_recipe_say_what_is_missing(shared):
     env = registry.build("SWEGym-records-v0", records=str(shared / "data" / "swe" / "records.jsonl"), sandbox="process")
     try:
         assert len(env.panel) == 28
-        with pytest.raises(DataError, match=r"has no recipe, .* is not there yet"):
+        with pytest.raises(DataError, match=r"has no recipe, .* sandbox=docker alone"):
             env.reset(seed=0)
     finally:
         env.close()

@@ -21,6 +21,7 @@ from envsuite import registry
 from envsuite.envs.textworld import commands, store
 from envsuite.envs.textworld.games import SETTINGS, game_spec
 from envsuite.envs.textworld.interpreter import Frame, Interpreter, Opening
+from envsuite.envs.textworld.names import ASKS, spelled
 from envsuite.envs.textworld.observation import compact, opening_text
 from envsuite.envs.textworld.story import check_story
 from envsuite.errors import BadKnob, DataError, EngineFailure, UsageError
@@ -75,6 +76,34 @@ def test_the_shortest_plan_wins_on_the_interpreter_in_exactly_as_many_commands(k
     assert info["success"] and info["won"] and total == info["score"] == info["max_score"]
     assert ("RESTART" in text) == (observations == "raw")
     env.settings.observations = "compact"
+
+
+def test_the_expert_wins_where_the_interpreter_asks_which_locker_is_meant():
+    """w2-o3-q4_60004 has a "locker" beside a "type Q locker"; its third command is asked about, however often."""
+    env = build()
+    env.reset(seed=60004)
+    said = []
+    while left := env.remaining():
+        said.append(env.expert())
+        *_, info = env.step(said[-1])
+        assert env.remaining() == left - 1
+    assert info["success"] and len(said) == 4 and said[2] == "take type Q keycard"
+    env.reset(seed=60004)
+    for command in said[:2]:
+        env.step(command)
+    for command in ("take type Q keycard from locker", "take type Q keycard from locker"):
+        text, *_ = env.step(command)
+        assert ASKS in text
+    assert env.expert() == env.expert("policy") == "take type Q keycard"
+    env.step("take type Q keycard")
+    back = "insert type Q keycard into locker"
+    played = []
+    while env.remaining() == 1:
+        played.append(spelled(back, [], {}, played, text))
+        text, *_ = env.step(played[-1])
+        played[-1] = played[-1].lower()
+    assert played == [back.lower(), "examine locker", "insert type q keycard into it"]
+    env.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

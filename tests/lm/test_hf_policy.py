@@ -93,6 +93,20 @@ def test_the_next_turn_reads_only_what_is_new():
             assert after.cached_tokens == before.input_tokens + before.output_tokens - 1
 
 
+def test_what_new_conversations_begin_with_is_read_once():
+    rules = {"role": "system", "content": "You see a room. Answer with a command. " * 4}
+    prompts = [Prompt([rules, {"role": "user", "content": f"door {n}"}], key=str(n)) for n in range(8)]
+    read = []
+    hook = MODEL.register_forward_pre_hook(
+        lambda module, args, options: read.append(options["input_ids"].numel()), with_kwargs=True
+    )
+    replies = policy(max_tokens=1).act(prompts)
+    hook.remove()
+    assert sum(read) < 2 * min(reply.input_tokens for reply in replies)
+    alone = policy(max_tokens=1)
+    assert [reply.ids for reply in replies] == [alone.act([prompt])[0].ids for prompt in prompts]
+
+
 def test_a_full_context_loses_its_oldest_turns_and_says_how_many():
     who = policy(context=120, max_tokens=10)
     talk = play(who, [["You see a fridge 1. " * 2] * 8], turns=8)[0]

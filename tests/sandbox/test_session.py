@@ -106,6 +106,36 @@ def test_reset_brings_back_the_snapshot_whatever_was_done(clean):
     assert clean.run("ls").stdout == b""
 
 
+def test_a_reset_that_forgets_leaves_an_empty_workspace_and_no_snapshot(clean):
+    clean.run("echo old > a")
+    clean.snapshot()
+    clean.reset(forget=True)
+    assert clean.run("ls").stdout == b""
+    clean.run("echo new > b")
+    clean.reset()
+    assert clean.run("ls").stdout == b""
+
+
+@pytest.mark.parametrize("driver", sandbox.DRIVERS)
+def test_a_spare_takes_over_on_reset_and_the_old_one_is_ended(driver):
+    spec = sandbox.Spec(workspace="/testbed", fresh=False, limits=LIMITS)
+    with sandbox.open(spec, working(driver), spare=True) as session:
+        session.run("echo 1 > $TMPDIR/a; echo 1 > b")
+        first, spare = session._process, session._spare
+        spare._thread.join()
+        ready = spare._process
+        assert ready is not None and ready is not first
+        session.reset()
+        assert session.run("cat $TMPDIR/a b").stdout == b""
+        assert session._process is ready
+        spare._thread.join()
+        assert spare.retired == []
+        with pytest.raises(OSError, match=r"closed|Bad file descriptor"):
+            os.write(first.commands, b"") if driver != "docker" else first._socket.getpeername()
+        session.reset()
+        assert session.run("echo still").stdout == b"still\n"
+
+
 def test_long_output_keeps_head_and_tail_and_says_so(clean):
     result = clean.run("seq 1 10000")
     assert result.cut

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.envs.alfworld.game import MAX_BYTES
 from envsuite.envs.alfworld.scenery import TASK_TYPES
-from envsuite.errors import DataError, MissingExtra
+from envsuite.errors import DataError, MissingData, MissingExtra
 from envsuite.panels import make_panel
 from envsuite.types import Panel
 
@@ -62,10 +62,10 @@ def games(split: str, flagged: bool = False) -> list[GameFile]:
     """
     root = data_folder()
     if root is None:
-        raise DataError(f"{VARIABLE} is not set, and the games of {split} are found by it: {CURES}.")
+        raise MissingData(f"{VARIABLE} is not set, and the games of {split} are found by it: {CURES}.")
     folder = root / VERSION / split
     if not folder.is_dir():
-        raise DataError(f"{VARIABLE}={root} holds no {VERSION}/{split}: {CURES}.")
+        raise MissingData(f"{VARIABLE}={root} holds no {VERSION}/{split}: {CURES}.")
     return [game for game in _index(folder, split) if game.flagged == flagged]
 
 

@@ -13,9 +13,6 @@ allows is kept once per game, by place and object in hand.
 from __future__ import annotations
 
 from bisect import bisect, insort
-from collections.abc import Callable
-from sys import intern
-from typing import Any
 
 from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.game import LIGHT, Game, State
@@ -33,10 +30,10 @@ from envsuite.envs.alfworld.logic import (
     TOGGLEABLE,
     TOGGLED,
     VESSEL,
-    Sentences,
     Unrecognised,
 )
 from envsuite.envs.alfworld.seam import Answer
+from envsuite.envs.alfworld.table import Action, Commands, Table, View, listed, make_room
 from envsuite.errors import UsageError
 
 __all__ = ["NOTHING_HAPPENS", "Answer", "Game", "NativeEngine", "State", "Unrecognised"]
@@ -44,18 +41,13 @@ __all__ = ["NOTHING_HAPPENS", "Answer", "Game", "NativeEngine", "State", "Unreco
 NOTHING_HAPPENS = "Nothing happens."
 """What any command that is not admissible is answered."""
 
-MAX_KEPT = 256
-"""Situations at a place, and lists of objects, remembered per game; beyond, the oldest is forgotten."""
-
-Action = tuple[Callable[..., str], int, int]
-
 
 class NativeEngine:
     """Plays one game. Any string may be said; what is not admissible changes nothing."""
 
     __slots__ = (
-        "_actions", "_changed", "_commands", "_table", "clean", "contents", "cool", "deeds", "game", "held", "hot",
-        "location", "opened", "places", "sliced", "taken", "toggled", "won",
+        "_changed", "_go", "_moving_counts", "_table", "clean", "contents", "cool", "dead_end", "deeds", "game", "held",
+        "hot", "location", "opened", "places", "sliced", "taken", "toggled", "view", "won",
     )  # fmt: skip
 
     location: int
@@ -71,22 +63,28 @@ class NativeEngine:
     taken: frozenset[tuple[int, int]]
     won: bool
     deeds: int
-    """grows with whatever is done to an object; equal numbers mean that nothing was"""
-    _commands: Commands
-    _actions: dict[str, Action]
+    """grows with whatever is done to an object, and where walking wins; equal numbers mean that nothing was done"""
+    view: View
+    """what can be said now, and what it does"""
     _changed: int
     """mask of the locations where a receptacle may no longer be as it was at the start"""
+    dead_end: bool
+    """what is held can never be put down, and the task cannot be solved with it in hand"""
 
     def __init__(self, game: Game) -> None:
         self.game = game
-        self._table = _table(game)
+        table: Table | None = game.__dict__.get("_table")
+        if table is None:
+            table = game.__dict__["_table"] = Table(game)
+        self._table = table
+        self._go, self._moving_counts = table.go, game.goal.kind == LIGHT
         self.deeds = 0
         self.set_state(game.start)
 
     def reset(self) -> Answer:
         """Back to the start; the feedback is the room and the task."""
         self.set_state(self.game.start)
-        return Answer(self.opening, self._commands, self.won)
+        return Answer(self.opening, self.view[0], self.won)
 
     @property
     def opening(self) -> str:
@@ -95,16 +93,16 @@ class NativeEngine:
 
     def step(self, command: str) -> Answer:
         """Does what an admissible command says."""
-        return Answer(self.act(command), self._commands, self.won)
+        return Answer(self.act(command), self.view[0], self.won)
 
     def act(self, command: str) -> str:
         """`step` for who reads `won` and `admissible()` himself: returns the feedback alone."""
-        table = self._table
-        arrival = table.go.get(command) or table.go.get(command := command.strip())
+        arrival = self._go.get(command)
         if arrival is None:
-            action = self._actions.get(command) or table.always.get(command)
+            action = self.view[1].get(command)
             if action is None:
-                return NOTHING_HAPPENS
+                bare = command.strip()
+                return NOTHING_HAPPENS if bare == command else self.act(bare)
             do, a, b = action
             return do(self, a, b)
         location = arrival.location
@@ -113,30 +111,26 @@ class NativeEngine:
         self.location = location
         if self._changed >> location & 1:
             self._look_around()
-            feedback = table.arrive[arrival.r] % self._contents(arrival.r)
+            feedback = self._table.arrive[arrival.r] % self._contents(arrival.r)
         else:
             if self.held >= 0:
                 self._look_around()
-            elif arrival.commands:
-                self._commands, self._actions = arrival.commands, arrival.actions
+            elif arrival.view:
+                self.view = arrival.view
             else:
                 self._look_around()
-                arrival.commands, arrival.actions = self._commands, self._actions
+                arrival.view = self.view
             feedback = arrival.greeting
             if not feedback:
-                feedback = arrival.greeting = table.arrive[arrival.r] % self._contents(arrival.r)
-        if table.goal_moves:
-            self.won = self.game.is_won(self)
+                feedback = arrival.greeting = self._table.arrive[arrival.r] % self._contents(arrival.r)
+        if self._moving_counts and self.won != self.game.is_won(self):
+            self.won = not self.won
+            self.deeds += 1
         return feedback
 
     def admissible(self) -> list[str]:
         """Every command that would now be understood, as plain strings sort. Not to be changed."""
-        return self._commands
-
-    @property
-    def dead_end(self) -> bool:
-        """What is held can never be put down, and the task cannot be solved with it in hand."""
-        return self.held in self._table.stuck and solver.solve(self.game, self.get_state()) is None
+        return self.view[0]
 
     def get_state(self) -> State:
         """All that changes, as a hashable value."""
@@ -180,7 +174,7 @@ class NativeEngine:
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = o, self.taken | {(o, r)}
         self._touch()
-        self._judge()
+        self._judge(o)
         return self.game.sentences.take % (self.game.objects[o], self.game.receptacles[r])
 
     def _put(self, o: int, r: int) -> str:
@@ -193,24 +187,24 @@ class NativeEngine:
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = -1, self.taken - {(o, r)}
         self._touch()
-        self._judge()
+        self._judge(o)
         return self.game.sentences.put % (self.game.objects[o], self.game.receptacles[r])
 
     def _clean(self, o: int, r: int) -> str:
         self.clean |= 1 << o
-        self._judge()
+        self._judge(o)
         return self.game.sentences.clean % (self.game.objects[o], self.game.receptacles[r])
 
     def _heat(self, o: int, r: int) -> str:
         self.hot |= 1 << o
         self.cool &= ~(1 << o)
-        self._judge()
+        self._judge(o)
         return self.game.sentences.heat % (self.game.objects[o], self.game.receptacles[r])
 
     def _cool(self, o: int, r: int) -> str:
         self.cool |= 1 << o
         self.hot &= ~(1 << o)
-        self._judge()
+        self._judge(o)
         return self.game.sentences.cool % (self.game.objects[o], self.game.receptacles[r])
 
     def _use(self, o: int, _: int) -> str:
@@ -247,8 +241,10 @@ class NativeEngine:
         if here is None:
             return says.room % says.nothing
         beside = sorted((o, r) for o, r in self.taken if r in here and self.places[o] >> self.location & 1)
-        facing = _listed(says, [game.receptacles[r] for r in here])
-        return says.facing % (facing, self._objects(tuple(o for o, _ in beside)))
+        facing = self._table.facing.get(self.location)
+        if facing is None:
+            facing = self._table.facing[self.location] = listed(says, [game.receptacles[r] for r in here])
+        return says.facing % (facing, self._objects(tuple([o for o, _ in beside])))
 
     def _inventory(self, _: int, __: int) -> str:
         says = self.game.sentences
@@ -272,13 +268,17 @@ class NativeEngine:
         table = self._table
         text = table.lists.get(rows)
         if text is None:
-            _make_room(table.lists)
-            text = table.lists[rows] = _listed(self.game.sentences, [table.articled[o] for o in rows])
+            make_room(table.lists)
+            text = table.lists[rows] = listed(self.game.sentences, [table.articled[o] for o in rows])
         return text
 
-    def _judge(self) -> None:
+    def _judge(self, o: int = -1) -> None:
+        """After anything was done to an object: to `o`, or there is no telling to which."""
         self.deeds += 1
-        self.won = self.game.is_won(self)
+        if o < 0 or o in self.game.targets:  # in hand or in place, clean or hot, no other object counts
+            self.won = self.game.is_won(self)
+        hopeless = self.held in self._table.stuck and solver.solve(self.game, self.get_state()) is None
+        self.dead_end = hopeless
 
     def _touch(self) -> None:
         """Notes that something changed at this location."""
@@ -298,15 +298,19 @@ class NativeEngine:
             key = (location, held, self.opened & mask, *[self.contents[r] for r in here])
         view = table.views.get(key)
         if view is None:
-            _make_room(table.views)
+            make_room(table.views)
             view = table.views[key] = self._view(here)
-        self._commands, self._actions = view
+        self.view = view
 
     def _view(self, here: tuple[int, ...]) -> View:
-        """All admissible commands, and what those do that are not walking or always there."""
         game, held, opened = self.game, self.held, self.opened
         receptacles, objects, flags = game.receptacles, game.objects, game.flags
-        actions: dict[str, Action] = {}
+        actions: dict[str, Action] = {
+            "look": (NativeEngine._look, 0, 0),
+            "inventory": (NativeEngine._inventory, 0, 0),
+        }
+        if game.sentences.help is not None:
+            actions["help"] = (NativeEngine._help, 0, 0)
         for r in here:
             name, kind = receptacles[r], game.receptacle_types[r]
             accessible = True
@@ -338,105 +342,10 @@ class NativeEngine:
                     if places >> self.location & 1 and flags[o] & SLICEABLE:
                         actions[f"slice {objects[o]} with {objects[held]}"] = (NativeEngine._slice, o, held)
         table = self._table
-        local = sorted([*actions, *table.always])
+        local = sorted(actions)
         split = bisect(local, "go to ")  # no other verb sorts between two destinations
         away = table.away.get(self.location)
         if away is None:
             away = [command for command, to in table.destinations if to.location != self.location]
             table.away[self.location] = away
         return Commands(local[:split] + away + local[split:]), actions
-
-
-class Commands(list[str]):
-    """A list that is shared, and therefore refuses to be changed; `list(commands)` gives one that does not."""
-
-    def _refuse(self, *_: object, **__: object) -> Any:
-        raise TypeError("The admissible commands are shared between turns: change a copy, list(commands).")
-
-    append = extend = insert = remove = pop = clear = sort = reverse = _refuse  # type: ignore[assignment]
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[type, tuple[list[str]]]:
-        return list, (list(self),)  # copies and pickles are plain lists
-
-
-View = tuple[Commands, dict[str, Action]]
-
-
-class _Arrival:
-    """What `go to` a receptacle leads to; with the feedback while nothing at the place has changed, and what can be done
-    there with empty hands, both filled in on the first visit."""
-
-    __slots__ = ("actions", "commands", "greeting", "location", "r")
-
-    def __init__(self, r: int, location: int) -> None:
-        self.r, self.location, self.greeting = r, location, ""
-        self.commands = Commands()
-        self.actions: dict[str, Action] = {}
-
-
-class _Table:
-    """What follows from a Game alone: every fixed piece of text and list, made once and shared by its engines."""
-
-    __slots__ = (
-        "always", "arrive", "articled", "away", "destinations", "go", "goal_moves", "here", "intro",
-        "is_closed", "is_open", "knives", "lists", "on", "openable", "stuck", "views",
-    )  # fmt: skip
-
-    def __init__(self, game: Game) -> None:
-        says = game.sentences
-        plain = [name.replace("%", "%%") for name in game.receptacles]
-        self.go = {
-            intern("go to " + name): _Arrival(r, place)
-            for r, (name, place) in enumerate(zip(game.receptacles, game.receptacle_location))
-        }
-        places = [game.locations[place].replace("%", "%%") for place in game.receptacle_location]
-        self.arrive = [says.arrive % (place, "%s") for place in (places if says.arrive_by_location else plain)]
-        self.is_open = [says.is_open % (name, "%s") for name in plain]
-        self.is_closed = [says.is_closed % name for name in game.receptacles]
-        self.on = [says.on % (name, "%s") for name in plain]
-        self.articled = [intern("a " + name) for name in game.objects]
-        self.always: dict[str, Action] = {
-            "look": (NativeEngine._look, 0, 0),
-            "inventory": (NativeEngine._inventory, 0, 0),
-        }
-        if says.help is not None:
-            self.always["help"] = (NativeEngine._help, 0, 0)
-        self.goal_moves = game.goal.kind == LIGHT  # walking can win, or un-win
-        self.destinations = [(command, self.go[command]) for command in sorted(self.go)]
-        self.away: dict[int, list[str]] = {}  # location -> the destinations elsewhere
-        self.openable = game.openable
-        self.here = {place: (sum(1 << r for r in rs), rs) for place, rs in game.here.items()}
-        self.here.setdefault(game.start.location, (0, ()))
-        self.knives = frozenset(o for o, flags in enumerate(game.flags) if flags & KNIFE)
-        self.stuck = frozenset(o for o in range(len(game.objects)) if game.stuck(o))
-        self.views: dict[object, View] = {}
-        self.lists: dict[tuple[int, ...], str] = {}
-        here = game.here.get(game.start.location)
-        rooms = [f"a {name}" for name in game.receptacles]
-        if here is None:
-            look = says.room % _listed(says, rooms)
-        else:
-            look = says.facing % (_listed(says, [game.receptacles[r] for r in here]), says.nothing)
-        self.intro = says.intro % (look, game.task)
-
-
-def _make_room(kept: dict[Any, Any]) -> None:
-    if len(kept) >= MAX_KEPT:
-        del kept[next(iter(kept))]
-
-
-def _table(game: Game) -> _Table:
-    table = game.__dict__.get("_table")
-    if table is None:
-        table = game.__dict__["_table"] = _Table(game)
-    return table
-
-
-def _listed(says: Sentences, items: list[str]) -> str:
-    """'nothing', 'x', 'x, and y', 'x, y, and z'."""
-    if not items:
-        return says.nothing
-    if len(items) == 1:
-        return items[0]
-    return says.comma.join(items[:-1]) + says.last_comma + items[-1]

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from envsuite.core import TextEnv
 from envsuite.envs.alfworld import data, solver
+from envsuite.envs.alfworld.books import Books
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, Game, NativeEngine, State
 from envsuite.envs.alfworld.generator import Recipe, generate
 from envsuite.envs.alfworld.logic import DIALECTS, Unrecognised, remake
@@ -31,7 +32,7 @@ from envsuite.envs.alfworld.seam import Answer
 from envsuite.envs.alfworld.stock import StockEngine
 from envsuite.envs.alfworld.subgoals import Marks, Subgoals
 from envsuite.errors import UsageError
-from envsuite.types import Knob, Outcome
+from envsuite.types import Knob, Outcome, RewardMode
 
 INSTRUCTIONS = """\
 You are in a room of a house, described in words, and have a household task to do. You walk from one receptacle (a
@@ -79,9 +80,6 @@ class Saved(NamedTuple):
 class AlfworldEnv(TextEnv):
     """One household task per episode; see the head of this file."""
 
-    # What every step needs lies together: with hundreds of games in turn, fetching it is what a step costs.
-    __slots__ = ("_native", "_plain", "_said", "_source", "_stock", "_subgoals")
-
     knobs = (
         Knob("games", "generated", "which games: made from the seed, or an official split under $ALFWORLD_DATA",
              choices=("generated", *data.EXPECTED)),
@@ -104,6 +102,7 @@ class AlfworldEnv(TextEnv):
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
 
     def __init__(self, **kwargs: Any) -> None:
+        self._books, self._seat = Books(1), 0
         super().__init__(**kwargs)
         chosen = self.settings
         self._style = OBSERVATIONS[chosen.observation]
@@ -136,14 +135,30 @@ class AlfworldEnv(TextEnv):
     def needs_process(cls, settings: dict[str, Any]) -> bool:
         return bool(settings["engine"] == "textworld")
 
+    @property
+    def turn(self) -> int:  # type: ignore[override]
+        """Commands of this episode so far."""
+        return self._books.turns[self._seat]
+
+    @turn.setter
+    def turn(self, turn: int) -> None:
+        self._books.turns[self._seat] = turn
+
+    def seated(self, books: Books, seat: int) -> AlfworldEnv:
+        """Itself, keeping its books from the next reset on among those of other environments."""
+        self._books, self._seat = books, seat
+        return self
+
     # ---- an episode --------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> str:
         source = self._source = self._find(seed)
+        books, seat = self._books, self._seat
         self._native = NativeEngine(source.game) if source.game is not None else None
-        self._subgoals = Subgoals(source.game) if source.game is not None else None
+        self._subgoals = Subgoals(source.game, books, seat) if source.game is not None else None
         self._plan: list[str] = []
-        self._said: list[str] = []  # all commands of the episode, for who must know what was seen
+        books.files[seat] = source.file
+        books.forget(seat)
         self._seeker: PartialExpert | None = None
         self._seen_from: State | None = None  # the start, where None
         if self.settings.engine == "textworld" or self._native is None:
@@ -161,10 +176,12 @@ class AlfworldEnv(TextEnv):
         self.objective = feedback.rpartition("Your task is to: ")[2]
         self.dialect = dialect_of(source)
         self.instructions = INSTRUCTIONS.format(put=PUT[self.dialect])
+        alone = self._stock is None and self.reward_mode is not RewardMode.SHAPED
+        books.engines[seat] = self._native if alone else None
         return self._shown(feedback)
 
     def _act(self, command: str) -> Outcome:
-        self._said.append(command)
+        self._books.log.append({self._seat: command})
         if self._stock is None:
             assert self._native is not None
             return self._outcome(self._native.act(command))
@@ -243,7 +260,7 @@ class AlfworldEnv(TextEnv):
             if self._source.game is None:
                 raise UsageError(f"{self._source.name}: the expert `partial` plays only games of the native engine.")
             self._seeker = PartialExpert(self._source.game, self._seen_from)
-        self._seeker.follow(self._said)
+        self._seeker.follow(self._books.said(self._seat))
         return self._seeker.next_command()
 
     def _follow(self, command: str) -> None:
@@ -274,7 +291,8 @@ class AlfworldEnv(TextEnv):
         self.won = self.success = self._native.won
         self._subgoals.set_state(state.marks, self.won)
         self.turn, self._over, self.progression = state.turn, state.over, self._subgoals.value
-        self._said, self._seeker, self._seen_from = [], None, state.state  # what was seen is not restored
+        self._books.forget(self._seat)  # what was seen is not restored
+        self._seeker, self._seen_from = None, state.state
 
     def close(self) -> None:
         if self._stock is not None:

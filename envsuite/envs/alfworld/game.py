@@ -93,7 +93,8 @@ class Game:
         path = Path(path)
         try:
             with path.open("rb") as file:
-                raw = file.read(MAX_BYTES + 1)
+                size = os.fstat(file.fileno()).st_size  # a buffer for the largest would cost more than the reading
+                raw = file.read(min(size, MAX_BYTES) + 1)
             return cls.from_json(raw.decode("utf-8"), str(path))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
@@ -148,6 +149,16 @@ class Game:
         return frozenset(o for o, t in enumerate(self.object_types) if t == wanted and self.flags[o] & needed == needed)
 
     @cached_property
+    def target_names(self) -> frozenset[str]:
+        """What `targets` are called."""
+        return frozenset(self.objects[o] for o in self.targets)
+
+    @cached_property
+    def target_word(self) -> str:
+        """The class of the goal's object, which all these names start with: 'apple'."""
+        return self.goal.object_type.removesuffix("type")
+
+    @cached_property
     def destinations(self) -> frozenset[int]:
         """Receptacles of the goal's type; none for look_at_obj_in_light."""
         wanted = self.goal.receptacle_type
@@ -186,7 +197,7 @@ class Game:
         needed = 2 if kind == PLACE_TWO else 1
         for r in self.destinations:
             row = now.contents[r]
-            if row and sum(1 for o in row if o in self.targets and done >> o & 1) >= needed:
+            if row and len([o for o in row if o in self.targets and done >> o & 1]) >= needed:
                 return True
         return False
 

@@ -6,7 +6,6 @@ games: task types, rooms, contents, copies and hidden targets are drawn with fre
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +13,7 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
-from envsuite.envs.alfworld import logic, solver
+from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.game import Game
 from envsuite.envs.alfworld.scenery import (
     BASINS,
@@ -28,15 +27,14 @@ from envsuite.envs.alfworld.scenery import (
     holders,
     mangled,
     statistics,
-    vessels,
 )
+from envsuite.envs.alfworld.writing import LAMP, Room, game_text
 from envsuite.errors import UsageError
 
 UNSEEN_SEEDS = range(2_000_000, 2_001_000)
 """seeds whose games take place on the floor plans of valid_unseen, and only these"""
 TRIES = 200
 SHORTEST = 3  # commands; no official game needs fewer
-LAMP = "DeskLamp"
 PROPERTY = {
     "pick_clean_then_place_in_recep": "Cleanable",
     "pick_heat_then_place_in_recep": "Heatable",
@@ -327,69 +325,26 @@ class _Draw:
         goal, sentences = goal_texts(self.task_type)
         goal = goal.format(obj=target, recep=self.goal_kind, toggle=LAMP)
         said = rng.choice(sentences).format(obj=target.lower(), recep=self.goal_kind.lower(), toggle=LAMP.lower())
-        head, tail = _logic(self.recipe.dialect)
         instance = f"{self.task_type}-{target}-None-{self.goal_kind or LAMP}-{self.plan.number}"
         name = f"generated/{instance}/seed_{self.seed}"
-        problem = _problem(f"seed_{self.seed}", self, goal)
-        escaped = problem.replace("\n", "\\n")  # all that JSON asks of plain ASCII without quotes
-        text = f'{head}{said}.{tail}, "pddl_problem": "{escaped}", "solvable": true}}'
-        return name, text
+        return name, game_text(self._room(), f"seed_{self.seed}", goal, said, self.recipe.dialect)
 
-
-def _problem(name: str, room: _Draw, goal: str) -> str:
-    """The PDDL problem, laid out like the official ones."""
-    may = holders()
-    clean, heat, cool, slice_, toggle = map(having, ("Cleanable", "Heatable", "Coolable", "Sliceable", "Toggleable"))
-    vessel, portable = vessels(), frozenset(room.plan.things) | {"PaperTowelRoll", "TeddyBear"}
-    locations = sorted({*room.location.values(), room.start})
-    object_kinds, receptacle_kinds = sorted({*room.kind_of.values()}), sorted(room.kinds)
-    # Sink is a thing that stands about, as in official games; the domain names its type whether there is one or not.
-    otypes = sorted({*object_kinds, "Sink", "Knife", "ButterKnife", room.target, LAMP})
-    rtypes = sorted({*receptacle_kinds, "SinkBasin", "Microwave", "Fridge"})
-    lines = [f"(define (problem {name})", "(:domain alfred)", "(:objects", "agent1 - agent"]
-    lines += [f"{kind}Type - otype" for kind in otypes]
-    lines += [f"{kind}Type - rtype" for kind in rtypes]
-    lines += [f"{id} - object" for id in room.kind_of]
-    lines += [f"{id} - receptacle" for id in room.receptacles]
-    lines += [f"{id} - location" for id in locations]
-    lines += [")", "(:init"]
-    for id, (kind, _, openable) in room.receptacles.items():
-        lines.append(f"(receptacleType {id} {kind}Type)\n(receptacleAtLocation {id} {room.location[id]})")
-        if openable:
-            lines.append(f"(openable {id})")
-    for id, kind in room.kind_of.items():
-        lines.append(f"(objectType {id} {kind}Type)")
-        if kind in portable:
-            lines.append(f"(pickupable {id})")
-        if kind in vessel:
-            lines.append(f"(isReceptacleObject {id})")
-        for kinds, predicate in (
-            (clean, "cleanable"),
-            (heat, "heatable"),
-            (cool, "coolable"),
-            (slice_, "sliceable"),
-            (toggle, "toggleable"),
-        ):
-            if kind in kinds:
-                lines.append(f"({predicate} {id})")
-    for kind in receptacle_kinds:
-        lines += [f"(canContain {kind}Type {thing}Type)" for thing in object_kinds if thing in may[kind]]
-    for id, receptacle in room.inside:
-        lines.append(f"(inReceptacle {id} {receptacle})\n(objectAtLocation {id} {room.location[receptacle]})")
-        kind, where = room.kind_of[id], room.receptacles[receptacle][0]
-        if where == "Fridge" and kind in cool and kind != room.target and room.rng.random() < COLD_IN_FRIDGE:
-            lines.append(f"(isCool {id})")
-    lines += [f"(atLocation agent1 {room.start})", ")"]
-    return "\n".join(lines) + "\n" + goal
-
-
-@cache
-def _logic(dialect: str) -> tuple[str, str]:
-    """What comes before and after the task sentence in a game's JSON, which is the same for all games."""
-    domain, grammar = logic.package_logic(dialect)
-    head, _, tail = logic.split_task(grammar)
-    before = '{"pddl_domain": ' + json.dumps(domain) + ', "grammar": ' + json.dumps(head).removesuffix('"')
-    return before, json.dumps(tail).removeprefix('"')
+    def _room(self) -> Room:
+        coolable, cold = having("Coolable"), set()
+        for id, receptacle in self.inside:
+            kind, where = self.kind_of[id], self.receptacles[receptacle][0]
+            if where == "Fridge" and kind in coolable and kind != self.target and self.rng.random() < COLD_IN_FRIDGE:
+                cold.add(id)
+        return Room(
+            start=self.start,
+            receptacles={id: (kind, openable) for id, (kind, _, openable) in self.receptacles.items()},
+            location=self.location,
+            objects=self.kind_of,
+            inside=self.inside,
+            cold=frozenset(cold),
+            portable=frozenset(self.plan.things) | {"PaperTowelRoll", "TeddyBear"},
+            target=self.target,
+        )
 
 
 @cache

@@ -7,7 +7,7 @@ the game prints. Sets of objects, receptacles or locations are bit masks.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from sys import intern
 from typing import NamedTuple
@@ -50,6 +50,9 @@ _PREDICATES = {
     "atlocation", "receptacleatlocation", "objectatlocation", "receptacletype", "objecttype", "inreceptacle",
     "inreceptacleobject", "cancontain", "openable", "iscool", *_FLAGS,
 }  # fmt: skip
+
+MAX_THINGS = 2_000
+"""Receptacles, objects and locations together; official games have under 200. More would be slow and large, not a game."""
 
 # The goals of ALFWorld's goal library, white space left out. No other goal is played.
 _PROPERTY = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}
@@ -170,6 +173,10 @@ class _Reader:
         start = next(iter(agents.values()))
         rids, oids = sorted(receptacle_type), sorted(object_type)
         lids = sorted({start, *receptacle_at.values(), *(place for _, place in at)})
+        if (things := len(rids) + len(oids) + len(lids)) > MAX_THINGS:
+            raise self._broken(
+                f"{things:,} receptacles, objects and locations, of {MAX_THINGS:,} at most", "objecttype"
+            )
         rs, os, ls = ({entity: number for number, entity in enumerate(ids)} for ids in (rids, oids, lids))
         if receptacle_at.keys() != rs.keys():
             odd = min(receptacle_at.keys() ^ rs.keys())
@@ -183,10 +190,16 @@ class _Reader:
                 flags[o] |= flag
         contents: list[set[int]] = [set() for _ in rids]
         for oid, rid in self._pairs("inreceptacle"):
-            contents[self._number(rs, rid, "inreceptacle")].add(self._number(os, oid, "inreceptacle"))
+            try:
+                contents[rs[rid]].add(os[oid])
+            except KeyError as stranger:
+                raise self._unfit("inreceptacle", stranger) from None
         places = [0] * len(oids)
         for oid, lid in at:
-            places[self._number(os, oid, "objectatlocation")] |= 1 << ls[lid]
+            try:
+                places[os[oid]] |= 1 << ls[lid]
+            except KeyError as stranger:
+                raise self._unfit("objectatlocation", stranger) from None
         names = spoken_names(rids + oids + lids)
         return Problem(
             goal=self._goal(),
@@ -232,8 +245,10 @@ class _Reader:
         # ever printed, one level deep, so a cycle is no error.
         inside: dict[int, set[int]] = {}
         for inner, outer in self._pairs("inreceptacleobject"):
-            o, vessel = (self._number(os, oid, "inreceptacleobject") for oid in (inner, outer))
-            inside.setdefault(vessel, set()).add(o)
+            try:
+                inside.setdefault(os[outer], set()).add(os[inner])
+            except KeyError as stranger:
+                raise self._unfit("inreceptacleobject", stranger) from None
         return {vessel: tuple(sorted(rows)) for vessel, rows in inside.items()}
 
     def _goal(self) -> Goal:
@@ -273,11 +288,9 @@ class _Reader:
             what = "takes one argument" if len(odd) != 2 else "wants a thing that has a type"
             raise self._broken(f"{predicate!r} {what}, not {' '.join(odd[1:])!r}", " ".join(odd)) from None
 
-    def _number(self, numbers: dict[str, int], entity: str, predicate: str) -> int:
-        found = numbers.get(entity)
-        if found is None:
-            raise self._broken(f"{predicate!r} cannot hold of {entity!r}, by its type or for want of one", entity)
-        return found
+    def _unfit(self, predicate: str, stranger: KeyError) -> BrokenProblem:
+        (entity,) = stranger.args
+        return self._broken(f"{predicate!r} cannot hold of {entity!r}, by its type or for want of one", entity)
 
     def _broken(self, message: str, near: str) -> BrokenProblem:
         words = r"\s+".join(re.escape(word) for word in near.split())
@@ -297,14 +310,18 @@ class _Reader:
 
 def spoken_names(ids: list[str]) -> dict[str, str]:
     """Id -> the name players see: its class and a number, counting down along the sorted ids (spec section 2)."""
-    names, bases = {}, {}
+    names: dict[str, str] = {}
+    bases: dict[str, str] = {}
+    left: dict[str, int] = {}
     for entity in ids:
         base, bar, _ = entity.partition("_bar_")
         if not bar:
             names[entity] = entity + " "
-        else:
-            bases[entity] = base + "basin" if "basin" in entity else base
-    left = Counter(bases.values())
+            continue
+        if "basin" in entity:
+            base += "basin"
+        bases[entity] = base
+        left[base] = left.get(base, 0) + 1
     for entity in sorted(bases):
         base = bases[entity]
         names[entity] = intern(f"{base} {left[base]}")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 
+from envsuite.envs.alfworld.books import Books
 from envsuite.envs.alfworld.engine import NativeEngine
 from envsuite.envs.alfworld.game import LIGHT, PLACE_TWO, TRANSFORMS, Game
 
@@ -30,78 +31,82 @@ Marks = tuple[frozenset[str], frozenset[int], int, int]
 class Subgoals:
     """The ledger of one episode."""
 
-    __slots__ = (
-        "_deeds", "changes", "found", "game", "names", "placed", "searching", "taken", "transformed",
-        "value", "wanted", "word",
-    )  # fmt: skip
+    __slots__ = ("_books", "_changes", "_found", "_game", "_placed", "_seat", "_taken", "_transformed", "_wanted")
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: Game, books: Books, seat: int) -> None:
+        """Its lines are those of `seat` in the books."""
         kind = game.goal.kind
-        self.game = game
-        self.wanted = 2 if kind == PLACE_TWO else 1
-        self.changes = kind == LIGHT or kind in TRANSFORMS
-        self.word = game.goal.object_type.removesuffix("type")
-        self.names = frozenset(game.objects[o] for o in game.targets)
-        self.found: frozenset[str] = frozenset()
-        self.taken: frozenset[int] = frozenset()
-        self.transformed = self.placed = 0
-        self.value = 0.0
-        self.searching = True
-        self._deeds = -1
+        self._game, self._books, self._seat = game, books, seat
+        self._wanted = 2 if kind == PLACE_TWO else 1
+        self._changes = kind == LIGHT or kind in TRANSFORMS
+        self._found: frozenset[str] = frozenset()
+        self._taken: frozenset[int] = frozenset()
+        self._transformed = self._placed = 0
+        books.deeds[seat], books.sought[seat], books.paid[seat], books.lost[seat] = -1, game.target_word, 0.0, False
+
+    @property
+    def value(self) -> float:
+        """Paid so far."""
+        return self._books.paid[self._seat]
 
     def note(self, engine: NativeEngine, feedback: str) -> float:
-        """Takes in what a turn led to and showed; returns what it pays."""
-        if engine.won:
-            value = 1.0
-        else:
-            changed = False
-            if self.searching and self.word in feedback:
-                seen = self.found | self.names.intersection(_NAMED.findall(feedback))
-                changed, self.found = len(seen) > len(self.found), seen
-                self.searching = len(seen) < self.wanted
-            if engine.deeds != self._deeds:
-                self._deeds = engine.deeds
-                changed |= self._acted(engine)
-            if not changed:
-                return 0.0
-            value = self._value()
-        gained, self.value = value - self.value, value
+        """Takes in what a turn led to and showed; returns what it pays.
+
+        That is nothing unless the engine's deeds are not those in the books, or `feedback` holds the word sought.
+        """
+        books, seat = self._books, self._seat
+        changed = False
+        word = books.sought[seat]
+        if word is not None and word in feedback:
+            seen = self._found | self._game.target_names.intersection(_NAMED.findall(feedback))
+            changed, self._found = len(seen) > len(self._found), seen
+            if len(seen) >= self._wanted:
+                books.sought[seat] = None
+        if engine.deeds != books.deeds[seat]:
+            books.deeds[seat], books.lost[seat] = engine.deeds, engine.dead_end
+            changed |= engine.won or self._acted(engine)
+        if not changed:
+            return 0.0
+        value = 1.0 if engine.won else self._value()
+        gained, books.paid[seat] = value - books.paid[seat], value
         return gained
 
     def _acted(self, engine: NativeEngine) -> bool:
-        game, held = self.game, engine.held
+        game, held = self._game, engine.held
         changed = False
         if held in game.targets:
-            if held not in self.taken:
-                self.taken |= {held}
+            if held not in self._taken:
+                self._taken |= {held}
                 changed = True
-            if self.changes and not self.transformed and game.goal.kind != LIGHT:
+            if self._changes and not self._transformed and game.goal.kind != LIGHT:
                 verb = TRANSFORMS[game.goal.kind]
                 done = engine.clean if verb == "clean" else engine.hot if verb == "heat" else engine.cool
-                self.transformed = done >> held & 1
-                changed |= bool(self.transformed)
-        elif game.goal.kind == PLACE_TWO and not self.placed:
+                self._transformed = done >> held & 1
+                changed |= bool(self._transformed)
+        elif game.goal.kind == PLACE_TWO and not self._placed:
             # Not while something else of the goal is in hand: what was just taken may still be listed elsewhere.
-            self.placed = int(any(not game.targets.isdisjoint(engine.contents[r]) for r in game.destinations))
-            changed |= bool(self.placed)
-        if game.goal.kind == LIGHT and not self.transformed and engine.toggled:
-            self.transformed = int(any(engine.toggled >> lamp & 1 for lamp in game.lamps))
-            changed |= bool(self.transformed)
+            self._placed = int(any(not game.targets.isdisjoint(engine.contents[r]) for r in game.destinations))
+            changed |= bool(self._placed)
+        if game.goal.kind == LIGHT and not self._transformed and engine.toggled:
+            self._transformed = int(any(engine.toggled >> lamp & 1 for lamp in game.lamps))
+            changed |= bool(self._transformed)
         return changed
 
     def _value(self) -> float:
-        wanted = self.wanted
-        value = WORTH["found"] * min(len(self.found), wanted) + WORTH["taken"] * min(len(self.taken), wanted)
-        if self.changes:
-            value += WORTH["transformed"] * self.transformed
+        wanted = self._wanted
+        value = WORTH["found"] * min(len(self._found), wanted) + WORTH["taken"] * min(len(self._taken), wanted)
+        if self._changes:
+            value += WORTH["transformed"] * self._transformed
         elif wanted == 2:
-            value += (WORTH["transformed"] + WORTH["placed"]) * self.placed
+            value += (WORTH["transformed"] + WORTH["placed"]) * self._placed
         return value / wanted
 
     def get_state(self) -> Marks:
-        return self.found, self.taken, self.transformed, self.placed
+        return self._found, self._taken, self._transformed, self._placed
 
     def set_state(self, marks: Marks, won: bool) -> None:
-        self.found, self.taken, self.transformed, self.placed = marks
-        self.searching = len(self.found) < self.wanted
-        self.value = 1.0 if won else self._value()
+        self._found, self._taken, self._transformed, self._placed = marks
+        books, seat = self._books, self._seat
+        books.deeds[seat] = -1
+        books.sought[seat] = self._game.target_word if len(self._found) < self._wanted else None
+        books.paid[seat] = 1.0 if won else self._value()

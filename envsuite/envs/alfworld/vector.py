@@ -5,7 +5,8 @@
     texts, rewards, terminated, truncated, infos = envs.step(["look"] * 512)
 
 It answers what `SyncVectorEnv` over the same environments would, keys and masks of `infos` included, without making a
-dictionary per game and turn.
+dictionary per game and turn. What `infos` says of every running game on every turn is one array, shared between turns and
+read-only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from envsuite.envs.alfworld.books import Books
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.types import RewardMode
@@ -30,8 +32,10 @@ class AlfworldVectorEnv(SyncVectorEnv):
 
     Each sub-environment (`envs[i]`) is whole: its expert, labels, get_state and the rest can be asked between steps.
     `autoreset_mode` is Gymnasium's: a finished game is reset by the next step (default), the same, or the caller.
+    Beyond Gymnasium's interface, None for a command lets a game sit out a turn: nothing of `infos` is then about it.
     """
 
+    takes_none = True
     envs: list[AlfworldEnv]  # type: ignore[assignment]
     _env_obs: list[str]  # type: ignore[assignment]
 
@@ -39,12 +43,16 @@ class AlfworldVectorEnv(SyncVectorEnv):
         self, num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
     ) -> None:
         first = AlfworldEnv(**settings)
+        books = self._books = Books(num_envs)
         # What an environment holds before its first reset can be shared, but for the textworld engine.
         another = lambda: copy(first) if first._stock is None else AlfworldEnv(**settings)
-        super().__init__([lambda: first, *[another] * (num_envs - 1)], copy=False, autoreset_mode=autoreset_mode)
-        self._max_steps = self.envs[0].settings.max_steps
-        self._mode = self.envs[0].reward_mode
-        self._always: dict[str, np.ndarray] = {
+        makers = [lambda seat=seat: (first if seat == 0 else another()).seated(books, seat) for seat in range(num_envs)]
+        super().__init__(makers, copy=False, autoreset_mode=autoreset_mode)
+        self._last = first.settings.max_steps - 1
+        self._plain = first._plain
+        self._dense = first.reward_mode is RewardMode.DENSE
+        self._all = np.ones(num_envs, dtype=bool)
+        self._running: dict[str, np.ndarray] = {  # what the info of a running game says whatever happens
             "success": np.zeros(num_envs, dtype=bool),
             "stop_reason": np.full(num_envs, None, dtype=object),
             "primitive_steps": np.ones(num_envs, dtype=int),
@@ -52,75 +60,106 @@ class AlfworldVectorEnv(SyncVectorEnv):
             "lost": np.zeros(num_envs, dtype=bool),
             "score": np.zeros(num_envs, dtype=int),
         }
+        for shared in (self._all, *self._running.values()):
+            shared.flags.writeable = False
 
-    def step(self, actions: Sequence[str]) -> Step:
+    def step(self, actions: Sequence[str | None]) -> Step:
         """Does `actions[i]` in game i; a game that is over is reset instead, and its action ignored (NEXT_STEP)."""
-        n, envs, same_step = self.num_envs, self.envs, self.autoreset_mode is AutoresetMode.SAME_STEP
-        over = [False] * n if same_step else self._autoreset_envs.tolist()
-        if len(actions) != n:
-            raise gym.error.InvalidAction(f"{n} games take {n} commands, not {len(actions)}.")
-        if True in over and self.autoreset_mode is AutoresetMode.DISABLED:
-            raise gym.error.ResetNeeded(f"Game {over.index(True)} is over: reset() with a reset_mask before step().")
-        last, dense, shaped = self._max_steps - 1, self._mode is RewardMode.DENSE, self._mode is RewardMode.SHAPED
-        texts, rewards, terminated, truncated = self._env_obs, [0.0] * n, [False] * n, [False] * n
-        valid, progression, dead = [True] * n, [0.0] * n, [False] * n
-        listed: list[list[str]] = [[]] * n
-        files = [""] * n
-        booked: list[tuple[int, dict[str, Any]]] = []  # games whose info is more than a running game's
-        for i, command in enumerate(actions):
-            env = envs[i]
-            if over[i]:
-                texts[i], info = env.reset()
-                booked.append((i, info))
+        n, envs, books, texts = self.num_envs, self.envs, self._books, self._env_obs
+        over = self._over(actions)
+        engines = books.engines
+        if True in over or None in actions:
+            engines = [
+                None if new or command is None else engine for new, command, engine in zip(over, actions, books.engines)
+            ]
+        sitting: list[int] = []
+        rewards, terminated, truncated = np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        valid = np.ones(n, dtype=bool)
+        booked: dict[int, dict[str, Any]] = {}  # game -> info, where that is more than a running game's
+        noted: list[int] = []  # games where something may have been found or done
+        listed: list[list[str]] = []
+        for i, (engine, command, deeds, word) in enumerate(zip(engines, actions, books.deeds, books.sought)):
+            if engine is None:
+                listed.append([])
+                if over[i]:
+                    texts[i], booked[i] = envs[i].reset()
+                elif command is None:
+                    sitting.append(i)
+                else:
+                    texts[i], rewards[i], terminated[i], truncated[i], booked[i] = envs[i].step(command)
                 continue
-            if not isinstance(command, str):
-                raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
-            engine, subgoals = env._native, env._subgoals
-            if engine is None or subgoals is None or shaped or env._stock is not None:
-                texts[i], rewards[i], terminated[i], truncated[i], info = env.step(command)
-                booked.append((i, info))
-                continue
-            env._said.append(command)
-            feedback = engine.act(command)
-            if engine.won or env.turn >= last:
-                texts[i], rewards[i], terminated[i], truncated[i], info = env.settle(env._outcome(feedback))
-                booked.append((i, info))
-                continue
-            turn = env.turn = env.turn + 1
-            gained = subgoals.note(engine, feedback)
-            if gained:
-                env.progression = subgoals.value
-                if dense:
-                    rewards[i] = gained
-            progression[i] = subgoals.value
+            texts[i] = feedback = engine.act(command)
+            listed.append(engine.view[0])
+            if engine.deeds != deeds or (word is not None and word in feedback):
+                noted.append(i)
             if feedback == NOTHING_HAPPENS:
                 valid[i] = False
-            if engine.held >= 0:
-                dead[i] = engine.dead_end
-            listed[i] = engine.admissible()
-            files[i] = env._source.file
-            texts[i] = feedback if env._plain else env._shown(feedback, turn)
+        if booked or sitting:  # what they were told is booked already, or nothing
+            books.turns[:] = [turn + (engine is not None) for turn, engine in zip(books.turns, engines)]
+            books.log.append(tuple([None if engine is None else said for said, engine in zip(actions, engines)]))
+        else:
+            books.turns[:] = [turn + 1 for turn in books.turns]
+            books.log.append(tuple(actions))
+        ending = {i for i, turn in enumerate(books.turns) if turn > self._last and engines[i] is not None}
+        for i in noted:
+            env = envs[i]
+            engine, subgoals = env._native, env._subgoals
+            assert engine is not None and subgoals is not None
+            if engine.won:
+                ending.add(i)
+            elif i not in ending:
+                gained = subgoals.note(engine, texts[i])
+                if gained:
+                    env.progression = books.paid[i]
+                    if self._dense:
+                        rewards[i] = gained
+        if not self._plain:
+            for i, env in enumerate(envs):
+                if engines[i] is not None and i not in ending:
+                    texts[i] = env._shown(texts[i], env.turn)
+        for i in ending:
+            books.turns[i] -= 1
+            outcome = envs[i]._outcome(texts[i])
+            texts[i], rewards[i], terminated[i], truncated[i], booked[i] = envs[i].settle(outcome)
         infos: dict[str, Any] = {}
-        starting: dict[int, dict[str, Any]] = {}
-        if same_step:
-            for i, info in booked:
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            for i in booked:
                 if terminated[i] or truncated[i]:
-                    infos = self._add_info(infos, {"final_obs": texts[i], "final_info": info}, i)
-                    texts[i], starting[i] = envs[i].reset()
-        # the info of all games as if each were running; what is otherwise is written over it
-        running = {
-            "is_action_valid": np.array(valid, dtype=bool),
+                    infos = self._add_info(infos, {"final_obs": texts[i], "final_info": booked[i]}, i)
+                    texts[i], booked[i] = envs[i].reset()
+        columns = {
+            "is_action_valid": valid,
             "admissible_commands": np.fromiter(listed, dtype=object, count=n),
-            "progression": np.array(progression, dtype=np.float64),
-            "extra.gamefile": np.fromiter(files, dtype=object, count=n),
-            "dead_end": np.array(dead, dtype=bool),
-        }
-        for key, column in (running | {key: column.copy() for key, column in self._always.items()}).items():
-            infos[key], infos[f"_{key}"] = column, np.ones(n, dtype=bool)
-        for i, info in booked:
-            infos = self._add_info(infos, starting.get(i, info), i)
-        self._terminations, self._truncations = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
-        self._autoreset_envs = self._terminations | self._truncations
-        return (
-            tuple(texts), np.array(rewards, dtype=np.float64), self._terminations.copy(), self._truncations.copy(), infos,
-        )  # fmt: skip
+            "progression": np.array(books.paid),
+            "extra.gamefile": np.fromiter(books.files, dtype=object, count=n),
+            "dead_end": np.array(books.lost),
+        } | ({key: column.copy() for key, column in self._running.items()} if booked else self._running)
+        for i, info in booked.items():
+            infos = self._add_info(infos, {key: value for key, value in info.items() if key not in columns}, i)
+            for key, column in columns.items():
+                column[i] = info[key]
+        playing = self._all
+        if sitting:
+            playing = playing.copy()
+            playing[sitting] = False
+        for key, column in columns.items():
+            infos[key], infos[f"_{key}"] = column, playing
+        self._terminations, self._truncations = terminated, truncated
+        self._autoreset_envs = terminated | truncated | (self._autoreset_envs & ~playing)
+        return tuple(texts), rewards, terminated.copy(), truncated.copy(), infos
+
+    def _over(self, actions: Sequence[str | None]) -> list[bool]:
+        """Which games this step resets. Raises what Gymnasium does for commands, or a moment, that will not do."""
+        if len(actions) != self.num_envs:
+            raise gym.error.InvalidAction(f"{self.num_envs} games take {self.num_envs} commands, not {len(actions)}.")
+        over: list[bool] = self._autoreset_envs.tolist()
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            early = next((i for i, command in enumerate(actions) if over[i] and command is not None), None)
+            if early is not None:
+                raise gym.error.ResetNeeded(f"Game {early} is over: reset() with a reset_mask before step().")
+        if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+            over = [False] * self.num_envs
+        for command, reset in zip(actions, over) if {*map(type, actions)} != {str} else ():
+            if not (reset or command is None or isinstance(command, str)):
+                raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
+        return over

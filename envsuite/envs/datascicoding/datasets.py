@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envsuite.cache import cache_dir, write_atomically
-from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,7 +236,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 def _kept(name: str) -> pd.DataFrame:
     path, source = _cached(name), SOURCES[name]
     if not path.exists():
-        raise DataError(
+        raise MissingData(
             f"{name} is not at hand and may not be passed on: get the CSV from {source.link}, then `envsuite-data add {name} FILE`."
         )
     return _unchanged(path)
@@ -283,12 +284,18 @@ def _from_openml(name: str) -> pd.DataFrame:
     from sklearn.datasets import fetch_openml
 
     try:
-        fetched: Any = fetch_openml(
-            data_id=source.number, as_frame=True, parser="liac-arff", data_home=str(cache_dir("openml")), n_retries=0
-        )
+        with warnings.catch_warnings(action="ignore"):  # a retry is no news; that it failed is said below
+            fetched: Any = fetch_openml(
+                data_id=source.number,
+                as_frame=True,
+                parser="liac-arff",
+                data_home=str(cache_dir("openml")),
+                n_retries=1,  # scikit-learn wants one at least
+                delay=0.1,
+            )
     except Exception as error:  # urllib's, http's, the parser's: to the user all of them say that it is not at hand
         reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise DataError(f"{name} cannot be fetched from {source.link} ({reason[0]}). {_OFFLINE_NOTE}") from error
+        raise MissingData(f"{name} cannot be fetched from {source.link} ({reason[0]}). {_OFFLINE_NOTE}") from error
     content = fetched.frame.to_csv(index=False).encode()
     write_atomically(path, content)
     write_atomically(path.with_suffix(".sha256"), hashlib.sha256(content).hexdigest())

@@ -184,13 +184,12 @@ class Simulation(Motion):
             return 0
         cell = self.cell[0]
         way = self.kitchen.way(target)
-        skipped = way.steps[cell] - 2
-        if skipped <= 0 or skipped > UNREACHABLE // 2:
+        if not 2 < way.steps[cell] < UNREACHABLE:
             return 0
         self.cell[0] = gate = way.gate(cell)
         if self.hand[0] >= 0:
             self._put(self.hand[0], gate)
-        return skipped
+        return way.steps[cell] - 2
 
     def _step_aside(self, cook: int, target: int, direction: int) -> int:
         """The way round the others. What they cost is limited: two who meet head-on with no short way round change

@@ -40,15 +40,8 @@ from envsuite.core import TextEnv
 from envsuite.envs.overcooked import picture
 from envsuite.envs.overcooked.cooks import Menu, farsighted_cook, greedy_cook, random_cook
 from envsuite.envs.overcooked.engine import CHOP, GO_TO_COUNTER, Macro, Simulation, macro_actions
-from envsuite.envs.overcooked.generator import draw_kitchen
-from envsuite.envs.overcooked.kitchen import (
-    UNREACHABLE,
-    Kitchen,
-    all_foods,
-    published_kitchen,
-    recipe_foods,
-    recipe_names,
-)
+from envsuite.envs.overcooked.generator import kitchen_and_order, kitchen_of_the_papers
+from envsuite.envs.overcooked.kitchen import UNREACHABLE, Kitchen, all_foods, recipe_foods, recipe_names
 from envsuite.envs.overcooked.menu import LEVELS
 from envsuite.envs.overcooked.motion import CHOPS, Rewards, State
 from envsuite.envs.overcooked.offers import helps, honest_label, published_label, situation
@@ -128,6 +121,7 @@ class OvercookedEnv(TextEnv):
         self.instructions = INSTRUCTIONS + (TEAM if given.cooks > 1 else "")
         self._kitchen_name = ""
         self._shape: tuple[Any, ...] = ()
+        self._menus: dict[tuple[Any, ...], tuple[Menu, dict[str, Macro]]] = {}
         self._planners: dict[int, Planner] = {}
         self._sentences: dict[Fact, str] = {}
         self._told: dict[tuple[int, State], tuple[str, tuple[str, ...]]] = {}
@@ -137,20 +131,22 @@ class OvercookedEnv(TextEnv):
         self._honest = given.wording == "honest"
         self._offered: dict[tuple[Any, ...], tuple[str, ...]] = {}
         if given.layout != "random":  # say at once what cannot be
-            self._published(given.recipe if given.recipe != "random" else "tomato")
+            kitchen_of_the_papers(given, given.recipe if given.recipe != "random" else "tomato")
 
     # ---- the episode -----------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> str:
-        kitchen, recipe = self._draw(seed)
         given = self.settings
+        kitchen, recipe = kitchen_and_order(given, seed)
         if self._kitchen_name != (name := f"{kitchen.name} {'-'.join(recipe)}"):
             self._kitchen_name, self.kitchen = name, kitchen
             rewards = Rewards(chop=given.chop_reward, wrong=given.wrong_cost)
             self.sim = Simulation(kitchen, recipe, rewards, given.radius)
-            self.menu = Menu(macro_actions(kitchen, counters=given.layout != "a"))
-            shape = kitchen.foods, len(kitchen.bowl_homes), len(kitchen.boards)
-            self._shape, self._commands = shape, commands(self.menu.macros, *shape)
+            self._shape = shape = kitchen.foods, len(kitchen.bowl_homes), len(kitchen.boards)
+            if shape not in self._menus:
+                menu = Menu(macro_actions(kitchen, counters=given.layout != "a"))
+                self._menus[shape] = menu, commands(menu.macros, *shape)
+            self.menu, self._commands = self._menus[shape]
             self._planners, self._told = {}, {}
             foods = listing([f"chopped {food}" for food in recipe])
             self.objective = f"Hand in one bowl with {foods} and nothing else."
@@ -161,37 +157,6 @@ class OvercookedEnv(TextEnv):
         self.asked = 0
         self.progression = 0.0
         return self._tell()
-
-    def _draw(self, seed: int) -> tuple[Kitchen, tuple[str, ...]]:
-        """The kitchen and order of an episode."""
-        given = self.settings
-        recipe = given.recipe
-        if given.layout != "random":
-            if recipe == "random":
-                known = set(published_kitchen(given.variant, given.layout, given.size, given.cooks).foods)
-                names = [name for name in recipe_names() if set(recipe_foods(name)) <= known]
-                recipe = names[int(np.random.default_rng(seed).integers(len(names)))]
-            return self._published(recipe)
-        if recipe == "random":
-            letters = list(all_foods())
-            order = np.random.default_rng([seed, 1]).permutation(len(letters))
-            foods = tuple(letters[i] for i in sorted(order[: given.recipe_size]))
-        else:
-            foods = recipe_foods(recipe)
-        stations = given.foods, given.boards, given.bowls, given.deliveries
-        return draw_kitchen(seed, given.size, given.cooks, foods, *stations, given.walls, given.horizon), foods
-
-    def _published(self, recipe: str) -> tuple[Kitchen, tuple[str, ...]]:
-        given = self.settings
-        kitchen = published_kitchen(given.variant, given.layout, given.size, given.cooks)
-        foods = recipe_foods(recipe)
-        if missing := [food for food in foods if food not in kitchen.foods]:
-            raise UsageError(
-                f"Kitchen {kitchen.name!r} has no {' or '.join(missing)} for recipe {recipe!r}: set variant=v3."
-            )
-        if given.layout == "b" and given.cooks == 1:
-            raise UsageError("Layout 'b' is divided by a wall, and 1 cook cannot serve anything there: set cooks=2.")
-        return kitchen, foods
 
     def _act(self, command: str) -> Outcome:
         sim = self.sim

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -18,7 +18,8 @@ RIGHT, DOWN, LEFT, UP, STAY = range(5)
 PREFERRED = (UP, DOWN, LEFT, RIGHT)
 KINDS = {".": FLOOR, "k": BOARD, "d": DELIVERY}
 DIRECTION_NAMES = ("right", "down", "left", "up", "stay")
-UNREACHABLE = 1 << 20
+UNREACHABLE = 255  # more than any way in a kitchen of MOST_FLOOR, and still a byte
+MOST_FLOOR = 225
 MAPS = ("a", "b", "c")
 VARIANTS = ("v1", "v3", "v4")
 SIZES = (7, 9)
@@ -29,7 +30,7 @@ class Way:
 
     __slots__ = ("_delta", "_gates", "steps")
 
-    def __init__(self, steps: list[int], delta: Sequence[int]) -> None:
+    def __init__(self, steps: bytes, delta: Sequence[int]) -> None:
         self.steps = steps
         """of every cell, moves until the target is entered or bumped into (1: next to it); UNREACHABLE where there is
         no way"""
@@ -44,6 +45,11 @@ class Way:
             if steps[cell + delta[move]] == closer:
                 return move
         return STAY
+
+    @property
+    def farthest(self) -> int:
+        """The most `steps` from any cell there is a way from."""
+        return max(self.steps.replace(bytes([UNREACHABLE]), b""))
 
     def gate(self, cell: int) -> int:
         """The cell on the way that is two moves from the target; `cell` itself where it is not so far."""
@@ -66,42 +72,51 @@ class Kitchen:
         if any(len(row) != self.n_columns for row in rows):
             raise DataError(f"Kitchen {name!r} has rows of different lengths: draw a rectangle.")
         self.delta = (1, self.n_columns, -1, -self.n_columns, 0)
-        glyphs = {glyph: food for food, glyph in _data()["foods"].items()}
-        self.kind: list[int] = []
+        drawn, glyphs = "".join(rows), _glyphs()
+        self.kind = [KINDS.get(glyph, COUNTER) for glyph in drawn]
         self.boards: list[int] = []
         self.deliveries: list[int] = []
         self.bowl_homes: list[int] = []
         homes: dict[str, int] = {}
-        for cell, glyph in enumerate("".join(rows)):
-            if glyph == "b":
-                self.bowl_homes.append(cell)
-            elif glyph in glyphs:
+        stations = {"k": self.boards, "d": self.deliveries, "b": self.bowl_homes}
+        for cell, glyph in enumerate(drawn):
+            if glyph in "#.":
+                continue
+            if glyph in glyphs:
                 homes[glyphs[glyph]] = cell
-            elif glyph not in "#.kd":
+            elif glyph in stations:
+                stations[glyph].append(cell)
+            else:
                 raise DataError(f"Kitchen {name!r} has a cell {glyph!r}, which stands for nothing: see kitchens.toml.")
-            self.kind.append(KINDS.get(glyph, COUNTER))
-            if glyph in "kd":
-                (self.boards if glyph == "k" else self.deliveries).append(cell)
-        self.foods = tuple(food for food in _data()["foods"] if food in homes)
+        self.foods = tuple(food for food in glyphs.values() if food in homes)
         self.homes = [homes[food] for food in self.foods] + self.bowl_homes  # of every thing: foods, then bowls
         self.starts = tuple(row * self.n_columns + column for row, column in starts)
         self.floor = [cell for cell, kind in enumerate(self.kind) if kind == FLOOR]
-        if any(kind == FLOOR for kind in self._rim()):
+        if FLOOR in self._rim():
             raise DataError(f"Kitchen {name!r} has floor at its rim: enclose it with counters.")
+        if len(self.floor) > MOST_FLOOR:
+            raise DataError(f"Kitchen {name!r} has {len(self.floor)} cells of floor: {MOST_FLOOR} at most.")
         if any(self.kind[cell] != FLOOR for cell in self.starts) or len(set(self.starts)) < len(self.starts):
             raise DataError(f"Kitchen {name!r} starts a cook off the floor, or two in one cell.")
-        self.beside: dict[int, list[tuple[int, int]]] = {cell: [] for cell in self.floor}
-        """(number, cell) of the boards orthogonally next to each floor cell, by number"""
+        self.beside: list[tuple[tuple[int, int], ...]] = [()] * len(self.kind)
+        """(number, cell) of the boards orthogonally next to each cell, by number"""
         for number, board in enumerate(self.boards):
-            for step in self.delta[:4]:
-                self.beside.get(board + step, []).append((number, board))
-        self.sides: list[list[int]] = [[] for _ in self.kind]
-        """the floor cells next to each cell"""
-        for cell in self.floor:
-            for step in self.delta[:4]:
-                self.sides[cell + step].append(cell)
+            for cell in self._around(board):
+                self.beside[cell] += ((number, board),)
+        self._all = int.from_bytes(b"\1" * len(self.kind), "little")
+        self._open = int.from_bytes(bytes([kind == FLOOR for kind in self.kind]), "little")
         self._ways: list[Way | None] = [None] * len(self.kind)
         self._near: dict[tuple[int, int], bytes] = {}
+
+    def _around(self, cell: int) -> list[int]:
+        """The cells of floor next to a cell."""
+        kind = self.kind
+        return [cell + step for step in self.delta[:4] if 0 <= cell + step < len(kind) and kind[cell + step] == FLOOR]
+
+    @cached_property
+    def sides(self) -> list[list[int]]:
+        """The cells of floor next to each cell."""
+        return [self._around(cell) for cell in range(len(self.kind))]
 
     def _rim(self) -> list[int]:
         wide = self.n_columns
@@ -119,17 +134,21 @@ class Kitchen:
         return found
 
     def find_way(self, target: int, blocked: Sequence[int] = ()) -> Way:
-        """As `way`, with some floor cells taken."""
-        steps = [UNREACHABLE] * len(self.kind)
-        steps[target] = 0
-        queue = [target]
-        for cell in queue:  # grows as we go
-            far = steps[cell] + 1
-            for before in self.sides[cell]:
-                if steps[before] > far and before not in blocked:
-                    steps[before] = far
-                    queue.append(before)
-        return Way(steps, self.delta)
+        """As `way`, with some floor cells taken.
+
+        Breadth first, ring by ring, with a set of cells as one integer that has a byte for each: whatever a ring does
+        not reach is one step farther.
+        """
+        wide, ring = 8 * self.n_columns, 1 << 8 * target
+        unseen = self._open & ~ring
+        for cell in blocked:
+            unseen &= ~(1 << 8 * cell)
+        never = (self._all ^ unseen) & ~ring
+        steps = unseen
+        while ring := (ring << 8 | ring >> 8 | ring << wide | ring >> wide) & unseen:
+            unseen ^= ring
+            steps += unseen
+        return Way((steps | (unseen | never) * UNREACHABLE).to_bytes(len(self.kind), "little"), self.delta)
 
     def counters_from(self, cell: int) -> Iterator[int]:
         """The counters that can be reached from a floor cell, nearest first, of equally near ones the lower number."""
@@ -175,6 +194,12 @@ def window(n_rows: int, n_columns: int, cell: int, radius: int) -> bytes:
 @lru_cache(maxsize=1)
 def _data() -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath("kitchens.toml").read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=1)
+def _glyphs() -> dict[str, str]:
+    """The food of each letter, in the order of kitchens.toml."""
+    return {glyph: food for food, glyph in _data()["foods"].items()}
 
 
 def all_foods() -> dict[str, str]:

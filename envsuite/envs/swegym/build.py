@@ -1,18 +1,25 @@
 """Makes the list of generated tasks: `python -m envsuite.envs.swegym.build FOLDER`, or `make swe-manifest`.
 
 What was tried is noted in FOLDER as it is decided, so that a run can be cut at any time and goes on where it was. The
-packages take turns, and so do tasks of one, two and three bugs. At the end, or when its time is up, the list is written.
+packages take turns, and so do tasks of one, two and three bugs. Which tasks the first so many rounds give hangs on the
+seed alone, not on time, workers or how often the run was cut.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import time
 from collections import Counter
-from collections.abc import Generator
-from itertools import chain, repeat
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.envs.swegym import generator, packages, suite, tasks
@@ -20,68 +27,117 @@ from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Pool
 
 SEED = 0
-ROUND = {1: 12, 2: 2, 3: 1}
+ROUND = {1: 12, 2: 3, 3: 1}
 """tasks of so many bugs in a package's turn"""
+ROUNDS = 12
+MATERIAL = 36
+"""tasks of one bug that compounds are made of"""
 
 
 class Journal:
     """What was decided about a package: its baseline, and one line per candidate."""
 
-    def __init__(self, folder: Path, pool: Pool, name: str) -> None:
-        self.pool = pool
+    def __init__(self, folder: Path, pools: Sequence[Pool], name: str) -> None:
+        self.pools, self.lock = pools, Lock()
         path = folder / f"{name}.baseline.json"
         if path.exists():
             kept = json.loads(path.read_text())
             self.base = generator.Baseline(packages.package(name), **kept)
         else:
-            self.base = generator.baseline(pool, name)
+            self.base = generator.baseline(pools, name)
             kept = {key: getattr(self.base, key) for key in ("tests", "lines", "hops", "seconds")}
             write_atomically(path, json.dumps(kept))
         self.path = folder / f"{name}.jsonl"
-        self.decided: dict[str, tasks.Generated | str] = {}
-        for line in self.path.read_text().splitlines() if self.path.exists() else []:
-            row = json.loads(line)
-            self.decided[row["digest"]] = row["no"] if "no" in row else tasks.read(row["task"], self.base.tests)
+        self.rows = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        self.found_there = len(self.rows)
+        self.decided = {row["digest"] for row in self.rows}
+        self.whole = folder / f"{name}.whole.jsonl"
+        rows = [json.loads(line) for line in self.whole.read_text().splitlines()] if self.whole.exists() else []
+        self.confirmed: dict[str, bool] = {row["id"]: row["confirmed"] for row in rows}
+        self.tasks: dict[int, list[tasks.Generated]] = {bugs: [] for bugs in ROUND}
+        for row in self.rows:
+            if "task" in row:
+                task = tasks.read(row["task"], self.base.tests)
+                self.tasks[len(task.bugs)].append(task)
 
-    def note(self, digest: str, answer: tasks.Generated | str) -> None:
-        self.decided[digest] = answer
-        row = {"no": answer} if isinstance(answer, str) else {"task": tasks.row(answer, self.base.tests)}
+    def note(self, sites: Sequence[generator.Site], answer: tasks.Generated | str) -> None:
+        digest = generator.name_of(sites)
+        row: dict[str, Any] = {"digest": digest, "operators": [bug.operator for _, bug in sites]}
+        if isinstance(answer, str):
+            row["no"] = answer
+        else:
+            row["task"] = tasks.row(answer, self.base.tests)
+            self.tasks[len(answer.bugs)].append(answer)
+        self.decided.add(digest)
+        self.rows.append(row)
         with self.path.open("a") as file:
-            file.write(json.dumps({"digest": digest, **row}) + "\n")
+            file.write(json.dumps(row) + "\n")
 
-    def made(self, bugs: int) -> Generator[tasks.Generated, None, None]:
-        """New tasks of so many bugs, each noted."""
-        pool_of = (c for c in generator.candidates(self.base, bugs, SEED) if generator.name_of(c) not in self.decided)
-        for digest, answer in generator.verified(self.pool, self.base, pool_of):
-            self.note(digest, answer)
-            if isinstance(answer, tasks.Generated):
-                yield answer
+    @cached_property
+    def singles(self) -> list[list[generator.Site]]:
+        return list(generator.singles(self.base, SEED))
 
+    def tried(self, bugs: int, rounds: int) -> Iterator[list[generator.Site]]:
+        """Candidates of a round that are not decided yet. Compounds are of the latest bugs at the end of this round."""
+        material = self.tasks[1][: rounds * ROUND[1]][-MATERIAL:]
+        seed = f"{SEED}/{rounds}"
+        found = self.singles if bugs == 1 else generator.compounds(self.base, material, bugs, seed)
+        return (sites for sites in found if generator.name_of(sites) not in self.decided)
 
-def build(folder: Path, names: list[str], workers: int, seconds: float) -> dict[str, Journal]:
-    """Tries candidates until all are decided or the time is up."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pool = Pool(suite.SPEC, drivers.choose(), workers)
-    until = time.monotonic() + seconds
-    journals, open_ones = {}, {}
-    try:
-        while time.monotonic() < until:
-            alive = False
-            for name in names:
-                if name not in journals:
-                    journals[name] = Journal(folder, pool, name)
-                    open_ones[name] = {bugs: journals[name].made(bugs) for bugs in ROUND}
-                for bugs in chain.from_iterable(repeat(bugs, count) for bugs, count in ROUND.items()):
-                    if time.monotonic() >= until:
+    def fill(self, rounds: int, until: float) -> None:
+        """Makes what this package lacks of its tasks of so many rounds."""
+
+        def lacking(bugs: int) -> int:
+            return max(0, rounds * ROUND[bugs] - len(self.tasks[bugs]))
+
+        with self.lock:
+            for kinds in ([1], [bugs for bugs in ROUND if bugs > 1]):
+                if not any(map(lacking, kinds)):
+                    continue
+                tried = {bugs: self.tried(bugs, rounds) for bugs in kinds}
+                while time.monotonic() < until:
+                    some = [sites for bugs in kinds for sites in islice(tried[bugs], lacking(bugs))]
+                    if not some:
                         break
-                    alive |= next(open_ones[name][bugs], None) is not None
-            if not alive:
-                break
+                    for sites, answer in zip(some, generator.verify(self.pools, self.base, some)):
+                        self.note(sites, answer)
+
+    def confirm(self, listed: Sequence[tasks.Generated], threads: ThreadPoolExecutor, until: float) -> None:
+        """Runs the whole suite once on every task that has not had it yet, and notes whether it says the same."""
+        pool = self.pools[0]
+
+        def look(task: tasks.Generated) -> tuple[str, bool | None]:
+            late = time.monotonic() >= until
+            return task.instance_id, None if late else generator.confirmed(pool, self.base, task)
+
+        for name, same in threads.map(look, [task for task in listed if task.instance_id not in self.confirmed]):
+            if same is not None:
+                self.confirmed[name] = same
+                with self.whole.open("a") as file:
+                    file.write(json.dumps({"id": name, "confirmed": same}) + "\n")
+
+    def listed(self, rounds: int) -> list[tasks.Generated]:
+        """What the first `rounds` rounds have made, without what the whole suite has not confirmed."""
+        made = [task for bugs, found in self.tasks.items() for task in found[: rounds * ROUND[bugs]]]
+        return [task for task in made if self.confirmed.get(task.instance_id, True)]
+
+
+def build(folder: Path, names: list[str], workers: int, seconds: float, rounds: int) -> dict[str, Journal]:
+    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pools, threads = suite.pools(drivers.choose(), workers), ThreadPoolExecutor(workers)
+    until = time.monotonic() + seconds
+    try:
+        journals = dict(zip(names, threads.map(lambda name: Journal(folder, pools, name), names)))
+        jobs = [(journals[name], number) for number in range(1, rounds + 1) for name in names]
+        for _ in threads.map(lambda job: job[0].fill(job[1], until), jobs):
+            pass  # raises what a job has raised
+        for journal in journals.values():
+            journal.confirm(journal.listed(rounds), threads, until)
     finally:
-        for made in open_ones.values():
-            for one in made.values():
-                one.close()
-        pool.close()
+        threads.shutdown(cancel_futures=True)
+        for pool in pools:
+            pool.close()
     return journals
 
 
@@ -90,33 +146,44 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("-p", "--package", action="append", choices=list(packages.PACKAGES), help="default: all")
     parser.add_argument("-j", "--workers", type=int, default=2)
+    parser.add_argument("-r", "--rounds", type=int, default=ROUNDS, help=f"of {ROUND} tasks per package ({ROUNDS})")
     parser.add_argument("-s", "--seconds", type=float, default=float("inf"), help="stop then; the next run goes on")
     parser.add_argument("--write", action="store_true", help="write the shipped list from what the folder holds of all")
     args = parser.parse_args()
-    began, journals = (
-        time.monotonic(),
-        build(args.folder, args.package or list(packages.PACKAGES), args.workers, args.seconds),
-    )
+    began, load = time.monotonic(), os.getloadavg()[0]
+    journals = build(args.folder, args.package or list(packages.PACKAGES), args.workers, args.seconds, args.rounds)
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
+    run = {
+        "seconds": round(time.monotonic() - began, 1),
+        "processor_seconds": round(sum(one.ru_utime + one.ru_stime for one in used), 1),
+        "workers": args.workers,
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "tried": len(new),
+        "tasks": sum("task" in row for row in new),
+    }
+    with (args.folder / "runs.jsonl").open("a") as file:
+        file.write(json.dumps(run) + "\n")
     for name, journal in journals.items():
-        reasons = Counter(
-            answer if isinstance(answer, str) else f"{len(answer.bugs)} bug(s)" for answer in journal.decided.values()
-        )
+        reasons = Counter(row.get("no", f"{len(row['operators'])} bug(s)") for row in journal.rows)
         print(f"{name}: {dict(reasons.most_common())}")
-    print(f"{time.monotonic() - began:.0f} s")
+    print(run)
     if args.write:
-        write(args.folder)
+        write(args.folder, args.rounds)
 
 
-def write(folder: Path) -> None:
-    """Writes the shipped list from the journals of a folder."""
-    found, tests = [], {}
+def write(folder: Path, rounds: int) -> None:
+    """Writes the shipped list: what the first `rounds` rounds have of the journals of a folder."""
+    found, tests, whole = [], {}, 0
     for name in packages.PACKAGES:
         if (folder / f"{name}.baseline.json").exists():
-            journal = Journal(folder, None, name)  # type: ignore[arg-type]  # the baseline is there
+            journal = Journal(folder, (), name)
             tests[name] = journal.base.tests
-            found += [answer for answer in journal.decided.values() if isinstance(answer, tasks.Generated)]
+            made = journal.listed(rounds)
+            found += made
+            whole += sum(task.instance_id in journal.confirmed for task in made)
     tasks.write(found, tests)
-    print(f"{len(found)} tasks in {tasks.MANIFEST}")
+    print(f"{len(found)} tasks in {tasks.MANIFEST}; of {whole} the whole suite was run too")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+import statistics
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,7 +42,7 @@ from envsuite.envs.swegym.grading import Report, refused
 from envsuite.envs.swegym.menu import LADDER
 from envsuite.envs.swegym.problems import GeneratedProblem, Problem
 from envsuite.envs.swegym.statement import DETAILS
-from envsuite.envs.swegym.workspace import Answer, Workspace
+from envsuite.envs.swegym.workspace import SHOWN, Answer, Workspace
 from envsuite.errors import DataError, UsageError
 from envsuite.panels import make_panel
 from envsuite.sandbox import drivers
@@ -68,8 +71,9 @@ class SWEGym(TextEnv):
     knobs = (
         Knob("max_steps", 50, "commands until the work is graded as it stands", low=1),
         Knob("records", "", "a file of SWE-Gym or SWE-bench records, or a folder of instances, to play instead"),
+        Knob("build", False, "docker: a record's recipe is built into an image, instead of being mounted"),
         Knob("instances", (), "only these instances, by id"),
-        Knob("deny", (), "instances left out, by id: broken or flaky ones"),
+        Knob("deny", (), "instances left out, by id, or a file of ids: broken or flaky ones"),
         Knob("package", tuple(packages.PACKAGES), "packages of generated tasks", choices=tuple(packages.PACKAGES)),
         Knob("split", "test", "which packages: they are split, not their tasks", choices=("train", "test", "all")),
         Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=3),
@@ -81,12 +85,14 @@ class SWEGym(TextEnv):
         Knob("dense", "f2p_gated", "what the dense reward pays", choices=("f2p_gated", "pass_ratio", "gated")),
         Knob("pay", "end", "when the dense reward is paid", choices=("end", "turn")),
         Knob("seconds", 0.0, "wall clock of an episode; 0: no limit", low=0.0, high=1e6),
+        Knob("tokens", 0, "of all commands and observations, reckoned at 4 bytes each; 0: no limit", low=0),
         Knob("command_seconds", 60.0, "wall clock of one command", low=0.1, high=36_000.0),
         Knob("grade_seconds", 600.0, "wall clock of one run of the tests", low=1.0, high=36_000.0),
         Knob("characters", 10_000, "of a command's output that are shown", low=100, high=10_000_000),
         Knob("memory_mb", 2048, "memory of a command", low=64, high=1_000_000),
         Knob("disk_mb", 512, "disk of the repository and /tmp", low=16, high=1_000_000),
-        Knob("sandbox", "auto", "what holds the commands; `process` is no protection", choices=("auto", *drivers.DRIVERS)),
+        Knob("sandbox", "auto", "what holds the commands; `process` is no protection", choices=("auto", *drivers.DRIVERS, *drivers.LATER)),
+        Knob("warm", True, "the next episode's sandbox is started while this one is played"),
     )  # fmt: skip
     levels = LADDER
     isolate = True
@@ -94,6 +100,27 @@ class SWEGym(TextEnv):
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
         return drivers.resources(settings["sandbox"])
+
+    @classmethod
+    def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if settings["records"]:
+            return {}
+        found = [task for task in tasks.manifest() if _fits(task, settings)]
+
+        def spread(values: list[int]) -> dict[str, float]:
+            return {"median": statistics.median(values), "max": max(values)}
+
+        names = sorted({task.package for task in found})
+        return {
+            "instances": len(found),
+            "packages": {name: packages.package(name).licence for name in names},
+            "package_lines": spread([packages.lines_of_code(name) for name in names]),
+            "tests": spread([len(task.fail_to_pass) + len(task.pass_to_pass) for task in found]),
+            "fail_to_pass": spread([len(task.fail_to_pass) for task in found]),
+            "gold_patch_lines": spread([task.patch_lines for task in found]),
+            "gold_patch_files": spread([len(task.paths) for task in found]),
+            "hops": spread([task.hops for task in found]),
+        }
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -122,7 +149,7 @@ class SWEGym(TextEnv):
         self._report = refused("no_patch")
         self._history: list[str] = []
         self._paid = 0.0
-        self._began = 0.0
+        self._began, self._bytes = 0.0, 0
 
     # ---- the game -----------------------------------------------------------------------------------------------------
 
@@ -135,7 +162,7 @@ class SWEGym(TextEnv):
         assert self._problem is not None
         self._report, self._history, self._paid = refused("no_patch"), [], 0.0
         self._graded: dict[str, bytes | None] = {}
-        self._began = time.monotonic()
+        self._began, self._bytes = time.monotonic(), 0
         self.objective = self._problem.statement
         return self.objective
 
@@ -149,7 +176,7 @@ class SWEGym(TextEnv):
         if self._session is None or self._spec != spec:
             if self._session is not None:
                 self._session.close()
-            self._session, self._spec = drivers.open(spec, self.driver), spec
+            self._session, self._spec = drivers.open(spec, self.driver, spare=self.settings.warm), spec
         self._base = problem.tree()
         self.workspace = Workspace(self._session, self.limits, self.settings.characters, problem.variables())
         with problem.folder() as folder:
@@ -160,7 +187,7 @@ class SWEGym(TextEnv):
         settings = self.settings
         if settings.records:
             record, recipe = _published(settings.records)[name]
-            return published.PublishedProblem(record, recipe, self.driver)
+            return published.PublishedProblem(record, recipe, self.driver, settings.build)
         if self._lease is None:  # so that what judges stays warm from one problem to the next
             self._lease = Lease(suite.SPEC, self.driver)
         return GeneratedProblem(_generated()[name], settings.statement, settings.tests == "hidden", self.driver)
@@ -174,14 +201,23 @@ class SWEGym(TextEnv):
         text = answer.text
         if action.kind == "shell":
             text = f"exit code {answer.exit_code}, in {self.workspace.place}\n{answer.text or '(no output)'}"
-        late = 0 < self.settings.seconds <= time.monotonic() - self._began
-        if late or self.turn + 1 >= self.settings.max_steps:
-            return self._end(text, StopReason.TIMEOUT if late else StopReason.MAX_STEPS, answer.ok)
+        self._bytes += len(command.encode(errors="replace")) + len(text.encode(errors="replace"))
+        if (reason := self._limit()) is not None:
+            return self._end(text, reason, answer.ok)
         reward = 0.0
         if self.reward_mode is RewardMode.DENSE and self.settings.pay == "turn" and action.kind not in _LOOKING:
             self._grade()
             reward = self._due()
         return Outcome(text, reward, valid=answer.ok, progression=self._report.f2p_gated)
+
+    def _limit(self) -> StopReason | None:
+        """The limit that this turn has reached."""
+        settings = self.settings
+        if 0 < settings.seconds <= time.monotonic() - self._began:
+            return StopReason.TIMEOUT
+        if 0 < settings.tokens * 4 <= self._bytes:
+            return StopReason.MAX_TOKENS
+        return StopReason.MAX_STEPS if self.turn + 1 >= settings.max_steps else None
 
     def _answer(self, action: edits.Action) -> Answer:
         if not action.kind:
@@ -259,6 +295,12 @@ class SWEGym(TextEnv):
     def remaining(self) -> int | None:
         return len(self._plan()) + 1
 
+    def idle(self) -> str:
+        """An empty line at the end of a file of the gold patch, so that the tests are run; then `submit`."""
+        assert self._problem is not None
+        there = [path for path in self._problem.gold_files if path in self._base]
+        return f"echo >> {shlex.quote(f'{SHOWN}/{there[0]}')}" if there and not self._history else "submit"
+
     def _plan(self) -> list[str]:
         assert self._problem is not None
         gold, changed = self._problem.gold(), self.changes()
@@ -327,7 +369,7 @@ def worth(report: Report, dense: str, right_files: bool) -> float:
 
 def panel(**settings: Any) -> Panel:
     """The instances that fit a task's settings, in a fixed order. Raises DataError, UsageError."""
-    only, deny = set(settings["instances"]), set(settings["deny"])
+    only, deny = set(settings["instances"]), _denied(settings["deny"])
     if settings["records"]:
         known = _published(settings["records"])
         rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
@@ -340,6 +382,24 @@ def panel(**settings: Any) -> Panel:
             f"There is no instance {min(missing)!r} among these {len(rows)}: look at the knobs, split first."
         )
     return make_panel(name, [row for row in rows if (not only or row[1] in only) and row[1] not in deny])
+
+
+def _denied(given: Sequence[str]) -> set[str]:
+    """Ids, and those of the files named among them: an id a line, a reason after `#` (`envsuite-check --gold` writes it)."""
+    found: set[str] = set()
+    for word in given:
+        file = Path(word).expanduser()
+        if file.is_file():
+            try:
+                lines = file.read_text().splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise DataError(f"The list of denied instances {word} cannot be read: {error}.") from None
+            found |= {line.partition("#")[0].strip() for line in lines}
+        elif "/" in word:
+            raise DataError(f"The list of denied instances {word} does not exist: name ids, or a file of ids.")
+        else:
+            found.add(word)
+    return found
 
 
 def _fits(task: tasks.Generated, settings: dict[str, Any]) -> bool:

@@ -1,11 +1,13 @@
 """Making tasks: plant a bug, run the tests, keep what is a fair task.
 
 A mutant is kept only if some tests that pass on the sound package fail on it, at most `SHARE` of them, the rest still
-pass, and the same tests fail in three runs: two of the tests that reach a changed line (all tests, where importing the
-package does), and one of the failing tests alone, with their failures explained for the problem statement. Tests that run no
-changed line cannot tell the mutant from the sound package; `whole` runs them too, and `make swe-proof` does so for a
-sample. The gold patch restores the published file to the byte, and the published package passes: that is the baseline. A compound of two or three bugs is kept only if each of them is
-needed: without it fewer tests fail, and some still do.
+pass, and the same tests fail in three runs, in three processes that put sets in different orders: two of the tests that
+reach a changed line (all tests, where importing the package does), and one of the failing tests alone, with their
+failures explained for the problem statement. Tests that run no changed line cannot tell the mutant from the sound
+package; `confirmed` runs them all the same, as the judge does, once per task. The gold patch restores the published file
+to the byte, and the published package passes: that is the baseline. A compound of two or three bugs is kept only if each
+of them is needed: without it fewer tests fail, and some still do. Compounds are made of bugs that are tasks already, by
+turns of bugs that have a failing test in common, so that they interact, and of bugs that have none.
 
 Source: SWE-smith (Yang et al., 2025) for the idea; the operators and the verification are our own.
 """
@@ -14,13 +16,13 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import combinations, zip_longest
 
-from envsuite.envs.swegym import operators, packages, suite
+from envsuite.envs.swegym import operators, packages, suite, tampering
 from envsuite.envs.swegym.tasks import Generated, Planted, Symptom, digest, plant
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Pool
@@ -31,6 +33,10 @@ FEW = 30
 SYMPTOMS = 3
 _TOLD = 600
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+
+
+Site = tuple[str, operators.Bug]
+"""(path, bug)"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,18 @@ class Baseline:
     def known(self) -> frozenset[str]:
         return frozenset(self.tests)
 
+    @cached_property
+    def sites(self) -> dict[str, Site]:
+        """Every bug that some test reaches, by the digest that its task has."""
+        found: dict[str, Site] = {}
+        for path, text in packages.tree(self.package.name).items():
+            if path.endswith(".py") and packages.is_code(self.package, path):
+                for bug in operators.bugs(text):
+                    reaching = self.reaching(path, *_lines(text, bug))
+                    if reaching is None or reaching:
+                        found.setdefault(name_of([(path, bug)]), (path, bug))  # two operators may come to the same
+        return found
+
     def reaching(self, path: str, first: int, last: int) -> list[str] | None:
         """The tests that run one of these lines; None where importing the package does, so that any test may."""
         found: set[str] = set()
@@ -59,31 +77,29 @@ class Baseline:
         return min((per_test[test] for test in failing if test in per_test), default=1)
 
 
-def baseline(pool: Pool, name: str) -> Baseline:
-    """Runs the sound package three times, the last one traced; keeps tests that pass each time. Raises DataError."""
+def baseline(pools: Sequence[Pool], name: str) -> Baseline:
+    """Runs the sound package in each of the three pools, in the last one traced; keeps tests that pass each time.
+
+    A test whose parameters are called differently from process to process (they come from a set) is left out. Raises
+    DataError.
+    """
     chosen = packages.package(name)
-    runs = [suite.run(pool, chosen, packages.tree(name), seconds=120, trace=k == 2) for k in range(3)]
+    runs = [suite.run(pool, chosen, packages.tree(name), seconds=120, trace=pool is pools[-1]) for pool in pools]
     for one in runs:
         if one.fate != "exited" or not one.statuses:
             raise DataError(
                 f"The tests of {chosen.title} do not run here ({one.fate}, pytest's exit code {one.exit_code})."
             )
+    seen = [set(one.statuses) for one in runs]
+    by_chance = {test.partition("[")[0] for test in set.union(*seen) - set.intersection(*seen)}
     passing = [{test for test, status in one.statuses.items() if status == "PASSED"} for one in runs]
-    stable = sorted(test for test in set.intersection(*passing) if not _ADDRESS.search(test))
-    trace = runs[2].trace
-    return Baseline(chosen, stable, trace["lines"], trace["hops"], max(one.seconds for one in runs[:2]))
-
-
-def sites(base: Baseline) -> list[tuple[str, operators.Bug]]:
-    """Every bug that some test reaches, as (path, bug)."""
-    found = []
-    for path, text in packages.tree(base.package.name).items():
-        if path.endswith(".py") and packages.is_code(base.package, path):
-            for bug in operators.bugs(text):
-                reaching = base.reaching(path, *_lines(text, bug))
-                if reaching is None or reaching:
-                    found.append((path, bug))
-    return found
+    stable = sorted(
+        test
+        for test in set.intersection(*passing)
+        if not _ADDRESS.search(test) and test.partition("[")[0] not in by_chance
+    )
+    trace = runs[-1].trace
+    return Baseline(chosen, stable, trace["lines"], trace["hops"], max(one.seconds for one in runs[:-1]))
 
 
 def _lines(text: str, bug: operators.Bug) -> tuple[int, int]:
@@ -97,28 +113,93 @@ class Rejected(Exception):
     """The mutant is no task; the message is the reason's name."""
 
 
-def verify(pool: Pool, base: Baseline, bugs: Sequence[tuple[str, operators.Bug]], whole: bool = False) -> Generated:
-    """The task of these bugs. `whole`: every run is of all tests. Raises Rejected."""
-    name, sound = base.package.name, packages.tree(base.package.name)
+@dataclass
+class _Mutant:
+    bugs: Sequence[Site]
+    planted: tuple[Planted, ...]
+    changed: dict[str, str]
+    """the files that differ, by path"""
+    reaching: list[str] | None
+    failing: frozenset[str] = frozenset()
+    answer: Generated | str = ""
+
+
+def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[Site]]) -> list[Generated | str]:
+    """For each set of bugs its task, or the name of the reason against it. `pools`: three, see `suite.pools`."""
+    mutants = [_mutant(base, bugs) for bugs in candidates]
+    for number in (0, 1):
+        open_ones = [mutant for mutant in mutants if not mutant.answer]
+        wanted = [(mutant.changed, mutant.reaching) for mutant in open_ones]
+        for mutant, run in zip(open_ones, _runs(pools[number], base, wanted, first=number == 0)):
+            asked = base.known if mutant.reaching is None else frozenset(mutant.reaching)
+            try:
+                failing = _failing(base, run, asked)
+                if number and failing != mutant.failing:
+                    raise Rejected("unstable")
+                mutant.failing = failing
+            except Rejected as rejected:
+                mutant.answer = str(rejected) if not number else "unstable"
+    _check_needs(pools[0], base, [mutant for mutant in mutants if not mutant.answer and len(mutant.planted) > 1])
+    open_ones = [mutant for mutant in mutants if not mutant.answer]
+    explained = [(mutant.changed, sorted(mutant.failing)) for mutant in open_ones]
+    for mutant, run in zip(open_ones, _runs(pools[2], base, explained, explain=True)):
+        if run.fate != "exited" or _failed(run, mutant.failing) != mutant.failing:
+            mutant.answer = "unstable"
+            continue
+        hops = min(base.distance(path, bug.top, mutant.failing) for path, bug in mutant.bugs)
+        keep = tuple(test for test in base.tests if test not in mutant.failing)
+        symptoms = _symptoms(mutant.failing, run.failures)
+        failing = tuple(sorted(mutant.failing))
+        mutant.answer = Generated(base.package.name, mutant.planted, failing, keep, hops, symptoms)
+    return [mutant.answer for mutant in mutants]
+
+
+def _mutant(base: Baseline, bugs: Sequence[Site]) -> _Mutant:
+    sound = packages.tree(base.package.name)
     planted = tuple(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in bugs)
-    files = _plant(sound, planted)
-    reaching: set[str] | None = set()
+    made = _Mutant(bugs, planted, {}, _reaching(base, bugs))
+    try:
+        files = _plant(sound, planted)
+        if tampering.reaches(files, sound):
+            raise Rejected("its fix would be refused")
+        made.changed = {bug.path: files[bug.path] for bug in planted}
+    except Rejected as rejected:
+        made.answer = str(rejected)
+    return made
+
+
+def _runs(
+    pool: Pool,
+    base: Baseline,
+    variants: Sequence[tuple[dict[str, str], list[str] | None]],
+    explain: bool = False,
+    first: bool = False,
+) -> list[suite.Run]:
+    """`first`: some may hang; later ones are given time, since to explain failures takes some."""
+    if not variants:
+        return []
+    seconds = _patience(base) * (1 if first else 10)
+    return suite.run_each(pool, base.package, packages.tree(base.package.name), variants, seconds, explain)
+
+
+def confirmed(pool: Pool, base: Baseline, task: Generated) -> bool:
+    """Whether of all tests exactly the task's fail."""
+    run = suite.run(pool, base.package, task.files, None, 10 * _patience(base))
+    try:
+        return _failing(base, run, base.known) == frozenset(task.fail_to_pass)
+    except Rejected:
+        return False
+
+
+def _reaching(base: Baseline, bugs: Iterable[Site]) -> list[str] | None:
+    """The tests that reach one of these bugs; None where any may."""
+    sound, found = packages.tree(base.package.name), set()
     for path, bug in bugs:
         reached = base.reaching(path, *_lines(sound[path], bug))
-        reaching = None if reached is None or reaching is None else reaching | set(reached)
-    only = None if reaching is None or whole else sorted(reaching)
-    first = _failing(pool, base, files, only)
-    if _failing(pool, base, files, only) != first:
-        raise Rejected("unstable")
-    explained = suite.run(pool, base.package, files, sorted(first), _patience(base), explain=True)
-    if explained.fate != "exited" or _failed(explained, first) != first:
-        raise Rejected("unstable")
-    if len(planted) > 1:
-        _each_needed(pool, base, planted, first)
-    hops = min(base.distance(path, bug.top, first) for path, bug in bugs)
-    keep = tuple(test for test in base.tests if test not in first)
-    failing = tuple(sorted(first))
-    return Generated(name, planted, failing, keep, hops, _symptoms(failing, explained.failures))
+        if reached is None:
+            return None
+        found.update(reached)
+    return sorted(found)
 
 
 def _plant(sound: dict[str, str], planted: tuple[Planted, ...]) -> dict[str, str]:
@@ -134,17 +215,17 @@ def _plant(sound: dict[str, str], planted: tuple[Planted, ...]) -> dict[str, str
 
 
 def _patience(base: Baseline) -> float:
-    return max(10.0, 4 * base.seconds)
+    """Seconds for a variant, which needs some 0.1, or the whole suite's time where all tests reach its bug."""
+    return max(2.0, 2 * base.seconds)
 
 
-def _failing(pool: Pool, base: Baseline, files: dict[str, str], only: list[str] | None) -> frozenset[str]:
-    """The baseline tests that fail now. Raises Rejected for what is no fair task."""
-    run = suite.run(pool, base.package, files, only, _patience(base))
+def _failing(base: Baseline, run: suite.Run, asked: frozenset[str]) -> frozenset[str]:
+    """The baseline tests that fail in a run of `asked`. Raises Rejected for what is no fair task."""
     if run.fate != "exited":
         raise Rejected("hangs" if run.fate == "timeout" else "crashes")
     if run.uncollected or run.exit_code > 1:
         raise Rejected("breaks everything")
-    failing = _failed(run, base.known if only is None else frozenset(only))
+    failing = _failed(run, asked)
     if not failing:
         raise Rejected("survives")
     if len(failing) > SHARE * len(base.tests):
@@ -156,19 +237,25 @@ def _failed(run: suite.Run, asked: frozenset[str]) -> frozenset[str]:
     return frozenset(test for test in asked if run.statuses.get(test) not in ("PASSED", "XFAIL"))
 
 
-def _each_needed(pool: Pool, base: Baseline, planted: tuple[Planted, ...], failing: frozenset[str]) -> None:
+def _check_needs(pool: Pool, base: Baseline, mutants: Sequence[_Mutant]) -> None:
+    """Rejects the compounds of which one bug could be left out."""
     sound = packages.tree(base.package.name)
-    for left_out in planted:
-        files = plant(sound, [bug for bug in planted if bug is not left_out])
-        run = suite.run(pool, base.package, files, sorted(failing), _patience(base))
-        still = _failed(run, failing)
-        if run.fate != "exited" or not still or still == failing:
-            raise Rejected("a bug is not needed")
+    owners, variants = [], []
+    for mutant in mutants:
+        for left_out in mutant.planted:
+            files = plant(sound, [bug for bug in mutant.planted if bug is not left_out])
+            owners.append(mutant)
+            variants.append(({path: files[path] for path in mutant.changed}, sorted(mutant.failing)))
+    for mutant, run in zip(owners, _runs(pool, base, variants)):
+        still = _failed(run, mutant.failing)
+        if run.fate != "exited" or not still or still == mutant.failing:
+            mutant.answer = "a bug is not needed"
 
 
-def _symptoms(failing: tuple[str, ...], failures: dict[str, str]) -> tuple[Symptom, ...]:
+def _symptoms(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
     """What up to three of the failing tests say, one per test function where there are as many."""
     by_function: dict[str, str] = {}
+    failing = sorted(tests)
     for test in failing:
         if test in failures:
             by_function.setdefault(test.partition("[")[0], test)
@@ -194,58 +281,51 @@ def _test_line(failure: str, test: str) -> str:
 
 # ---- many at once -------------------------------------------------------------------------------------------------------
 
-Candidate = list[tuple[str, operators.Bug]]
+
+def singles(base: Baseline, seed: int) -> Iterator[list[Site]]:
+    """Every site once, in an order that hangs on `seed` alone. Sites that few tests reach come first: they are verified
+    soonest, and they are the more hidden ones."""
+    found = list(base.sites.values())
+    random.Random(f"{seed}/{base.package.name}").shuffle(found)
+    found.sort(key=lambda site: len(_reaching(base, [site]) or base.tests) > FEW)
+    yield from ([site] for site in found)
 
 
-def candidates(base: Baseline, count: int, seed: int, tries: int = 400) -> Iterator[Candidate]:
-    """Bugs to try, in an order that hangs on `seed` alone: every site once, or `tries` draws of `count` bugs in different
-    functions. Sites that few tests reach come first: they are verified soonest, and they are the more hidden ones."""
-    found = sites(base)
-    if count == 1:
-        random.Random(f"{seed}/{base.package.name}").shuffle(found)
-        found.sort(key=lambda site: _reached(base, *site) > FEW)
-        yield from ([site] for site in found)
-        return
-    found = [site for site in found if _reached(base, *site) <= FEW]  # or together they break too much
-    chance = random.Random(f"{seed}/{base.package.name}/{count}")
-    for _ in range(tries):
-        chosen = chance.sample(found, min(count, len(found)))
-        if len({(path, bug.function) for path, bug in chosen}) == count and not _overlap(chosen):
-            yield chosen
+def compounds(base: Baseline, material: Sequence[Generated], count: int, seed: str) -> Iterator[list[Site]]:
+    """Sets of `count` bugs, each a task by itself, in an order that hangs on `seed` alone: in different functions, each with
+    a failing test of its own, together within `SHARE`. By turns bugs that meet in a test, which fails until all that it
+    meets are mended, and bugs that do not."""
+    known = [(base.sites[digest(task.bugs)], frozenset(task.fail_to_pass)) for task in material]
+    found = [chosen for chosen in combinations(known, count) if _fit(base, chosen)]
+    random.Random(f"{seed}/{base.package.name}/{count}").shuffle(found)
+    meeting = [chosen for chosen in found if _meet(chosen)]
+    others = [chosen for chosen in found if not _meet(chosen)]
+    for pair in zip_longest(meeting, others):
+        yield from ([site for site, _ in chosen] for chosen in pair if chosen is not None)
 
 
-def _reached(base: Baseline, path: str, bug: operators.Bug) -> int:
-    reaching = base.reaching(path, *_lines(packages.tree(base.package.name)[path], bug))
-    return len(base.tests) if reaching is None else len(reaching)
+def _fit(base: Baseline, chosen: Sequence[tuple[Site, frozenset[str]]]) -> bool:
+    sites, failing = zip(*chosen)
+    counts = Counter(test for tests in failing for test in tests)
+    return (
+        len({(path, bug.function) for path, bug in sites}) == len(sites)
+        and len(counts) <= SHARE * len(base.tests)
+        and all(any(counts[test] == 1 for test in tests) for tests in failing)
+        and not _overlap(sites)
+    )
 
 
-def _overlap(chosen: Candidate) -> bool:
+def _meet(chosen: Sequence[tuple[Site, frozenset[str]]]) -> bool:
+    """Whether each has a failing test in common with another one."""
+    counts = Counter(test for _, tests in chosen for test in tests)
+    return all(any(counts[test] > 1 for test in tests) for _, tests in chosen)
+
+
+def _overlap(chosen: Sequence[Site]) -> bool:
     spans = sorted((path, start, end) for path, bug in chosen for start, end, _ in bug.edits)
     return any(one[0] == two[0] and two[1] < one[2] for one, two in zip(spans, spans[1:]))
 
 
-def name_of(candidate: Candidate) -> str:
+def name_of(candidate: Iterable[Site]) -> str:
     """The digest that the task of these bugs has."""
     return digest(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in candidate)
-
-
-def verified(pool: Pool, base: Baseline, tried: Iterable[Candidate]) -> Iterator[tuple[str, Generated | str]]:
-    """Verifies on all sandboxes of the pool at once: (digest, task or the reason against it), in the order of `tried`."""
-
-    def attempt(candidate: Candidate) -> tuple[str, Generated | str]:
-        try:
-            return name_of(candidate), verify(pool, base, candidate)
-        except Rejected as rejected:
-            return name_of(candidate), str(rejected)
-
-    source = iter(tried)
-    with ThreadPoolExecutor(pool.size) as threads:
-        waiting = [threads.submit(attempt, candidate) for candidate in islice(source, pool.size)]
-        try:
-            while waiting:
-                answer = waiting.pop(0).result()
-                waiting += [threads.submit(attempt, candidate) for candidate in islice(source, 1)]
-                yield answer
-        finally:
-            for future in waiting:
-                future.cancel()

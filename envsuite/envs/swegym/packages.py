@@ -36,7 +36,7 @@ class Package:
     """folder that goes on PYTHONPATH"""
     split: str = "train"
     left_out: tuple[str, ...] = ()
-    """tests that are not deterministic here, by the start of their id"""
+    """tests that are not deterministic here or do not pass in every driver, by the start of their id"""
 
     @property
     def archive(self) -> Path:
@@ -52,6 +52,7 @@ PACKAGES = {
     for package in (
         Package(
             "toolz", "1.2.0", "BSD-3-Clause", "9667a038e9d6ecba37995e26cb2f59ec6420b6ad8dd9677de59db9b956b08490", ("toolz", "tlz"), ("toolz",),
+            left_out=("toolz/sandbox/tests/test_parallel.py",),  # needs shared memory, which landlock and docker refuse
         ),
         Package("semver", "3.1.1", "BSD-3-Clause", "149b26cabada6f63212f97e94505d21578cb1d280cf714827f328d5e70765fea", ("src/semver",), ("tests",), path="src"),
         Package("cachetools", "8.0.0", "MIT", "5ed01bd676800d51f0025605e4fd8ad0891550513e7b0a4c3da478463764e5c3", ("src/cachetools",), ("tests",), path="src"),

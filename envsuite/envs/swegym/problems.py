@@ -21,6 +21,7 @@ from envsuite.envs.swegym import packages, statement, suite, tampering
 from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.envs.swegym.tasks import Generated
 from envsuite.errors import MissingExtra
+from envsuite.sandbox import leftovers
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
 from envsuite.sandbox.pool import Lease, Pool
 from envsuite.sandbox.protocol import Limits, Spec
@@ -57,7 +58,7 @@ class Problem(ABC):
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
         """The repository as a folder of this machine."""
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as name:
+        with leftovers.passing("swegym") as name:
             for path, content in self.tree().items():
                 file = Path(name, path)
                 file.parent.mkdir(parents=True, exist_ok=True)

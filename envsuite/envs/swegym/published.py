@@ -1,37 +1,28 @@
-"""Published instances: a record, and where its repository and its tools come from.
+"""Published instances: records of SWE-Gym and SWE-bench, played and judged where `places` says.
 
-Two sources. A *recipe* (`replay.json` beside the record) names a source archive of the package index and the pins of a
-virtual environment; both are made once, in the cache, with pip. Without a recipe the record's published image is needed.
 History that leaks the fix cannot be there: the agent's copy is a repository of one commit.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import shutil
 import subprocess
-import sys
-import tarfile
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from envsuite.cache import cache_dir
-from envsuite.envs.swegym import records, tampering
+from envsuite.envs.swegym import places, records, tampering
 from envsuite.envs.swegym.grading import Report, grade_log, refused
 from envsuite.envs.swegym.logs import PARSERS
 from envsuite.envs.swegym.problems import GIT, Changes, Problem
 from envsuite.envs.swegym.repos import END, START, directives, repo_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
-from envsuite.sandbox import drivers
-from envsuite.sandbox.packages import interpreter_root
+from envsuite.sandbox import drivers, leftovers
 from envsuite.sandbox.protocol import Fate, Limits, Session, Spec
 
 JUDGING = Limits(memory_mb=4096, disk_mb=2048, processes=256, files=1024, output_kb=32_000, flood_mb=64)
@@ -52,37 +43,29 @@ def find(source: str) -> dict[str, tuple[records.Record, dict[str, Any] | None]]
         if file.is_file():
             (record,) = records.load(file)
             recipe = folder / "replay.json"
-            found[record.instance_id] = (record, _recipe(recipe) if recipe.is_file() else None)
+            found[record.instance_id] = (record, places.read_recipe(recipe) if recipe.is_file() else None)
     if not found:
         raise DataError(f"The folder {source} holds no NAME/instance.json: name a records file, or such a folder.")
     return found
 
 
-def _recipe(path: Path) -> dict[str, Any]:
-    try:
-        recipe = json.loads(path.read_text())
-        known = recipe["source"]["kind"] == "sdist" and recipe["source"]["req"] and list(recipe["pins"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"The recipe {path} cannot be used ({type(error).__name__}: {error}).") from None
-    if not known:
-        raise DataError(f"The recipe {path} names no source archive and pins.")
-    return dict(recipe)
-
-
 class PublishedProblem(Problem):
-    """A record with a recipe, played and judged in any sandbox driver."""
+    """A record, played and judged with its recipe in any driver, or in its image with docker."""
 
-    def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str) -> None:
-        if recipe is None:
+    def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
+        """`build`: a recipe becomes an image. Raises DataError where there is neither recipe nor docker."""
+        if driver != "docker" and (build or recipe is None):
             raise DataError(
-                f"{record.instance_id} has no recipe, and playing in its published image ({records.image_name(record)}) "
-                "is not there yet: give a folder with NAME/instance.json and NAME/replay.json."
+                f"{record.instance_id} {'is to be built into an image' if build else 'has no recipe'}, and its image "
+                f"({records.image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
+                "NAME/instance.json and NAME/replay.json."
             )
-        self.record, self.recipe, self.driver = record, recipe, driver
+        self.record, self.recipe, self.driver = record, recipe or {}, driver
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
-        self.environment, self.source = prepare(recipe)
+        self.place = places.of_recipe(recipe, build) if recipe else places.of_image(records.image_name(record))
+        self.source = self.place.source
 
     # ---- the agent's side ---------------------------------------------------------------------------------------------
 
@@ -90,13 +73,13 @@ class PublishedProblem(Problem):
         return {key: str(value).format(testbed="{testbed}") for key, value in self.recipe.get("env", {}).items()}
 
     def spec(self, limits: Limits) -> Spec:
-        path = f"{self.environment}/bin:{interpreter_root()}/bin:/usr/local/bin:/usr/bin:/bin"
-        dummies = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+        dummies = (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"))
         return Spec(
             workspace="/testbed",
             fresh=False,
-            read_only=((self.environment, str(self.environment)),),
-            environment=(("PATH", path), ("VIRTUAL_ENV", str(self.environment)), *dummies.items(), *GIT),
+            read_only=self.place.read_only,
+            image=self.place.image,
+            environment=(*self.place.environment, *dummies, *GIT),
             limits=limits,
         )
 
@@ -125,43 +108,49 @@ class PublishedProblem(Problem):
         if not admitted:
             return refused("nothing_admitted", fail, keep)
         parser = repo_of(record).parser
-        log, exit_code, fault = self.run_tests(admitted, seconds)
-        if fault:
-            return refused(fault, fail, keep)
-        report = grade_log(log, parser, fail, keep, exit_code)
-        if report.fail_to_pass and b"xfail" in b"".join(content or b"" for content in admitted.values()):
-            return refused("reaches_for_the_judge", fail, keep)  # an expected failure counts as a pass
-        if report.fail_to_pass:
+        with self._bench(seconds) as session:
+            log, exit_code, fault = self.run_tests(session, admitted)
+            if fault:
+                return refused(fault, fail, keep)
+            report = grade_log(log, parser, fail, keep, exit_code)
+            if not report.fail_to_pass:
+                return report
+            if b"xfail" in b"".join(content or b"" for content in admitted.values()):
+                return refused("reaches_for_the_judge", fail, keep)  # an expected failure counts as a pass
+            session.reset()
             expected: set[str] = set()
-            log, _, fault = self.run_tests(admitted, seconds, sabotage=report.fail_to_pass, sabotaged=expected)
+            log, _, fault = self.run_tests(session, admitted, sabotage=report.fail_to_pass, sabotaged=expected)
             after = PARSERS[parser](log)
             if fault or any(after.get(test) != "FAILED" for test in expected):
                 return refused("tampered", fail, keep)
-        return report
+            return report
+
+    @contextlib.contextmanager
+    def _bench(self, seconds: float) -> Iterator[Session]:
+        """A sandbox with the repository as published; `reset` makes it fresh again: nothing that ran, and no file."""
+        with drivers.open(self.spec(replace(JUDGING, seconds=seconds)), self.driver) as session:
+            session.copy_in(self.source)
+            session.snapshot()
+            yield session
 
     def run_tests(
         self,
+        session: Session,
         changes: Changes,
-        seconds: float,
         held_out: bool = True,
         sabotage: tuple[str, ...] = (),
         sabotaged: set[str] | None = None,
     ) -> tuple[str, int, str]:
-        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox with `changes` laid in."""
-        limits = replace(JUDGING, seconds=seconds)
-        with drivers.open(self.spec(limits), self.driver) as session:
-            session.copy_in(self.source)
-            lay(session, changes)
-            if held_out and not _apply(session, self.record.test_patch):
-                return "", 1, "not_applied"
-            if sabotage and sabotaged is not None:
-                self._sabotage(session, sabotage, sabotaged)
-            command = self._command()
-            script = (
-                f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
-            )
-            variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
-            done = session.run(script, limits=limits, environment=variables)
+        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox, `changes` laid in."""
+        lay(session, changes)
+        if held_out and not _apply(session, self.record.test_patch):
+            return "", 1, "not_applied"
+        if sabotage and sabotaged is not None:
+            self._sabotage(session, sabotage, sabotaged)
+        command = self._command()
+        script = f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
+        variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
+        done = session.run(script, environment=variables)
         if done.fate is not Fate.EXITED:
             return "", 1, str(done.fate)
         if done.cut:
@@ -176,7 +165,7 @@ class PublishedProblem(Problem):
         return (f"{row.before};" if row.before else ""), test_command(self.record)
 
     def _sabotage(self, session: Session, tests: tuple[str, ...], found: set[str]) -> None:
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+        with leftovers.passing("swegym") as folder:
             for path in {test.partition("::")[0] for test in tests}:
                 if path not in test_files(self.record.test_patch) or not path.endswith(".py"):
                     continue
@@ -189,7 +178,8 @@ class PublishedProblem(Problem):
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
         if tests:
             return "Name tests to the shell: run_tests runs the files that the issue's tests belong to."
-        log, _, fault = self.run_tests(changes, seconds, held_out=False)
+        with self._bench(seconds) as session:
+            log, _, fault = self.run_tests(session, changes, held_out=False)
         if fault:
             return f"The tests did not get through ({fault})."
         statuses = PARSERS[repo_of(self.record).parser](log)
@@ -201,7 +191,7 @@ class PublishedProblem(Problem):
 
 def lay(session: Session, changes: Changes) -> None:
     """Writes and removes files of a workspace."""
-    with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+    with leftovers.passing("swegym") as folder:
         for path, content in changes.items():
             if content is not None:
                 file = Path(folder, path)
@@ -224,7 +214,7 @@ def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
 
     Only for patches of a data set: a stranger's is applied in a sandbox.
     """
-    with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as name:
+    with leftovers.passing("swegym") as name:
         folder = Path(name)
         for path in test_files(patch):
             if (source / path).is_file():
@@ -240,59 +230,3 @@ def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
             )
         made = read_tree(folder)
         return {path: made.get(path) for path in test_files(patch)}
-
-
-# ---- environments and sources, made once ----------------------------------------------------------------------------------
-
-
-def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
-    """The virtual environment and the source tree of a recipe, in the cache. Raises DataError where pip fails."""
-    from filelock import FileLock
-
-    python = _python(str(recipe.get("python", "")))
-    name = hashlib.sha256(
-        json.dumps([recipe["source"], recipe["pins"], recipe.get("pre_pip"), python], sort_keys=True).encode()
-    ).hexdigest()[:16]
-    home = cache_dir("swegym", "instances", name)
-    environment, source = home / "venv", home / "source"
-    with FileLock(home / "lock"):
-        if not (environment / "ready").exists():
-            shutil.rmtree(environment, ignore_errors=True)
-            _run([python, "-m", "venv", str(environment)])
-            install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-            if recipe.get("pre_pip"):
-                _run([*install, *recipe["pre_pip"]])
-            _run([*install, *(["--no-build-isolation"] if recipe.get("no_build_isolation") else []), *recipe["pins"]])
-            (environment / "ready").touch()
-        if not source.is_dir():
-            _fetch(recipe["source"]["req"], environment, source)
-    return environment, source
-
-
-def _fetch(requirement: str, environment: Path, target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
-        _run([str(environment / "bin" / "python"), "-m", "pip", *fetch, requirement])
-        archive = next(Path(folder).glob("*.tar.gz"), None)
-        if archive is None:
-            raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
-        with tarfile.open(archive) as tar:
-            tar.extractall(Path(folder, "tree"), filter="data")
-        (top,) = Path(folder, "tree").iterdir()
-        top.rename(target)
-
-
-def _python(wanted: str) -> str:
-    if not wanted or wanted == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return os.path.realpath(sys.executable)
-    found = shutil.which(f"python{wanted}")
-    if found is None:
-        raise DataError(f"The instance needs Python {wanted}, and there is no python{wanted} here.")
-    return os.path.realpath(found)
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
-        raise DataError(f"`{' '.join(command[:6])} ...` failed: {said[-1][:200] if said else done.returncode}")

@@ -152,12 +152,12 @@ def manifest(path: Path = MANIFEST) -> tuple[Generated, ...]:
 
 def read(row: dict[str, Any], tests: list[str]) -> Generated:
     """The task of a line. Raises ValueError, KeyError, TypeError or IndexError for what is none."""
-    failing = set(row["fail"])
+    failing, left_out = set(row["fail"]), packages.package(row["package"]).left_out
     task = Generated(
         row["package"],
         tuple(Planted(p, o, f, n, tuple((a, b, t) for a, b, t in edits)) for p, o, f, n, edits in row["bugs"]),
-        tuple(tests[place] for place in row["fail"]),
-        tuple(test for place, test in enumerate(tests) if place not in failing),
+        tuple(tests[place] for place in row["fail"] if not tests[place].startswith(left_out)),
+        tuple(test for place, test in enumerate(tests) if place not in failing and not test.startswith(left_out)),
         int(row["hops"]),
         tuple(Symptom(tests[place], code, said) for place, code, said in row["symptoms"]),
     )

@@ -6,13 +6,13 @@ import io
 import secrets
 import shlex
 import tarfile
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from envsuite.envs.swegym.edits import Action
 from envsuite.errors import DataError, EngineFailure
+from envsuite.sandbox import leftovers
 from envsuite.sandbox.protocol import Fate, Limits, Session
 
 SHOWN = "/testbed"
@@ -57,8 +57,7 @@ class Workspace:
 
     def lay(self, tree: Path) -> None:
         """Empties the workspace and puts the folder `tree` there, as a git repository of one commit."""
-        self.session.reset()  # to the last tree, where there was one
-        self.session.run(["find", ".", "-mindepth", "1", "-delete"], limits=Limits(seconds=300))
+        self.session.reset(forget=True)
         self.session.copy_in(tree)
         self.cwd, self._undo = ".", {}
         made = self.session.run(_GIT, limits=Limits(seconds=300, disk_mb=4096), environment=_DATE)
@@ -142,7 +141,7 @@ class Workspace:
 
     def read(self, path: str) -> bytes | None:
         """A plain file's content; None where there is none."""
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+        with leftovers.passing("swegym") as folder:
             try:
                 self.session.copy_out(path, Path(folder))
             except DataError:
@@ -151,7 +150,7 @@ class Workspace:
             return found.read_bytes() if found.is_file() and not found.is_symlink() else None
 
     def write(self, path: str, content: bytes) -> None:
-        with tempfile.TemporaryDirectory(prefix="envsuite-swegym-") as folder:
+        with leftovers.passing("swegym") as folder:
             file = Path(folder, PurePosixPath(path).name)
             file.write_bytes(content)
             parent = str(PurePosixPath(path).parent)
@@ -193,7 +192,7 @@ class Workspace:
     def _touched(self) -> set[str] | None:
         """Paths that differ from the first commit, or are new; None where git does not say."""
         command = f"git diff --no-ext-diff --no-textconv --no-renames --name-only -z {self._commit} && git ls-files -oz --exclude-standard"
-        done = self.session.run(command, limits=Limits(seconds=120, output_kb=8000))
+        done = self.session.run(command, limits=Limits(seconds=120, output_kb=8000, disk_mb=4096))
         if done.fate is not Fate.EXITED or done.exit_code or done.cut:
             return None
         names = done.stdout.decode(errors="surrogateescape").split("\0")

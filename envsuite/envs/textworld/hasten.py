@@ -8,8 +8,11 @@ changes. For processes of our own; the raw engine beside which we are measured r
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from envsuite.envs.textworld.names import mistakable
 
 if TYPE_CHECKING:
     from textworld.logic import Action
@@ -24,6 +27,7 @@ def hasten() -> None:
     _read_rules_once()
     _narrow_the_search()
     _check_what_is_new()
+    _walk_on_the_logic()
     _remember_valid_actions()
 
 
@@ -153,6 +157,52 @@ def _check_what_is_new() -> None:
         return mapping if len(set(mapping.values())) == len(mapping) else None
 
     _Chainer.apply = apply
+
+
+def _walk_on_the_logic() -> None:
+    """The challenges note which actions their solution is made of. textworld compiles the game for that, which takes as
+    long as all the rest, and plays it; the logic of the game knows as well.
+
+    Not so where a name could be taken for another ("locker", "iron locker"): what the interpreter makes of such a
+    command is its own affair.
+    """
+    from textworld.generator.game import Game, GameProgression
+    from textworld.generator.inform7 import Inform7Game
+    from textworld.generator.maker import GameMaker
+
+    compile_and_play = GameMaker.set_walkthrough
+
+    def set_walkthrough(self: Any, commands: list[str]) -> None:
+        self._working_game = self.build()
+        game = Game.deserialize(json.loads(json.dumps(self._working_game.serialize())))
+        inform7, progression = Inform7Game(game), GameProgression(game, track_quests=True)
+        noted = {event: event.copy() for quest in self.quests for event in quest.win_events}
+        events = [event for quest in progression.quest_progressions for event in quest.win_events]
+        actions: list[Any] = []
+        for number, command in enumerate(commands, 1):
+            if progression.done:
+                raise ValueError("Game has ended before finishing playing all commands.")
+            valid = progression.valid_actions
+            meant = dict(zip(inform7.gen_commands_from_actions(valid), valid)).get(command)
+            before = [event.triggered for event in events]
+            if meant is not None:
+                if mistakable([one.name for one in meant.variables], progression.state.facts, game.infos):
+                    compile_and_play(self, commands)
+                    return
+                # Several actions may share a command: the interpreter's trace is read as the one that asks for most.
+                told = game.kb.inform7_events[meant.name].format(**inform7._get_name_mapping(meant))
+                meant = inform7.detect_action(told, valid)
+                progression.update(meant)
+            actions.append(meant if meant is not None else (actions or [None])[-1])
+            for was_triggered, event in zip(before, events):
+                if event.triggered and not was_triggered:
+                    noted[event.event].actions = list(actions)
+                    noted[event.event].commands = commands[:number]
+        for event, with_actions in noted.items():
+            event.actions = with_actions.actions
+            event.commands = with_actions.commands
+
+    GameMaker.set_walkthrough = set_walkthrough
 
 
 def _remember_valid_actions() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Opening
+from envsuite.envs.textworld.names import spelled
 from envsuite.errors import DataError, EnvsuiteError
 
 if TYPE_CHECKING:
@@ -130,7 +131,11 @@ class Table:
             for command in played:
                 self.step(command)
         commands = self.state.get("policy_commands")
-        return commands[0] if commands else None
+        return self._spelled(commands[0]) if commands else None
+
+    def _spelled(self, command: str) -> str:
+        """An expert's command as the interpreter understands it."""
+        return spelled(command, self.facts[-1], self.game.infos, self.played, self.state["feedback"])
 
     def plan(self, states: int) -> tuple[int | None, str | None]:
         """(commands to go, the first of them); (None, None) where all is lost, (UNKNOWN, None) where nothing is known.
@@ -147,9 +152,10 @@ class Table:
             self._done = self._planner.quests_done(facts, self._done)
         self._seen = len(self.facts)
         try:
-            return self._planner.plan(self.facts[-1], self._done)
+            remaining, command = self._planner.plan(self.facts[-1], self._done)
         except TooLarge:
             return UNKNOWN, None
+        return remaining, None if command is None else self._spelled(command)
 
 
 def _game_of(env: Any) -> Any:

@@ -1,0 +1,155 @@
+"""Where a published instance's repository and tools come from.
+
+A *recipe* (`replay.json` beside the record) names a source archive of the package index and the pins of a virtual
+environment: both are made once, in the cache, with pip, and work in every driver; with docker they can be built into an
+image. A record without a recipe needs its published image: the repository in /testbed, the tools in a conda environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import cache_dir
+from envsuite.errors import DataError
+from envsuite.sandbox.packages import interpreter_root
+
+_BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CONDA = "/opt/miniconda3"
+"""in the published images; the environment is called testbed"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an instance is played and judged with."""
+
+    source: Path
+    """the repository as published, without its history"""
+    environment: tuple[tuple[str, str], ...]
+    """variables of all commands, PATH among them"""
+    read_only: tuple[tuple[Path, str], ...] = ()
+    """folders of this machine that are to be seen: (path here, path inside)"""
+    image: str = ""
+    """of Docker; '' where any driver will do"""
+
+
+def of_recipe(recipe: Mapping[str, Any], build: bool = False) -> Place:
+    """What pip made of a recipe, in the cache; `build`: as an image. Raises DataError where pip fails."""
+    tools, source = prepare(recipe)
+    path = f"{tools}/bin:{interpreter_root()}/bin:/usr/local/bin:/usr/bin:/bin"
+    environment = (("PATH", path), ("VIRTUAL_ENV", str(tools)))
+    if not build:
+        return Place(source, environment, ((tools, str(tools)),))
+    from envsuite.sandbox import docker, images
+
+    client = docker.connect()
+    try:
+        folders = {str(tools): tools, "/testbed": source}
+        return Place(source, environment, image=images.build(client, docker.thin(client), folders, dict(environment)))
+    finally:
+        client.close()
+
+
+def of_image(name: str) -> Place:
+    """A published image, pulled if need be; its /testbed is copied into the cache once.
+
+    The copy holds no .git: its history would hold the fix. Raises DataError, EngineFailure.
+    """
+    from filelock import FileLock
+
+    from envsuite.sandbox import docker, images
+
+    client = docker.connect()
+    try:
+        images.obtain(client, name)
+        home = cache_dir("swegym", "images", client.images.get(name).id.partition(":")[2][:16])
+        with FileLock(home / "lock"):
+            if not (home / "source").is_dir():
+                images.copy_out(client, name, "/testbed", home / "source", leave_out=(".git",))
+    finally:
+        client.close()
+    tools = f"{CONDA}/envs/testbed"
+    environment = (("PATH", f"{tools}/bin:{CONDA}/bin:{_BINARIES}"), ("CONDA_PREFIX", tools), ("USER", "agent"))
+    return Place(home / "source", environment, image=name)
+
+
+# ---- recipes --------------------------------------------------------------------------------------------------------------
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """A recipe's file. Raises DataError."""
+    try:
+        recipe = json.loads(path.read_text())
+        known = recipe["source"]["kind"] == "sdist" and recipe["source"]["req"] and list(recipe["pins"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"The recipe {path} cannot be used ({type(error).__name__}: {error}).") from None
+    if not known:
+        raise DataError(f"The recipe {path} names no source archive and pins.")
+    return dict(recipe)
+
+
+def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
+    """The virtual environment and the source tree of a recipe, in the cache. Raises DataError where pip fails."""
+    from filelock import FileLock
+
+    python, home = _python(recipe), home_of(recipe)
+    environment, source = home / "venv", home / "source"
+    with FileLock(home / "lock"):
+        if not (environment / "ready").exists():
+            shutil.rmtree(environment, ignore_errors=True)
+            _run([python, "-m", "venv", str(environment)])
+            install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            if recipe.get("pre_pip"):
+                _run([*install, *recipe["pre_pip"]])
+            _run([*install, *(["--no-build-isolation"] if recipe.get("no_build_isolation") else []), *recipe["pins"]])
+            (environment / "ready").touch()
+        if not source.is_dir():
+            _fetch(recipe["source"]["req"], environment, source)
+    return environment, source
+
+
+def home_of(recipe: Mapping[str, Any]) -> Path:
+    """The folder of the cache that holds what `prepare` makes of a recipe; recipes that agree share one."""
+    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), _python(recipe)]
+    name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_dir("swegym", "instances", name)
+
+
+def _fetch(requirement: str, environment: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
+        _run([str(environment / "bin" / "python"), "-m", "pip", *fetch, requirement])
+        archive = next(Path(folder).glob("*.tar.gz"), None)
+        if archive is None:
+            raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
+        with tarfile.open(archive) as tar:
+            tar.extractall(Path(folder, "tree"), filter="data")
+        (top,) = Path(folder, "tree").iterdir()
+        top.rename(target)
+
+
+def _python(recipe: Mapping[str, Any]) -> str:
+    wanted = str(recipe.get("python", ""))
+    if not wanted or wanted == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return os.path.realpath(sys.executable)
+    found = shutil.which(f"python{wanted}")
+    if found is None:
+        raise DataError(f"The instance needs Python {wanted}, and there is no python{wanted} here.")
+    return os.path.realpath(found)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
+        raise DataError(f"`{' '.join(command[:6])} ...` failed: {said[-1][:200] if said else done.returncode}")

@@ -1,0 +1,240 @@
+"""Images of Docker: pulled with patience, built from folders, and kept within a budget of disk.
+
+Only images that were pulled or built here count towards the budget and are ever removed: built ones bear a label, pulled
+ones stand in a list in the cache, with the time of their last use. The least recently used go first; one that a container
+is using stays. `ENVSUITE_DOCKER_GB` sets the budget (60). An image counts in full, what it shares with others too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import cache_dir, write_atomically
+from envsuite.errors import DataError, EngineFailure, UsageError
+
+LABEL = "envsuite.image"
+"""of an image built here: the hash of what went into it"""
+WAITS = (2.0, 8.0, 30.0)
+"""seconds between the tries of a pull"""
+BUDGET_GB = 60.0
+_LIMITED = ("toomanyrequests", "too many requests", "429")
+_ABSENT = ("manifest unknown", "not found", "does not exist", "access denied", "name unknown")
+
+
+def obtain(client: Any, name: str, waits: Sequence[float] = WAITS) -> None:
+    """Sees to it that the image `name` is there, pulling it if need be.
+
+    Raises DataError for one that does not exist, EngineFailure where the registry cannot be reached or sets a limit.
+    """
+    import docker
+
+    try:
+        client.images.get(name)
+    except docker.errors.ImageNotFound:
+        _pull(client, name, waits)
+        note_use(client, name)
+        shrink(client, keep=name)
+    else:
+        if name in _used(client):
+            note_use(client, name)
+
+
+def _pull(client: Any, name: str, waits: Sequence[float]) -> None:
+    import docker
+
+    said = ""
+    for wait in (*waits, None):
+        try:
+            client.images.pull(*_tagged(name))
+            return
+        except (docker.errors.APIError, OSError) as error:
+            said = " ".join(str(getattr(error, "explanation", None) or error).split())
+        if any(word in said.lower() for word in _ABSENT) and "timeout" not in said:
+            raise DataError(
+                f"There is no image {name} to pull ({said[:160]}): leave its instance out with the knob deny, or name another registry's."
+            )
+        if wait is not None:
+            time.sleep(wait)
+    if any(word in said.lower() for word in _LIMITED):
+        raise EngineFailure(
+            f"The registry of {name} refuses further pulls for now (429, a rate limit; {len(waits) + 1} tries): "
+            "run `docker login`, wait some hours, or bring the image with `docker save` and `docker load`."
+        )
+    raise EngineFailure(f"The image {name} cannot be pulled ({len(waits) + 1} tries): {said[-200:]}")
+
+
+def _tagged(name: str) -> tuple[str, str]:
+    """Repository and tag; a colon before the last slash is a registry's port."""
+    head, colon, tag = name.rpartition(":")
+    return (head, tag) if colon and "/" not in tag else (name, "latest")
+
+
+def build(client: Any, base: str, folders: Mapping[str, Path], environment: Mapping[str, str] | None = None) -> str:
+    """An image of `base` with each of `folders` (path inside -> folder here) copied in; its name.
+
+    The name is a hash of the content, so that the same is built once.
+    """
+    import docker
+
+    labels = client.images.get(base).labels or {}
+    lines = [f"FROM {base}"]
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for number, (target, folder) in enumerate(sorted(folders.items())):
+                tar.add(folder, arcname=str(number), filter=_plain)
+                lines.append(f"COPY {json.dumps([str(number), target])}")
+            lines += [f"ENV {name}={json.dumps(value)}" for name, value in sorted((environment or {}).items())]
+            dockerfile = tarfile.TarInfo("Dockerfile")
+            content = ("\n".join(lines) + "\n").encode()
+            dockerfile.size = len(content)
+            tar.addfile(dockerfile, io.BytesIO(content))
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        name = f"envsuite-built:{digest}"
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            client.images.get(name)
+            note_use(client, name)
+            return name
+        file.seek(0)
+        try:
+            client.images.build(
+                fileobj=file, custom_context=True, tag=name, rm=True, forcerm=True, network_mode="none",
+                labels={**labels, LABEL: digest},
+            )  # fmt: skip
+        except (docker.errors.BuildError, docker.errors.APIError) as error:
+            raise EngineFailure(f"The image of {base} and {', '.join(folders)} cannot be built: {error}.") from error
+    note_use(client, name)
+    shrink(client, keep=name)
+    return name
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Without what differs from copy to copy: owners, times, caches."""
+    if "__pycache__" in member.name.split("/"):
+        return None
+    member.uid = member.gid = member.mtime = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def copy_out(client: Any, image: str, path: str, target: Path, leave_out: Sequence[str] = ()) -> None:
+    """Copies the folder `path` of an image to the new folder `target`, without top-level entries in `leave_out`.
+
+    Links that lead out of it are left out too. Nothing of the image is run. Raises DataError where there is none.
+    """
+    import docker
+
+    container = client.containers.create(image, ["true"], network_mode="none")
+    try:
+        pieces, _ = client.api.get_archive(container.id, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            with tarfile.open(fileobj=_Stream(pieces), mode="r|") as tar:
+                for member in tar:
+                    parts = member.name.split("/")
+                    if len(parts) > 1 and parts[1] in leave_out:
+                        continue
+                    with contextlib.suppress(tarfile.FilterError):
+                        tar.extract(member, folder, filter="data")
+            os.replace(Path(folder, Path(path).name), target)
+    except docker.errors.NotFound:
+        raise DataError(f"The image {image} holds no {path}.") from None
+    finally:
+        container.remove(force=True)
+
+
+class _Stream(io.RawIOBase):
+    """Pieces of bytes as a file that is read once."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = iter(pieces), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._rest) < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._rest += piece
+        size = len(self._rest) if size < 0 else size
+        found, self._rest = self._rest[:size], self._rest[size:]
+        return found
+
+
+# ---- the budget -----------------------------------------------------------------------------------------------------------
+
+
+def budget_bytes() -> float:
+    """What images may take. Raises UsageError for a value that is no number."""
+    said = os.environ.get("ENVSUITE_DOCKER_GB") or str(BUDGET_GB)
+    try:
+        gigabytes = float(said)
+    except ValueError:
+        gigabytes = -1.0
+    if not 0 <= gigabytes < float("inf"):
+        raise UsageError(f"ENVSUITE_DOCKER_GB={said} is no size: give the disk for images in GB, say {BUDGET_GB:g}.")
+    return gigabytes * 1e9
+
+
+def note_use(client: Any, name: str) -> None:
+    """Writes down that an image of ours was used just now."""
+    _change(client, lambda used: used.update({name: time.time()}))
+
+
+def shrink(client: Any, keep: str = "") -> list[str]:
+    """Removes least recently used images of ours until the rest is within the budget; their names."""
+    import docker
+
+    budget, used, sizes = budget_bytes(), _used(client), {}
+    for image in client.images.list():
+        for tag in image.tags:
+            if tag in used or LABEL in (image.labels or {}):
+                sizes[tag] = image.attrs["Size"]
+    removed = []
+    for name in sorted(sizes, key=lambda tag: used.get(tag, 0.0)):
+        if sum(sizes.values()) <= budget:
+            break
+        if name == keep:
+            continue
+        with contextlib.suppress(docker.errors.APIError):  # in use
+            client.images.remove(name)
+            del sizes[name]
+            removed.append(name)
+    gone = [name for name in used if name not in sizes]
+    if gone:
+        _change(client, lambda used: [used.pop(name, None) for name in gone])
+    return removed
+
+
+def _file(client: Any) -> Path:
+    return cache_dir("docker") / f"{hashlib.sha256(client.info()['ID'].encode()).hexdigest()[:16]}.json"
+
+
+def _used(client: Any) -> dict[str, float]:
+    """When each image of ours was last used, by name; what is written there by nobody of ours is nothing."""
+    try:
+        return {str(name): float(at) for name, at in json.loads(_file(client).read_text()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _change(client: Any, how: Any) -> None:
+    from filelock import FileLock
+
+    file = _file(client)
+    with FileLock(f"{file}.lock"):
+        used = _used(client)
+        how(used)
+        write_atomically(file, json.dumps(used, indent=1))

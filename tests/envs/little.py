@@ -1,0 +1,56 @@
+"""Published instances as small as can be: a folder of records with recipes, whose source and tools need no download."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from envsuite.envs.swegym import places, problems
+
+CODE = "def double(x):\n    return x\n"
+TESTS = "from calc import double\n\n\ndef test_zero():\n    assert double(0) == 0\n"
+FIX = "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def double(x):\n-    return x\n+    return {}\n"
+TEST_PATCH = (
+    "diff --git a/tests/test_calc.py b/tests/test_calc.py\n--- a/tests/test_calc.py\n+++ b/tests/test_calc.py\n"
+    "@@ -3,3 +3,7 @@\n \n def test_zero():\n     assert double(0) == 0\n+\n+\n+def test_one():\n+    assert double(1) == 2\n"
+)
+
+
+def record(name: str, fix: str = "2 * x") -> dict:
+    """A record in SWE-Gym's schema, its gold patch returning `fix`."""
+    return {
+        "instance_id": name,
+        "repo": "iterative/dvc",  # whose tests are run by `pytest -rA`
+        "base_commit": "0" * 40,
+        "problem_statement": "double(1) is 1",
+        "patch": FIX.format(fix),
+        "test_patch": TEST_PATCH,
+        "FAIL_TO_PASS": ["tests/test_calc.py::test_one"],
+        "PASS_TO_PASS": ["tests/test_calc.py::test_zero"],
+    }
+
+
+def instances(folder: Path, records: list[dict]) -> str:
+    """Writes NAME/instance.json and NAME/replay.json, and lays source and environment where pip would."""
+    recipe = {"source": {"kind": "sdist", "req": "calc==1"}, "pins": ["pytest"], "env": {"PYTHONPATH": "{testbed}"}}
+    for row in records:
+        place = folder / row["instance_id"]
+        place.mkdir(parents=True)
+        (place / "instance.json").write_text(json.dumps(row))
+        (place / "replay.json").write_text(json.dumps(recipe))
+    home = places.home_of(recipe)
+    if not (home / "venv" / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
+        (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
+        for entry in problems.pytest_site().iterdir():
+            if entry.name != "bin":
+                (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, packages / entry.name)
+        script = home / "venv" / "bin" / "pytest"
+        script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
+        script.chmod(0o755)
+        (home / "source" / "tests").mkdir(parents=True)
+        (home / "source" / "calc.py").write_text(CODE)
+        (home / "source" / "tests" / "test_calc.py").write_text(TESTS)
+        (home / "venv" / "ready").touch()
+    return str(folder)

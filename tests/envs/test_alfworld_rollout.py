@@ -1,0 +1,133 @@
+"""The rollout plays native ALFWorld as the seats of one vector environment, and nobody can tell from the results."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from envsuite import registry
+from envsuite.envs.alfworld.engine import NativeEngine
+from envsuite.errors import UsageError
+from harness import evaluate, records
+from harness.evaluate import Execution, RunConfig
+from harness.policies import make_policy
+from harness.rollout import rollout
+from harness.seats import VectorSlots, seated
+from harness.slots import LocalSlots
+from harness.types import Reply, episode
+
+if importlib.util.find_spec("alfworld") is None:
+    pytest.skip("the package alfworld is not installed", allow_module_level=True)
+
+TASK = registry.TASKS["ALFWorld-generated-v0"]
+KNOBS = {"receptacles": 8, "objects": 8, "max_steps": 15}
+
+
+def config(model: str, **more: object) -> RunConfig:
+    return RunConfig(task=TASK, model=model, knobs=registry.overrides(TASK, KNOBS), **{"episodes": 7, **more})
+
+
+def results(cfg: RunConfig, out: Path, **execution: object) -> bytes:
+    evaluate.evaluate(cfg, out, lambda: make_policy(cfg.model), Execution(**execution))
+    return (cfg.folder(out) / "results.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("model", ["random", "expert:partial"])
+@pytest.mark.parametrize("reward_mode", ["dense", "shaped"])
+def test_its_results_are_byte_for_byte_those_of_one_environment_per_slot(tmp_path, monkeypatch, model, reward_mode):
+    cfg = config(model, reward_mode=reward_mode, attempts=2)
+    opened = []
+    open_slots = evaluate.open_slots
+    monkeypatch.setattr(evaluate, "open_slots", lambda *args: opened.append(open_slots(*args)) or opened[-1])
+    seats = [results(cfg, tmp_path / str(count), max_concurrent=count) for count in (1, 3, 20)]
+    assert {type(slots) for slots in opened} == {VectorSlots}
+    monkeypatch.setattr(evaluate, "seated", lambda task, settings: False)
+    assert seats == [results(cfg, tmp_path / "apart", max_concurrent=3)] * 3
+    assert type(opened[-1]) is LocalSlots
+
+
+def test_a_run_that_was_cut_goes_on_to_the_same_bytes(tmp_path):
+    cfg, ended, cuts = config("random"), [], 0
+    whole = results(cfg, tmp_path / "whole", max_concurrent=3)
+
+    class Cut(Exception):
+        pass
+
+    def cut(record, run):
+        ended.append(run.episode.seed)
+        if len(ended) % 2 == 0:
+            raise Cut
+
+    while True:
+        try:
+            how = Execution(max_concurrent=3, resume=True)
+            evaluate.evaluate(cfg, tmp_path / "cut", lambda: make_policy("random"), how, on_episode=cut)
+            break
+        except Cut:
+            cuts += 1
+    assert cuts == 3 and sorted(ended) == list(cfg.seeds)
+    assert (cfg.folder(tmp_path / "cut") / "results.jsonl").read_bytes() == whole
+
+
+def play(policy, slots, seeds, knobs=KNOBS):
+    todo = [episode(TASK, seed, **registry.overrides(TASK, knobs)) for seed in seeds]
+    try:
+        runs = sorted(rollout(policy, todo, slots), key=lambda run: run.episode.key)
+    finally:
+        slots.close()
+    return [records.record(run, policy.name, "sparse") for run in runs]
+
+
+class Chatty:
+    """Says several commands at once, or none."""
+
+    name, asks = "chatty", ""
+
+    def act(self, prompts):
+        said = [tuple(prompt.admissible[:: 1 + prompt.seed % 9][: prompt.seed % 4]) for prompt in prompts]
+        return [Reply(" ".join(commands), commands=commands) for commands in said]
+
+
+def test_several_commands_in_one_reply_are_said_one_after_another():
+    knobs = json.dumps(registry.overrides(TASK, KNOBS), sort_keys=True)
+    apart = play(Chatty(), LocalSlots(3), range(6))
+    assert play(Chatty(), VectorSlots(4, TASK, knobs), range(6)) == apart
+    assert len({len(step["commands"]) for run in apart for step in run["steps"]}) >= 3
+
+
+@pytest.mark.parametrize("how", ["reset", "step"])
+def test_a_game_that_breaks_spares_its_neighbours(monkeypatch, how):
+    knobs = json.dumps(registry.overrides(TASK, KNOBS), sort_keys=True)
+    policy = make_policy("random")
+    sound = play(policy, VectorSlots(3, TASK, knobs, asks="random"), range(6))
+    bad = sound[1]["labels"]["instance"]
+
+    def faulty(method):
+        def run(self, *args):
+            if self.game.name == bad:
+                raise RuntimeError("the engine broke")
+            return method(self, *args)
+
+        return run
+
+    name = {"reset": "set_state", "step": "act"}[how]
+    monkeypatch.setattr(NativeEngine, name, faulty(getattr(NativeEngine, name)))
+    found = play(policy, VectorSlots(3, TASK, knobs, asks="random"), range(6))
+    assert [run["stop_reason"] == "broken" for run in found] == [seed == 1 for seed in range(6)]
+    assert "the engine broke" in found[1]["error"]
+    assert [*found[:1], *found[2:]] == [*sound[:1], *sound[2:]]
+
+
+def test_what_no_episode_can_be_played_with_stops_the_run():
+    wish = registry.overrides(TASK, {"receptacles": 1, "task_types": "pick_heat_then_place_in_recep"})
+    with pytest.raises(UsageError, match="Loosen the knobs"):
+        play(make_policy("random"), VectorSlots(2, TASK, json.dumps(wish), asks="random"), [0], wish)
+
+
+def test_the_slow_engine_keeps_its_processes():
+    full = registry.knob_names(TASK)
+    assert seated(TASK, full) and not seated(TASK, {**full, "engine": "textworld"})
+    assert not seated(registry.TASKS["ALFWorld-valid_seen-v0"], {**full, "engine": "textworld"})

@@ -1,0 +1,139 @@
+"""verifiers' own environment, agent and interception server play our games with a model on loopback."""
+
+import asyncio
+
+import pytest
+
+from envsuite import registry
+from envsuite.errors import BadKnob, UnknownTask, UsageError
+from harness.policies.openai import OpenAIPolicy
+from harness.prompting import Prompting
+from harness.rollout import rollout
+from harness.slots import LocalSlots
+from harness.types import episode
+from tests import toys  # noqa: F401
+from tests.api import server as loopback
+
+vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    from verifiers.v1.runtimes import subprocess
+
+    monkeypatch.setattr(subprocess, "CACHE_DIR", tmp_path)  # not the user's
+    with loopback.running() as one:
+        yield one
+
+
+def play(url, *, env=(), **taskset):
+    """The episodes of every game of a taskset, played at once as `vf-eval` does."""
+    config = vf.resolve_env_config({"taskset": {"id": "envsuite-verifiers", **taskset}, **dict(env)})
+    model = vf.ModelContext(model="small-model", client=vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY"))
+
+    async def all_of_them():
+        environment = vf.load_environment(config)
+        async with environment.serving():
+            slots = [slot for task in environment.taskset for slot in environment.slots(task)]
+            return await asyncio.gather(*(environment.run_slot(slot, model) for slot in slots))
+
+    return asyncio.run(all_of_them())
+
+
+class Coach:
+    """Says what the expert would, knowing the conversation alone: it plays the game along with it."""
+
+    def __init__(self, task, seeds):
+        self.task, self.seeds = task, {}
+        for seed in seeds:
+            self.seeds[registry.build(task).reset(seed=seed)[0]] = seed
+        assert len(self.seeds) == len(seeds)
+
+    def __call__(self, body):
+        _, first, *rest = body["messages"]
+        (seed,) = (seed for text, seed in self.seeds.items() if first["content"].startswith(text))
+        env = registry.build(self.task)
+        env.reset(seed=seed)
+        for message in rest:
+            if message["role"] == "assistant":
+                env.step(message["content"].removeprefix("<action>").removesuffix("</action>"))
+        return f"<action>{env.expert()}</action>"
+
+
+def conversations(server):
+    """What the model was shown, in an order of its own."""
+    return sorted([(m["role"], m["content"]) for m in body["messages"]] for body, _, _ in server.requests)
+
+
+@pytest.mark.parametrize("name", ["BabyAI-goto-v0", "Apart-v0"])
+def test_a_game_is_the_game_and_the_conversation_the_one_of_our_own_evaluation(server, name):
+    if name.startswith("BabyAI"):
+        pytest.importorskip("minigrid", reason="minigrid is not installed")
+    (task,) = registry.tasks(name)
+    seeds = task.splits[registry.default_split(task)][4:6]
+    server.says = Coach(name, seeds)
+    episodes = play(server.url, game=name, episodes=2, first=4)
+    theirs = conversations(server)
+    assert all(one.ok for one in episodes), [one.errors for one in episodes]
+    server.requests.clear()
+    policy = OpenAIPolicy("small-model", base_url=server.url)
+    games = [episode(task, seed) for seed in seeds]
+    ours = list(rollout(policy, games, LocalSlots(2), Prompting(admissible="all")))
+    policy.close()
+    assert theirs == conversations(server)
+    played = {run.episode.seed: run for run in ours}
+    for one in episodes:
+        (trace,) = one.traces
+        run = played[trace.info["envsuite"]["seed"]]
+        assert trace.reward == run.total_reward == 1.0 and trace.metrics["success"] == 1.0
+        assert trace.num_turns == len(run.turns) and trace.info["stop_reason"] == "solved"
+        assert {name: trace.metrics[name] for name in run.metrics} == run.metrics
+
+
+def test_what_cannot_be_done_or_read_costs_a_turn_and_is_answered_in_words(server):
+    server.script = [loopback.answer("I think I shall look around."), loopback.answer("<action>up</action>")]
+    (one,) = play(server.url, game="Signpost-v0", knobs={"max_steps": 3}, episodes=1, env={"admissible": False})
+    (trace,) = one.traces
+    shown = [body["messages"][-1]["content"] for body, _, _ in server.requests]
+    assert shown == ["north", "Your reply held no command between <action> and </action>.\nnorth", "north"]
+    assert one.ok and trace.reward == 0.0 and trace.metrics["invalid"] == 3.0  # the third: "look"
+    assert trace.info["stop_reason"] == "max_steps"
+
+
+def test_limits_of_the_agent_and_of_the_game_end_an_episode_with_what_it_has_earned(server):
+    server.says = "<action>1</action>"
+    (one,) = play(server.url, game="HiLo-v0", first=3, episodes=1, reward_mode="dense", env={"max_turns": 2})
+    assert one.traces[0].reward == pytest.approx(0.1) and one.traces[0].info["stop_reason"] == "max_turns"
+    (one,) = play(server.url, game="HiLo-v0", first=3, episodes=1, reward_mode="dense", env={"agent": {"max_turns": 3}})
+    assert one.traces[0].num_turns == 3 and one.traces[0].reward == pytest.approx(0.1)
+
+
+def test_an_engine_that_breaks_is_an_error_and_no_reward(server):
+    server.says = "<action>1</action>"
+    broke, played = play(server.url, game="Faulty-v0", split="test", episodes=2, first=_first_bad())
+    assert not broke.ok and "the engine broke" in str(broke.errors) and not broke.traces[0].rewards
+    assert played.ok and "return" in played.traces[0].rewards
+
+
+def _first_bad():
+    (task,) = registry.tasks("Faulty-v0")
+    return next(number for number, seed in enumerate(task.splits["test"]) if seed % 3 == 0)
+
+
+def test_a_server_that_refuses_is_an_error_of_the_trace(server):
+    server.script = [loopback.refuse(400, "no such model")]
+    (one,) = play(server.url, game="Signpost-v0", episodes=1)
+    assert not one.ok and "no such model" in str([*one.errors, *(trace.errors for trace in one.traces)])
+
+
+def test_what_cannot_be_is_said_before_anything_is_played():
+    config = vf.resolve_env_config
+    for error, taskset in (
+        (UsageError, {}),
+        (UnknownTask, {"game": "BabyAl"}),
+        (BadKnob, {"game": "HiLo-v0", "knobs": {"size": 1}}),
+    ):
+        with pytest.raises(error):
+            vf.load_environment(config({"taskset": {"id": "envsuite-verifiers", **taskset}}))
+    with pytest.raises(UsageError, match="grammar"):
+        vf.load_environment(config({"taskset": {"id": "envsuite-verifiers", "game": "HiLo-v0"}, "grammar": "latin"}))

@@ -1,0 +1,116 @@
+"""Images against a real daemon and a registry on loopback: patience, clear words, building once, a budget of disk."""
+
+import time
+
+import pytest
+
+from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.sandbox import docker, images
+from tests.sandbox.conftest import working
+from tests.sandbox.registry import Registry, small_root
+
+WAITS = (0.05, 0.05)
+
+
+@pytest.fixture
+def client(tmp_path, monkeypatch):
+    working("docker")
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    made = docker.connect()
+    before = {tag for image in made.images.list() for tag in image.tags}
+    yield made
+    for tag in {tag for image in made.images.list() for tag in image.tags} - before - {docker.THIN}:
+        made.images.remove(tag, force=True)
+    made.close()
+
+
+@pytest.fixture
+def registry():
+    opened = []
+
+    def serve(refusals=0):
+        opened.append(Registry(small_root(), refusals))
+        return opened[-1]
+
+    yield serve
+    for one in opened:
+        one.close()
+
+
+def test_a_pull_that_is_refused_for_a_while_is_tried_again(client, registry):
+    served = registry(refusals=2)
+    images.obtain(client, f"{served.name}/owner/there:latest", WAITS)
+    assert served.asked >= 3
+    assert client.images.get(f"{served.name}/owner/there:latest")
+    asked = served.asked
+    images.obtain(client, f"{served.name}/owner/there:latest", WAITS)
+    assert served.asked == asked  # what is there is not asked for again
+
+
+def test_a_lasting_rate_limit_is_told_in_one_line_with_cures(client, registry):
+    served = registry(refusals=1000)
+    with pytest.raises(EngineFailure, match=r"rate limit; 3 tries\): run `docker login`, wait some hours"):
+        images.obtain(client, f"{served.name}/owner/there", WAITS)
+
+
+def test_an_image_that_does_not_exist_is_not_asked_for_twice(client, registry):
+    served = registry()
+    with pytest.raises(DataError, match=r"There is no image .*/owner/nowhere:1 to pull"):
+        images.obtain(client, f"{served.name}/owner/nowhere:1", (60.0, 60.0))
+
+
+def test_a_registry_that_does_not_answer_is_named(client, registry):
+    served = registry()
+    served.close()
+    with pytest.raises(EngineFailure, match=r"cannot be pulled \(3 tries\)"):
+        images.obtain(client, f"{served.name}/owner/there", WAITS)
+
+
+def test_the_same_content_is_built_once_and_another_anew(client, tmp_path):
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    for folder, text in ((one, "a"), (same, "a"), (other, "b")):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "file").write_text(text)
+    base = docker.thin(client)
+    first = images.build(client, base, {"/opt/it": one}, {"WORD": "some words"})
+    made = client.images.get(first)
+    assert made.labels[images.LABEL] in first
+    assert docker.THIN_LABEL in made.labels
+    assert "WORD=some words" in made.attrs["Config"]["Env"]
+    assert images.build(client, base, {"/opt/it": same}, {"WORD": "some words"}) == first
+    assert images.build(client, base, {"/opt/it": other}, {"WORD": "some words"}) != first
+    images.copy_out(client, first, "/opt/it", tmp_path / "out")
+    assert (tmp_path / "out" / "deep" / "file").read_text() == "a"
+    with pytest.raises(DataError, match="holds no /nowhere"):
+        images.copy_out(client, first, "/nowhere", tmp_path / "none")
+
+
+def test_least_recently_used_images_of_ours_go_first_and_nobody_elses(client, tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_DOCKER_GB", "1")
+    base, names = docker.thin(client), []
+    for number in range(4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "file").write_bytes(bytes([number]) * 1_000_000)
+        names.append(images.build(client, base, {"/it": folder}))
+        time.sleep(0.01)
+    client.api.import_image_from_data(small_root(), "somebody-elses", "1")
+    images.note_use(client, names[0])
+    busy = client.containers.create(names[1], ["true"])
+    monkeypatch.setenv("ENVSUITE_DOCKER_GB", "0.0025")
+    try:
+        assert images.shrink(client, keep=names[3]) == [names[2], names[0]]
+    finally:
+        busy.remove()
+    left = {tag for image in client.images.list() for tag in image.tags}
+    assert {names[1], names[3], "somebody-elses:1", docker.THIN} <= left
+    assert images.shrink(client, keep=names[3]) == []
+    monkeypatch.setenv("ENVSUITE_DOCKER_GB", "0")
+    assert images.shrink(client) == [names[1], names[3]]
+
+
+@pytest.mark.parametrize("said", ["much", "-1", "inf", "nan"])
+def test_a_budget_that_is_no_size_is_refused(monkeypatch, said):
+    monkeypatch.setenv("ENVSUITE_DOCKER_GB", said)
+    with pytest.raises(UsageError, match=f"ENVSUITE_DOCKER_GB={said} is no size"):
+        images.budget_bytes()

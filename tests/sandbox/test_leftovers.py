@@ -1,0 +1,121 @@
+"""What a run leaves behind: nothing when it is interrupted, and nothing after the next start when it is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envsuite import sandbox
+from envsuite.sandbox import docker, leftovers
+from tests.sandbox.conftest import working
+
+WATCHED = """
+import os, sys, time
+from envsuite import sandbox
+from envsuite.sandbox import docker, leftovers
+session = sandbox.open(sandbox.Spec(workspace="/testbed", fresh=False), sys.argv[1], spare=True)
+session.run("true")
+session._spare._thread.join()
+passing = leftovers.passing("swegym")
+if sys.argv[1] == "docker":  # killed between making a container and starting it
+    client = docker.connect()
+    client.containers.create(docker.THIN, ["true"], labels={docker.LABEL: leftovers.owner()})
+print(leftovers.owner(), flush=True)
+session.run("sleep 1000")
+"""
+
+
+@pytest.fixture
+def place(tmp_path_factory, monkeypatch):
+    """A folder for temporary files of this test alone; short, as a socket's path must be."""
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="ev-"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert subprocess.run(["rm", "-rf", folder]).returncode == 0
+
+
+def start(driver):
+    running = subprocess.Popen([sys.executable, "-c", WATCHED, driver], stdout=subprocess.PIPE, text=True)
+    return running, running.stdout.readline().strip()
+
+
+def containers(owner):
+    client = docker.connect()
+    found = client.containers.list(all=True, filters={"label": f"{docker.LABEL}={owner}"})
+    client.close()
+    return found
+
+
+def processes(place):
+    """Those that were told of a folder in `place`: zygotes, and what they run."""
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(place).encode() in _content(path)]
+
+
+def _content(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def eventually(nothing, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while nothing() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return nothing()
+
+
+@pytest.mark.parametrize("driver", sandbox.DRIVERS)
+def test_after_a_kill_the_next_start_leaves_nothing(driver, place):
+    working(driver)
+    running, owner = start(driver)
+    assert leftovers.gone(owner) is False
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    assert leftovers.gone(owner) is True
+    assert [path for path in place.iterdir() if owner in path.name]  # or there would be nothing to show here
+    mine = leftovers.folder("swegym")
+    leftovers.sweep.cache_clear()
+    docker._swept.clear()
+    with sandbox.open(sandbox.Spec(), driver) as session:
+        session.run("true")
+    if driver == "docker":
+        assert not eventually(lambda: containers(owner))
+    assert not eventually(lambda: processes(place))
+    assert list(place.iterdir()) == [mine]
+    assert owner not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.parametrize("driver", sandbox.DRIVERS)
+def test_after_an_interrupt_nothing_is_left_at_once(driver, place):
+    working(driver)
+    running, owner = start(driver)
+    time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    running.wait()
+    if driver == "docker":
+        left = containers(owner)
+        assert [container.status for container in left] == ["created"]  # the one nobody was told of
+        left[0].remove()
+    assert not eventually(lambda: processes(place))
+    assert list(place.iterdir()) == []
+
+
+def test_what_belongs_to_another_pid_namespace_or_a_living_process_stays(place):
+    other = place / f"envsuite-sandbox-1-{os.getpid():x}-1-abc"
+    mine = place / f"envsuite-sandbox-{leftovers.owner()}-abc"
+    namespace, pid, started = leftovers.owner().split("-")
+    reused = place / f"envsuite-sandbox-{namespace}-{pid}-{int(started, 16) - 1:x}-abc"
+    foreign = place / "envsuite-sandbox-of-somebody-abc"
+    for folder in (other, mine, reused, foreign):
+        folder.mkdir()
+    leftovers.sweep.cache_clear()
+    leftovers.sweep()
+    assert sorted(place.iterdir()) == sorted([other, mine, foreign])
