@@ -144,7 +144,7 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
 
     async def stop(self) -> None:
         while self._idle:
-            await asyncio.to_thread(self._idle.pop().close)
+            self._idle.pop().close()
 
 
 class _Engine:
