@@ -135,6 +135,8 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
                 answered = await engine.step(state.parsed.commands, len(state.run.turns))
                 state.take(answered, self.config.max_turns)
         run, trace = state.run, interaction.trace
+        if not trace.ok:  # broken, not failed: no reward is better than a wrong one
+            return trace
         trace.record_reward("return", run.total_reward)
         for name, value in {"success": run.success, "progression": run.progression, **run.metrics}.items():
             trace.record_metric(name, float(value))
@@ -144,7 +146,7 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
 
     async def stop(self) -> None:
         while self._idle:
-            await asyncio.to_thread(self._idle.pop().close)
+            self._idle.pop().close()
 
 
 class _Engine:

@@ -124,6 +124,7 @@ def test_a_server_that_refuses_is_an_error_of_the_trace(server):
     server.script = [loopback.refuse(400, "no such model")]
     (one,) = play(server.url, game="Signpost-v0", episodes=1)
     assert not one.ok and "no such model" in str([*one.errors, *(trace.errors for trace in one.traces)])
+    assert not one.traces[0].rewards
 
 
 def test_what_cannot_be_is_said_before_anything_is_played():
