@@ -2,8 +2,8 @@
 
     python -m benchmarks.scaling [--picture docs/images/scaling.svg] [--markdown benchmarks/scaling.md]
 
-Nodes of eight processors and 32 slots; each slot plays four episodes, two from
-100 nodes on. Costs are those of `harness/capacity/profiles.json`.
+Nodes of eight processors and 32 slots; each slot plays four episodes. Costs are those of
+`harness/capacity/profiles.json`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def played(profile: Profile, player: str, nodes: int, servers: int) -> Simulated
     head, _ = load()
     known = profile.turns[player]
     spread = [known[index * 7919 % len(known)] for index in range(len(known))]
-    episodes = 4 * nodes * SLOTS if nodes < 100 else 2 * nodes * SLOTS
+    episodes = 4 * nodes * SLOTS
     work = Work(
         profile.reset_s, profile.turn_s, list(itertools.islice(itertools.cycle(spread), episodes)), profile.record_bytes
     )
@@ -78,8 +78,15 @@ def main() -> None:
             )
             rows.append(f"| {name} | {nodes:,} | {found.rate * DAY:,.0f} | {shares} | {CURES[found.bottleneck]} |")
             print(rows[-1], flush=True)
-    if args.markdown:
-        args.markdown.write_text(
+        write(rows, curves, args.markdown, args.picture)  # what there is, should the rest take too long
+
+
+def write(
+    rows: list[str], curves: dict[str, list[tuple[int, float]]], markdown: Path | None, image: Path | None
+) -> None:
+    """The table and the picture of it."""
+    if markdown:
+        markdown.write_text(
             f"""# From one node to a thousand, simulated
 
 `python -m benchmarks.scaling`: nodes of {CPUS} processors and {SLOTS} slots. Engines and head cost what was measured
@@ -91,8 +98,8 @@ Shares are of the time that each part is busy.
             + "\n".join(rows)
             + "\n"
         )
-    if args.picture:
-        args.picture.write_text(picture(curves))
+    if image:
+        image.write_text(picture(curves))
 
 
 def picture(curves: dict[str, list[tuple[int, float]]]) -> str:

@@ -140,7 +140,8 @@ def lines(config: RunConfig, head: Head, profile: Profile, asked: Asked) -> Iter
     per_worker = profile.worker_mb + profile.environment_mb * (where.slots / where.workers - 1)
     yield f"memory    {per_worker * min(where.workers, asked.cpus) / 1000:.1f} GB a node, {profile.worker_mb:.0f} MB of them for each worker"
     yield f"disk      {_span(low.record_mb, high.record_mb)} MB of journal, and as much of results"
-    spans, found = [], None
+    spans: list[float] = []
+    found: Simulated | None = None
     for player, size in dict.fromkeys(zip(players, (replies[0], replies[-1]))):
         there = replace(
             where,

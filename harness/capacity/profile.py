@@ -86,8 +86,8 @@ class Head:
 
 def load(source: str | Path | None = None) -> tuple[Head, dict[str, Profile]]:
     """The shipped profiles (or a file's), by family."""
-    path = importlib.resources.files("harness.capacity").joinpath("profiles.json") if source is None else Path(source)
-    found = json.loads(path.read_text())
+    shipped = importlib.resources.files("harness.capacity").joinpath("profiles.json")
+    found = json.loads(shipped.read_text() if source is None else Path(source).read_text())
     return Head(**found["head"]), {name: Profile(**one) for name, one in found["families"].items()}
 
 
@@ -184,7 +184,7 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
             LocalSlots(1, asks="random"),
         )
     )
-    turns = [turn for run in sample for turn in run.turns]
+    said = [turn for run in sample for turn in run.turns]
     return Profile(
         task=task.id,
         reset_s=round(resets[0] / resets[1], 6),
@@ -193,8 +193,8 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
         worker_mb=round(whole, 1),
         environment_mb=round(max(further, 0.0), 2),
         instruction_chars=round(mean(len(run.instructions) + len(run.objective) for run in sample)),
-        observation_chars=round(mean(len(turn.observation) + len(", ".join(turn.admissible)) for turn in turns)),
-        command_chars=round(mean(len(turn.reply.text) for turn in turns), 1),
+        observation_chars=round(mean(len(turn.observation) + len(", ".join(turn.admissible)) for turn in said)),
+        command_chars=round(mean(len(turn.reply.text) for turn in said), 1),
         record_bytes=round(mean(len(records.dump(records.record(run, "random", "sparse"))) for run in sample)),
     )
 

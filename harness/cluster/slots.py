@@ -119,7 +119,8 @@ class RaySlots:
 
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
         if not self._ahead.get(slot):
-            return self._ask(slot, ("step", slot, commands, turn))
+            self._ask(slot, ("step", slot, commands, turn))
+            return
         advice, shown = self._ahead[slot].popleft()
         if commands != (advice,):
             raise EngineFailure(f"The policy asks for advice, was told {advice!r}, and said {commands}.")
