@@ -102,7 +102,7 @@ def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
 
 
 def _padded(rows: Sequence[Sequence[float]], width: int, kind: type) -> Tensor:
-    out = np.zeros((len(rows), width), kind)
+    out: np.ndarray = np.zeros((len(rows), width), kind)
     for line, row in zip(out, rows, strict=True):
         line[: len(row)] = row
     return torch.from_numpy(out)

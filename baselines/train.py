@@ -184,16 +184,19 @@ class Run:
                 recipe.acting.temperature, self.update,
             )  # fmt: skip
         except NonFiniteLoss as error:
-            kept = self.folder / "checkpoint.pt"
-            left = f"{kept} is of an earlier update" if kept.exists() else "nothing had been saved"
+            saved = self.folder / "checkpoint.pt"
+            left = f"{saved} is of an earlier update" if saved.exists() else "nothing had been saved"
             raise NonFiniteLoss(f"Update {self.update + 1} of {self.folder}: {error} Stopped; {left}.") from error
         self.update += 1
         # A batch of so many turns may hold the end of no episode: then there is nothing to say about ends.
-        ends = {"reward": [run.total_reward for run in over], "success": [run.success for run in over]}
+        ends: dict[str, list[float]] = {
+            "reward": [run.total_reward for run in over],
+            "success": [float(run.success) for run in over],
+        }
         won = float(np.mean(ends["success"])) if over else 0.0
         if recipe.advance_at and won >= recipe.advance_at:
             self.rung = min(self.rung + 1, len(self.configs) - 1)
-        self.spent += EPISODE_COST * len(runs)
+        self.spent += EPISODE_COST * (len(runs) - (len(kept) - len(over)))  # what goes on is not paid for twice
         turns = [turn for run in usable for turn in run.turns]
         sampled = sum(len(turn.reply.ids) for turn in turns)
         self._note(
