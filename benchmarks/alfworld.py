@@ -29,6 +29,11 @@ from envsuite.cache import write_atomically
 from envsuite.envs.alfworld import env as alfworld_env
 from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.env import AlfworldEnv
+from harness.policies import make_policy
+from harness.rollout import rollout
+from harness.seats import VectorSlots
+from harness.slots import LocalSlots, Slots
+from harness.types import Episode, episode
 
 TASK = "ALFWorld-valid_seen-v0"
 STEPS = 30
@@ -160,7 +165,7 @@ def at_once(numbers: tuple[int, ...] = (1, 8, 64, 512)) -> dict[int, tuple[float
         columns = list(zip(*tapes))
         rivals = [gym.make_vec(f"envsuite/{TASK}", num_envs=n, vectorization_mode=mode) for mode in MODES]
         spent: list[list[float]] = [[], [], []]
-        for _ in range(3):
+        for _ in range(5):
             total = 0.0
             for seed, tape in enumerate(tapes):
                 single.reset(seed=seed)
@@ -173,6 +178,31 @@ def at_once(numbers: tuple[int, ...] = (1, 8, 64, 512)) -> dict[int, tuple[float
         found[n] = one, sync, ours
         for envs in rivals:
             envs.close()
+    return found
+
+
+def rollouts(numbers: tuple[int, ...] = (8, 64)) -> dict[int, list[tuple[float, float]]]:
+    """Number of slots -> (milliseconds to open the run, microseconds a turn) with an environment per slot, and with the
+    seats of one vector environment; the random player, 20 episodes a slot."""
+    task = registry.TASKS[TASK]
+    policy = make_policy("random")
+    found: dict[int, list[tuple[float, float]]] = {}
+    for n in numbers:
+        todo = [episode(task, seed % 140, seed // 140) for seed in range(20 * n)]
+        for make in (
+            lambda n=n: LocalSlots(n, asks=policy.asks),
+            lambda n=n: VectorSlots(n, task, "{}", asks=policy.asks),
+        ):
+            slots = make()
+            opening = seconds(lambda slots=slots, todo=todo, n=n: list(rollout(policy, todo[:n], slots, max_turns=1)))
+            turns: list[int] = []
+
+            def play_all(slots: Slots = slots, todo: list[Episode] = todo, turns: list[int] = turns) -> None:
+                turns.append(sum(len(run.turns) for run in rollout(policy, todo, slots)))
+
+            spent = seconds(play_all, 3)
+            found.setdefault(n, []).append((1e3 * opening, 1e6 * spent / turns[0]))
+            slots.close()
     return found
 
 
@@ -287,6 +317,15 @@ def main() -> None:
     ]
     for n, (one, sync, ours) in at_once().items():
         lines.append(f"| {n} | {one:,.0f} | {sync:,.0f} | {ours:,.0f} | {ours / one:.2f}x | {ours / sync:.2f}x |")
+    lines += [
+        "",
+        "The rollout of the random player, which reads no prompts: an environment per slot, and the seats of one vector environment.",
+        "",
+        "| slots | opening: one each | seats | a turn: one each | seats |",
+        "|---|---|---|---|---|",
+    ]
+    for n, ((opened, each), (opened_seats, seat)) in rollouts().items():
+        lines.append(f"| {n} | {opened:,.0f} ms | {opened_seats:,.0f} ms | {each:,.0f} µs | {seat:,.0f} µs |")
     grown = apart(grown_by_resets, "stock", args.stock_resets)
     lines += [
         "",

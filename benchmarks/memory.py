@@ -20,7 +20,7 @@ from envsuite import registry
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
 
-TASK = "Overcooked-tomato_lettuce_salad-v0"
+TASK = "VirtualHome-food_preparation-v0"
 
 
 def resident() -> float:

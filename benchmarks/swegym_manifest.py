@@ -124,7 +124,7 @@ def sample(listed: Sequence[tasks.Generated], count: int) -> list[tasks.Generate
     return found[:count]
 
 
-def play(chosen: Sequence[tasks.Generated]) -> list[str]:
+def play(chosen: Sequence[tasks.Generated], seconds: float) -> list[str]:
     """Plays them as agents do, the failing tests hidden in every other one."""
     won: dict[str, Counter[str]] = {"expert": Counter(), "idle": Counter()}
     played: Counter[str] = Counter()
@@ -137,18 +137,21 @@ def play(chosen: Sequence[tasks.Generated]) -> list[str]:
         assert isinstance(env, SWEGym)
         try:
             for seed in range(len(names)):
+                if time.monotonic() - began > seconds * (number + 1) / 2:
+                    break
                 for player in won:
                     _, info = env.reset(seed=seed)
+                    labels = info["labels"]
                     over = False
                     while not over:
                         command = env.expert() if player == "expert" else "submit"
                         _, _, terminated, truncated, info = env.step(command or "submit")
                         over = terminated or truncated
-                    kind = f"{info['labels']['package']}, {info['labels']['bugs']}"
+                    kind = f"{labels['package']}, {labels['bugs']}"
                     played[kind] += player == "expert"
                     won[player][kind] += info["success"]
                     if info["success"] != (player == "expert"):
-                        strange.append(f"{info['labels']['instance']} ({player}: {info['fault'] or info['success']})")
+                        strange.append(f"{labels['instance']} ({player}: {info['fault'] or info['success']})")
                 print(f"{sum(played.values())} of {len(chosen)} played, {len(strange)} strange", file=sys.stderr)
         finally:
             env.close()
@@ -163,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--play", type=int, default=72, metavar="N")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop playing then")
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     listed = tasks.manifest()
@@ -180,7 +184,8 @@ def main() -> None:
         f"The whole suite was run once more on {len(whole)} tasks: on {same} exactly the listed tests failed.",
         "",
     ]
-    lines += ["## A sample, played", "", *play(sample(listed, args.play))]
+    if args.play:
+        lines += ["## A sample, played", "", *play(sample(listed, args.play), args.seconds)]
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     lines.append(
         f"{os.cpu_count()} cores, load average {load} at the end. At most {generator.SHARE:.0%} of the tests may fail."

@@ -89,10 +89,10 @@ class Trial:
         return found
 
     def mounts(self) -> int:
-        """Of this run's folders, and of containers."""
-        words = [str(self.temporary), *([str(root()), "/moby/"] if self.driver == "docker" else [])]
+        """Of this run's folders, and the file systems of containers; not the daemon's own."""
+        places = [str(self.temporary), *([f"{root()}/"] if self.driver == "docker" else [])]
         lines = Path("/proc/mounts").read_text().splitlines()
-        return sum(any(word in line for word in words) for line in lines)
+        return sum(any(line.split()[1].startswith(place) for place in places) for line in lines)
 
     def left(self) -> dict[str, int]:
         return {

@@ -174,7 +174,10 @@ class Task:
     requires: str = ""  # the pip extra that brings the engine, e.g. "textworld"
     level: str = ""  # "easy" | "medium" | "hard" for the tasks of the ladder
     summary: str = ""  # one line
-    vector_entry_point: str = ""  # "package.module:Class" of a native gymnasium.vector.VectorEnv
+    vector_entry_point: str = (
+        ""  # "package.module:Class" of a native gymnasium.vector.SyncVectorEnv; the rollout plays it
+    )
+    # where its class has `takes_none = True`: None for an action lets that environment sit out a step
 
     @property
     def family(self) -> str:

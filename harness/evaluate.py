@@ -252,6 +252,10 @@ def _roll(
         slots.close()
 
 
+SPENT = ("input_tokens", "output_tokens", "cost")
+"""what a budget counts of a record"""
+
+
 def _keep(
     config: RunConfig,
     runs: Iterator[Trajectory],
@@ -261,6 +265,7 @@ def _keep(
     on_episode: Callable[[Record, Trajectory], None],
 ) -> None:
     began, played = time.monotonic(), len(journal.done())
+    used = {name: sum(found[name] for found in journal.records.values()) for name in SPENT}
     with timing.open("a") as times:
         for run in runs:
             record = records.record(run, config.model, config.reward_mode)
@@ -270,7 +275,9 @@ def _keep(
             times.write(json.dumps(line) + "\n")
             on_episode(record, run)
             played += not run.broken
-            reached = budget.spent(journal.records.values(), began)
+            for name in SPENT:
+                used[name] += record[name]
+            reached = budget.spent([used], began)
             if reached and played < len(config.all_episodes()):
                 raise BudgetReached(
                     f"{reached} is used up after {played} of {len(config.all_episodes())} episodes: --resume goes on."

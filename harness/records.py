@@ -16,6 +16,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -141,7 +142,7 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
     return parsed
 
 
-LIGHT = ("steps", "first_observation")
+LIGHT = ("steps", "first_observation", "objective", "schema_version")
 """what a record in memory is spared: a run of a million episodes must fit"""
 
 
@@ -181,6 +182,7 @@ class Journal:
         self.path = path
         self.records: dict[Key, Record] = {}
         self._places: dict[Key, tuple[int, int]] = {}  # offset and length of the line
+        self._tables: dict[str, dict[str, Any]] = {}
         self._size = 0
         if path.exists():
             self._load()
@@ -195,10 +197,19 @@ class Journal:
             os.truncate(self.path, self._size)
 
     def _keep(self, found: Record, length: int) -> None:
-        key = key_of(found)
+        task, knobs, seed, attempt = key_of(found)
+        key = sys.intern(task), sys.intern(knobs), seed, attempt
         if key not in self.records or is_broken(self.records[key]):
-            self.records[key] = light(found)
+            self.records[key] = {sys.intern(name): self._once(name, value) for name, value in light(found).items()}
             self._places[key] = self._size, length
+
+    def _once(self, name: str, value: Any) -> Any:
+        """The same value, held once however many records have it."""
+        if isinstance(value, str):
+            return sys.intern(value)
+        if name in ("knobs", "faults", "labels"):
+            return self._tables.setdefault(f"{name}{value}", value)
+        return {sys.intern(word): number for word, number in value.items()} if name == "metrics" else value
 
     def append(self, found: Record) -> None:
         """Raises OSError where the disk is full; the half-written line is cut off by the next run."""

@@ -368,4 +368,6 @@ def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: 
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     finally:
+        with contextlib.suppress(SystemExit):  # clearing away is not cut short
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         hosts.close()

@@ -91,6 +91,21 @@ def test_a_worker_that_dies_or_hangs_is_replaced(how):
     assert [run["stop_reason"] for run in runs] == ["broken", "solved", "solved"] * 2
 
 
+@pytest.mark.parametrize("delay", [0.0, 300.0])
+def test_a_worker_gives_back_what_its_environment_holds_also_in_the_middle_of_a_turn(tmp_path, delay):
+    held = tmp_path / "held"
+    slots = PoolSlots(1, 1)
+    (episode,) = episodes("Holding-v0", 1, held=str(held), delay=delay)
+    slots.start(0, episode)
+    assert not slots.poll()[0][1].error
+    assert held.exists()
+    slots.step(0, ("1",), 0)
+    if not delay:
+        slots.poll()
+    slots.close()
+    assert not held.exists()
+
+
 class Says:
     """A policy that says the same thing every time."""
 

@@ -2,13 +2,14 @@
 
 import os
 import time
+from pathlib import Path
 
 from envsuite import Knob, Outcome, Task, TextEnv, register
 from envsuite.errors import DataError
 from envsuite.types import Panel
 from examples.hilo import HiLo
 
-__all__ = ["Apart", "Faulty", "HiLo", "Instances", "Signpost", "Slow"]
+__all__ = ["Apart", "Faulty", "HiLo", "Holding", "Instances", "Signpost", "Slow"]
 
 
 class Slow(HiLo):
@@ -42,6 +43,25 @@ class Faulty(HiLo):
         return super()._act(command)
 
 
+class Holding(HiLo):
+    """HiLo that holds something which takes its time to be given back: a file, gone when all is well."""
+
+    knobs = (*HiLo.knobs, Knob("held", "", "the file"), Knob("delay", 0.0, "seconds per guess", low=0.0))
+
+    def _reset(self, seed: int) -> str:
+        Path(self.settings.held).touch()
+        return super()._reset(seed)
+
+    def _act(self, command: str) -> Outcome:
+        time.sleep(self.settings.delay)
+        return super()._act(command)
+
+    def close(self) -> None:
+        time.sleep(3.0)
+        Path(self.settings.held).unlink()
+
+
+register(Task(id="Holding-v0", entry_point="tests.toys:Holding"))
 register(Task(id="Slow-v0", entry_point="tests.toys:Slow"))
 register(Task(id="Faulty-v0", entry_point="tests.toys:Faulty"))
 

@@ -334,7 +334,7 @@ def _copy_tree(source: Path, target: Path) -> None:
         raise EngineFailure(f"The workspace cannot be copied: {_tail(done.stderr)}")
 
 
-def _clean(remains: list[Process], home: Path, owner: int) -> None:
+def _clean(remains: list[Process | Spare], home: Path, owner: int) -> None:
     if os.getpid() != owner:  # a forked worker of envsuite: the sandbox is its parent's
         return
     while remains:

@@ -238,7 +238,9 @@ def measure_head(task: Task, episodes: int = 64) -> Head:
         journal.close()
         megabytes = (Path(folder) / "journal.jsonl").stat().st_size / 1e6
     turns = len(shown)
-    return Head(round((whole - bare) / turns, 6), round(read / turns, 6), journal_s_per_mb=round(written / megabytes, 6))
+    return Head(
+        round((whole - bare) / turns, 6), round(read / turns, 6), journal_s_per_mb=round(written / megabytes, 6)
+    )
 
 
 def _apart(function: Any, *arguments: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from envsuite.envs.alfworld.books import KEPT_TURNS
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.envs.alfworld.vector import AlfworldVectorEnv
 
@@ -133,3 +134,19 @@ def test_sub_environments_are_whole_between_steps_and_may_be_played_by_hand() ->
             assert env.turn == other.turn and env.progression == other.progression
             assert env.expert("partial") == other.expert("partial")
             assert env.snapshot() == other.snapshot()
+
+
+def test_what_was_said_is_forgotten_when_every_game_has_begun_anew() -> None:
+    settings = {"receptacles": 4, "objects": 3, "max_steps": 400, "task_types": ("pick_and_place_simple",)}
+    alone, several = AlfworldEnv(**settings), AlfworldVectorEnv(2, **settings)
+    for seed in range(3):
+        alone.reset(seed=seed)
+        for _ in range(30):
+            alone.step("look")
+    assert len(alone._books.log) == 30
+    several.reset(seed=0)
+    for _ in range(2_100):
+        several.step(["look", "inventory"])
+        assert len(several._books.log) <= KEPT_TURNS + 401
+    said = several.envs[1]._books.said(1)
+    assert len(said) == several.envs[1].turn == 2_100 % 401 and {*said} == {"inventory"}

@@ -98,8 +98,13 @@ def test_the_shipped_tasks_are_what_they_say():
         sound = packages.tree(task.package)
         assert {path for path in sound if sound[path] != task.files[path]} == set(task.paths)
         assert all(packages.is_code(packages.package(task.package), path) for path in task.paths)
+    for task in found[::20]:
         for path in task.paths:
             ast.parse(task.files[path])
+    # Both splits have tasks of every number of bugs, and every package has its share.
+    kinds = {(packages.package(task.package).split, len(task.bugs)) for task in found}
+    assert kinds == {(split, bugs) for split in ("train", "test") for bugs in (1, 2, 3)}
+    assert {task.package for task in found} == set(packages.PACKAGES)
 
 
 def test_an_issue_tells_what_was_asked_for_and_never_where_the_bug_is():

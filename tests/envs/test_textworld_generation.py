@@ -59,7 +59,7 @@ def test_three_games_are_tw_makes_for_the_same_seed(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_27_games_are_tw_makes_for_the_same_seed(tmp_path):
     assert len(SPECS) == 27
     same_as_tw_make(SPECS, tmp_path)

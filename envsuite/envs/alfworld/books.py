@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from envsuite.envs.alfworld.engine import NativeEngine
 
 KEPT_TURNS = 1_000
-"""Turns in the log beyond which those are dropped that lie before every episode in progress."""
+"""Turns in the log of several games beyond which those are dropped that lie before every episode in progress."""
 
 
 class Books:
@@ -40,7 +40,7 @@ class Books:
     def forget(self, game: int) -> None:
         """Nothing was said in this game yet."""
         self.began[game] = len(self.log)
-        if len(self.log) > KEPT_TURNS:
+        if len(self.began) == 1 or len(self.log) > KEPT_TURNS:
             old = min(self.began)
             del self.log[:old]
             self.began[:] = [began - old for began in self.began]

@@ -79,7 +79,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
         noted: list[int] = []  # games where something may have been found or done
         listed: list[list[str]] = []
         for i, (engine, command, deeds, word) in enumerate(zip(engines, actions, books.deeds, books.sought)):
-            if engine is None:
+            if engine is None or command is None:
                 listed.append([])
                 if over[i]:
                     texts[i], booked[i] = envs[i].reset()

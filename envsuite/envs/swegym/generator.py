@@ -129,7 +129,8 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
     mutants = [_mutant(base, bugs) for bugs in candidates]
     for number in (0, 1):
         open_ones = [mutant for mutant in mutants if not mutant.answer]
-        for mutant, run in zip(open_ones, _runs(pools[number], base, [(m.changed, m.reaching) for m in open_ones])):
+        wanted = [(mutant.changed, mutant.reaching) for mutant in open_ones]
+        for mutant, run in zip(open_ones, _runs(pools[number], base, wanted, first=number == 0)):
             asked = base.known if mutant.reaching is None else frozenset(mutant.reaching)
             try:
                 failing = _failing(base, run, asked)
@@ -140,8 +141,8 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
                 mutant.answer = str(rejected) if not number else "unstable"
     _check_needs(pools[0], base, [mutant for mutant in mutants if not mutant.answer and len(mutant.planted) > 1])
     open_ones = [mutant for mutant in mutants if not mutant.answer]
-    wanted = [(mutant.changed, sorted(mutant.failing)) for mutant in open_ones]
-    for mutant, run in zip(open_ones, _runs(pools[2], base, wanted, explain=True)):
+    explained = [(mutant.changed, sorted(mutant.failing)) for mutant in open_ones]
+    for mutant, run in zip(open_ones, _runs(pools[2], base, explained, explain=True)):
         if run.fate != "exited" or _failed(run, mutant.failing) != mutant.failing:
             mutant.answer = "unstable"
             continue
@@ -168,11 +169,17 @@ def _mutant(base: Baseline, bugs: Sequence[Site]) -> _Mutant:
 
 
 def _runs(
-    pool: Pool, base: Baseline, variants: Sequence[tuple[dict[str, str], list[str] | None]], explain: bool = False
+    pool: Pool,
+    base: Baseline,
+    variants: Sequence[tuple[dict[str, str], list[str] | None]],
+    explain: bool = False,
+    first: bool = False,
 ) -> list[suite.Run]:
+    """`first`: some may hang; later ones are given time, since to explain failures takes some."""
     if not variants:
         return []
-    return suite.run_each(pool, base.package, packages.tree(base.package.name), variants, _patience(base), explain)
+    seconds = _patience(base) * (1 if first else 10)
+    return suite.run_each(pool, base.package, packages.tree(base.package.name), variants, seconds, explain)
 
 
 def confirmed(pool: Pool, base: Baseline, task: Generated) -> bool:
@@ -209,7 +216,7 @@ def _plant(sound: dict[str, str], planted: tuple[Planted, ...]) -> dict[str, str
 
 def _patience(base: Baseline) -> float:
     """Seconds for a variant, which needs some 0.1, or the whole suite's time where all tests reach its bug."""
-    return max(1.5, 1.5 * base.seconds)
+    return max(2.0, 2 * base.seconds)
 
 
 def _failing(base: Baseline, run: suite.Run, asked: frozenset[str]) -> frozenset[str]:
