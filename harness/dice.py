@@ -8,6 +8,7 @@ those of `default_rng(episode.dice(turn))`, to the bit (numpy's SeedSequence and
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.types import Episode
 
@@ -40,7 +41,7 @@ def _hashed(values: np.ndarray, constants: np.ndarray) -> np.ndarray:
 
 def states(seeds: list[int]) -> list[tuple[int, int]]:
     """State and increment, 128 bits each, of `PCG64(seed)` for each seed below 2**64."""
-    words = np.array(seeds, np.uint64)
+    words: npt.NDArray[np.uint64] = np.array(seeds, np.uint64)
     pool = np.zeros((len(seeds), 4), np.uint32)
     pool[:, 0], pool[:, 1] = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
     pool = _hashed(pool, _IN[:5])
@@ -48,7 +49,7 @@ def states(seeds: list[int]) -> list[tuple[int, int]]:
         others = [place for place in range(4) if place != source]
         first = 4 + 3 * source
         mixed = _LEFT * pool[:, others] - _RIGHT * _hashed(pool[:, source, None], _IN[first : first + 4])
-        pool[:, others] = mixed ^ mixed >> _SHIFT
+        pool[:, others] = mixed ^ np.right_shift(mixed, _SHIFT)
     drawn = _hashed(np.tile(pool, 2), _OUT).astype(np.uint64)
     found = []
     for high, low, stream_high, stream_low in (drawn[:, ::2] | drawn[:, 1::2] << np.uint64(32)).tolist():

@@ -90,12 +90,12 @@ def baseline(pools: Sequence[Pool], name: str) -> Baseline:
             raise DataError(
                 f"The tests of {chosen.title} do not run here ({one.fate}, pytest's exit code {one.exit_code})."
             )
-    seen = [set(one.statuses) for one in runs]
-    by_chance = {test.partition("[")[0] for test in set.union(*seen) - set.intersection(*seen)}
-    passing = [{test for test, status in one.statuses.items() if status == "PASSED"} for one in runs]
+    seen: list[set[str]] = [set(one.statuses) for one in runs]
+    by_chance = {test.partition("[")[0] for test in seen[0].union(*seen) - seen[0].intersection(*seen)}
+    passing: list[set[str]] = [{test for test, status in one.statuses.items() if status == "PASSED"} for one in runs]
     stable = sorted(
         test
-        for test in set.intersection(*passing)
+        for test in passing[0].intersection(*passing)
         if not _ADDRESS.search(test) and test.partition("[")[0] not in by_chance
     )
     trace = runs[-1].trace
@@ -149,8 +149,8 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
         hops = min(base.distance(path, bug.top, mutant.failing) for path, bug in mutant.bugs)
         keep = tuple(test for test in base.tests if test not in mutant.failing)
         symptoms = _symptoms(mutant.failing, run.failures)
-        failing = tuple(sorted(mutant.failing))
-        mutant.answer = Generated(base.package.name, mutant.planted, failing, keep, hops, symptoms)
+        fails = tuple(sorted(mutant.failing))
+        mutant.answer = Generated(base.package.name, mutant.planted, fails, keep, hops, symptoms)
     return [mutant.answer for mutant in mutants]
 
 
