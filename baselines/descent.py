@@ -29,6 +29,7 @@ class Optimisers:
 
     def __init__(self, model: Model, config: Descent) -> None:
         self.config, self.kl_coef = config, config.kl_coef
+        self.kl_next = config.kl_coef  # what `kl_target` makes of it for the batch after this one
         self.actor = torch.optim.AdamW(
             model.actor_parameters(), lr=config.learning_rate, eps=1e-5, weight_decay=config.weight_decay
         )
@@ -50,7 +51,7 @@ class Optimisers:
         self.actor.load_state_dict(state["actor"])
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
-        self.kl_coef = state["kl_coef"]
+        self.kl_coef = self.kl_next = state["kl_coef"]
 
 
 def descend(
@@ -84,6 +85,7 @@ def descend(
             _minibatch(model, optimisers, batch, columns, chosen, config, temperature, train_actor, log)
     if config.kl_coef:
         log["kl_coef"] = [optimisers.kl_coef]
+        optimisers.kl_coef = optimisers.kl_next
     return {name: sum(found) / len(found) for name, found in log.items()}
 
 

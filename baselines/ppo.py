@@ -110,7 +110,7 @@ def kl_terms(
 ) -> tuple[Tensor, Tensor | None]:
     """The KL penalty in the reward [N], and the reference's log-probs [N] where the loss will need them.
 
-    With `kl_target` the coefficient is moved afterwards: by the mean over episodes of their mean k1.
+    With `kl_target` the coefficient of the next batch is moved: by the mean over episodes of their mean k1.
     """
     none = torch.zeros(len(batch.episode))
     if not config.kl_coef:
@@ -123,7 +123,7 @@ def kl_terms(
     if config.kl_target:
         each = [apart[batch.episode == episode].mean() for episode in batch.episode.unique()]
         mean = torch.stack(each).mean().item()
-        optimisers.kl_coef = adapted_kl_coef(optimisers.kl_coef, mean, config.kl_target, len(each), config.kl_horizon)
+        optimisers.kl_next = adapted_kl_coef(optimisers.kl_coef, mean, config.kl_target, len(each), config.kl_horizon)
     return (none, reference) if config.kl_in == "loss" else (penalty, None)
 
 

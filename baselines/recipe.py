@@ -144,6 +144,11 @@ def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
         raise UsageError(
             f"{where}: {name} compares whole episodes, and turns = {recipe.turns} cuts them: leave turns out."
         )
+    if recipe.turns and not getattr(recipe.config, "bootstrap", True):
+        raise UsageError(
+            f"{where}: turns = {recipe.turns} cuts episodes where a batch is full, and config.bootstrap = false takes what "
+            "follows for nothing: leave one of them out."
+        )
     for tracker in recipe.trackers:
         trackers.check(tracker)
     if isinstance(recipe.config, TWOSOME) and recipe.config.normalisation != recipe.acting.normalisation:

@@ -126,6 +126,8 @@ def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, An
             steps += line["env_steps"]
             if "success" in line:  # a batch of so many turns may hold no end
                 updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
+    if not updates:
+        raise UsageError(f"{path.stem}: no update held the end of an episode, so there is no success: raise `turns`.")
     return {
         "variant": variant,
         "seed": recipe.seed,

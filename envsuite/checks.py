@@ -264,7 +264,7 @@ def _idle(build: Callable[..., TextEnv], seeds: list[int]) -> str:
             env.reset(seed=seed)
             over = False
             while not over:
-                _, reward, terminated, truncated, info = env.step("")
+                _, reward, terminated, truncated, info = env.step(env.idle())
                 over = terminated or truncated
                 _demand(not info["success"] and reward <= 0, f"seed {seed}: an idle player is paid {reward}")
         return f"{len(seeds[:2])} games lost"

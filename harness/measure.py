@@ -44,7 +44,7 @@ def measure(task: Task, episodes: int = 100) -> dict[str, Any]:
 
 
 def _idle(task: Task, episodes: int) -> list[float]:
-    """Success per episode of a player who says nothing."""
+    """Success per episode of a player who changes nothing."""
     config = RunConfig(task, "random", episodes=episodes)
     env = registry.build(task.id)
     found = []
@@ -53,7 +53,7 @@ def _idle(task: Task, episodes: int) -> list[float]:
             _, info = env.reset(seed=episode.seed)
             over = False
             while not over:
-                _, _, terminated, truncated, info = env.step("")
+                _, _, terminated, truncated, info = env.step(env.idle())
                 over = terminated or truncated
             found.append(float(info["success"]))
     finally:

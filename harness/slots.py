@@ -26,6 +26,9 @@ from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtr
 from harness.dice import Dice
 from harness.types import Episode
 
+CLEARING = 60.0
+"""seconds a worker has to give back what its environments hold; a loaded machine takes its time over eight containers"""
+
 
 @dataclass
 class Shown:
@@ -298,9 +301,6 @@ class PoolSlots:
 
 
 class _Worker:
-    CLEARING = 60.0
-    """seconds; a loaded machine takes its time to remove eight containers"""
-
     def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
         self.pipe, theirs = context.Pipe()
         self.asked: deque[tuple[int, float]] = deque()  # what it has not answered, in order
@@ -337,7 +337,7 @@ class _Worker:
         self.process.join(timeout=2)
         if self.process.is_alive() and self.ready:
             self.process.terminate()
-            self.process.join(timeout=self.CLEARING)
+            self.process.join(timeout=CLEARING)
         if self.process.is_alive():
             self.process.kill()
             self.process.join(timeout=5)

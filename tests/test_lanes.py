@@ -75,3 +75,5 @@ def test_a_run_of_so_many_turns_resumes_in_the_middle_of_its_episodes(folder, tm
 def test_groups_want_whole_episodes(folder):
     with pytest.raises(UsageError, match="leave turns out"):
         recipe(folder, algorithm="grpo", episodes=8, config={"group_size": 4})
+    with pytest.raises(UsageError, match="takes what follows for nothing"):
+        recipe(folder, config={"bootstrap": False})

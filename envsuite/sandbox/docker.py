@@ -128,7 +128,7 @@ def launch(spec: Spec, home: Path) -> Container:
         return Container(container, link, listener)
     except docker.errors.DockerException as error:
         raise OSError(str(getattr(error, "explanation", None) or error).splitlines()[0][-300:]) from error
-    except KeyboardInterrupt:  # the daemon may have made what we were not told of
+    except (KeyboardInterrupt, SystemExit):  # the daemon may have made what we were not told of
         with contextlib.suppress(docker.errors.DockerException, OSError):
             connect().api.remove_container(name, force=True)
         raise
@@ -281,5 +281,5 @@ def _running(container: Any) -> bool:
 def _remove(container: Any) -> None:
     import docker
 
-    with contextlib.suppress(docker.errors.APIError, json.JSONDecodeError):
+    with contextlib.suppress(docker.errors.APIError, json.JSONDecodeError, OSError):  # OSError: what requests raises
         container.remove(force=True)

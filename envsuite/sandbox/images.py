@@ -21,8 +21,10 @@ from typing import Any
 
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.sandbox import docker as driver
+from envsuite.sandbox import leftovers
 
-LABEL = "envsuite.image"
+LABEL, BUILT = "envsuite.image", "envsuite-built:"
 """of an image built here: the hash of what went into it"""
 WAITS = (2.0, 8.0, 30.0)
 """seconds between the tries of a pull"""
@@ -100,7 +102,7 @@ def build(client: Any, base: str, folders: Mapping[str, Path], environment: Mapp
             tar.addfile(dockerfile, io.BytesIO(content))
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-        name = f"envsuite-built:{digest}"
+        name = f"{BUILT}{digest}"
         with contextlib.suppress(docker.errors.ImageNotFound):
             client.images.get(name)
             note_use(client, name)
@@ -134,7 +136,7 @@ def copy_out(client: Any, image: str, path: str, target: Path, leave_out: Sequen
     """
     import docker
 
-    container = client.containers.create(image, ["true"], network_mode="none")
+    container = client.containers.create(image, ["true"], network_mode="none", labels={driver.LABEL: leftovers.owner()})
     try:
         pieces, _ = client.api.get_archive(container.id, path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +202,8 @@ def shrink(client: Any, keep: str = "") -> list[str]:
     budget, used, sizes = budget_bytes(), _used(client), {}
     for image in client.images.list():
         for tag in image.tags:
-            if tag in used or LABEL in (image.labels or {}):
+            # What others build from an image of ours inherits its label.
+            if tag in used or (LABEL in (image.labels or {}) and tag.startswith(BUILT)):
                 sizes[tag] = image.attrs["Size"]
     removed = []
     for name in sorted(sizes, key=lambda tag: used.get(tag, 0.0)):

@@ -1,8 +1,9 @@
 """What a killed run leaves behind, removed by the next one.
 
-Folders bear their owner in their names and containers in a label: the PID namespace, the process, and the moment it was
-started, so that a process id that is given out anew is not taken for the old one. What belongs to a process that has
-ended is removed; what belongs to one of another PID namespace, of which nothing can be known here, is left alone.
+Folders bear their owner in their names and containers in a label: the machine's boot and PID namespace, the process,
+and the moment it was started, so that a process id that is given out anew is not taken for the old one. What belongs to
+a process that has ended is removed; what belongs to one of another machine (folders may be shared between them) or
+another PID namespace, of which nothing can be known here, is left alone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import os
 import re
 import tempfile
+import zlib
 from functools import cache
 from pathlib import Path
 
@@ -21,16 +23,16 @@ _NAME = re.compile(r"envsuite-[a-z]+-([0-9a-f]+-[0-9a-f]+-[0-9a-f]+)-.*")
 
 def owner() -> str:
     """This process, as a folder's name or a container's label spells it."""
-    return f"{_namespace():x}-{os.getpid():x}-{_started(os.getpid()):x}"
+    return f"{_place():x}-{os.getpid():x}-{_started(os.getpid()):x}"
 
 
 def gone(owner: str) -> bool:
     """Whether the process of an `owner()` has ended. False where that cannot be known."""
     try:
-        namespace, pid, started = (int(word, 16) for word in owner.split("-"))
-    except ValueError:
+        place, pid, started = (int(word, 16) for word in owner.split("-"))
+        return place == _place() and _started(pid) != started
+    except (ValueError, OSError):
         return False
-    return namespace == _namespace() and _started(pid) != started
 
 
 def folder(kind: str) -> Path:
@@ -56,15 +58,19 @@ def sweep() -> None:
 
 
 @cache
-def _namespace() -> int:
-    return os.stat("/proc/self/ns/pid").st_ino
+def _place() -> int:
+    """Where process ids mean what they mean here: this boot of this machine, and its PID namespace."""
+    boot = (
+        Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    )  # the first namespace has the same inode everywhere
+    return zlib.crc32(f"{boot} {os.stat('/proc/self/ns/pid').st_ino}".encode())
 
 
 def _started(pid: int) -> int:
-    """When a process was started, in ticks since the machine was; 0 where there is no such process."""
+    """When a process was started, in ticks since the machine was; 0 where there is no such process. Raises OSError."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0
     words = stat.rpartition(")")[2].split()
     return 0 if words[0] in "ZX" else int(words[19])

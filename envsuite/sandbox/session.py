@@ -234,7 +234,8 @@ class Spare:
 
     def _end_retired(self) -> None:
         while self.retired:
-            self.retired.pop().kill()
+            with contextlib.suppress(OSError):
+                self.retired.pop().kill()
 
 
 def _converse(process: Process, message: bytes, limits: Limits) -> Result:
@@ -337,6 +338,9 @@ def _copy_tree(source: Path, target: Path) -> None:
 def _clean(remains: list[Process | Spare], home: Path, owner: int) -> None:
     if os.getpid() != owner:  # a forked worker of envsuite: the sandbox is its parent's
         return
-    while remains:
-        remains.pop().kill()
-    archive.remove([str(home)])
+    try:
+        while remains:
+            with contextlib.suppress(OSError):  # one that cannot be ended keeps no other
+                remains.pop().kill()
+    finally:
+        archive.remove([str(home)])

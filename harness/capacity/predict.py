@@ -157,7 +157,7 @@ def lines(config: RunConfig, head: Head, profile: Profile, asked: Asked) -> Iter
     )
     yield f"busy      {shares}: the {found.bottleneck} sets the pace; to go faster, {CURES[found.bottleneck]}"
     if asked.nodes > 1:
-        yield "          Extrapolated: the simulation was checked against runs of 1, 2 and 4 workers on one machine."
+        yield "          Extrapolated: the simulation was fitted to 1 and 2 workers and checked against 4, on one machine."
 
 
 def _span(low: float, high: float) -> str:

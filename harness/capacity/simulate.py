@@ -120,7 +120,7 @@ class _Run:
                 turns = turns if kind == "step" or share else 0
                 spent += self.work.turn_s * turns + (self.work.reset_s if kind == "start" else 0.0)
                 answers.append((slot, turns))
-            self.spent["environments"] += spent
+            self.spent["environments"] += self.cluster.message_s + spent
             yield self.world.timeout(spent)
             self.answers.put(answers)
 

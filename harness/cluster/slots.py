@@ -12,7 +12,7 @@ from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
 from harness.cluster import connect
-from harness.slots import Hosts, Request, Shown, lost
+from harness.slots import CLEARING, Hosts, Request, Shown, lost
 from harness.types import Episode
 
 AHEAD = 0.25
@@ -216,7 +216,7 @@ class RaySlots:
 
     def close(self) -> None:
         farewells = [worker.actor.close.remote() for worker in self._workers]
-        self.ray.wait(farewells, num_returns=len(farewells), timeout=5)
+        self.ray.wait(farewells, num_returns=len(farewells), timeout=CLEARING)
         for worker in self._workers:
             self.ray.kill(worker.actor)
         self._asked.clear()

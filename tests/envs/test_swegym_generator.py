@@ -94,6 +94,7 @@ def test_the_shipped_tasks_are_what_they_say():
         tests = {*task.fail_to_pass, *task.pass_to_pass}
         assert task.fail_to_pass and task.pass_to_pass
         assert len(task.fail_to_pass) <= generator.SHARE * len(tests)
+        assert task.symptoms and {symptom.test for symptom in task.symptoms} <= set(task.fail_to_pass)
         assert 1 <= len(task.bugs) <= 3
         sound = packages.tree(task.package)
         assert {path for path in sound if sound[path] != task.files[path]} == set(task.paths)

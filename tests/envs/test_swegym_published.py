@@ -69,6 +69,8 @@ def test_instances_whose_gold_patch_fails_are_found_and_set_aside(tmp_path):
     assert registry.panel(task, **knobs, deny=("a__b-1", str(bad))).games == ()
     with pytest.raises(DataError, match=r"nowhere/bad.txt does not exist"):
         registry.panel(task, **knobs, deny=("nowhere/bad.txt",))
+    with pytest.raises(UsageError, match=r"no instance 'bda\.txt' among these 3, nor a file of that name"):
+        registry.panel(task, **knobs, deny=("a__b-1", "bda.txt"))
 
 
 def test_a_change_without_use_leaves_the_failing_tests_failing_and_the_others_passing(tmp_path):

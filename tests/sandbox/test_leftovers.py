@@ -108,7 +108,7 @@ def test_after_an_interrupt_nothing_is_left_at_once(driver, place):
     assert list(place.iterdir()) == []
 
 
-def test_what_belongs_to_another_pid_namespace_or_a_living_process_stays(place):
+def test_what_belongs_to_another_machine_or_pid_namespace_or_a_living_process_stays(place):
     other = place / f"envsuite-sandbox-1-{os.getpid():x}-1-abc"
     mine = place / f"envsuite-sandbox-{leftovers.owner()}-abc"
     namespace, pid, started = leftovers.owner().split("-")

@@ -369,7 +369,8 @@ def worth(report: Report, dense: str, right_files: bool) -> float:
 
 def panel(**settings: Any) -> Panel:
     """The instances that fit a task's settings, in a fixed order. Raises DataError, UsageError."""
-    only, deny = set(settings["instances"]), _denied(settings["deny"])
+    only = set(settings["instances"])
+    named, deny = _denied(settings["deny"])
     if settings["records"]:
         known = _published(settings["records"])
         rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
@@ -377,15 +378,17 @@ def panel(**settings: Any) -> Panel:
     else:
         rows = [(task.package, name, task.instance_id) for name, task in _generated().items() if _fits(task, settings)]
         name = f"swegym/{settings['split']}"
-    if missing := only - {row[1] for row in rows}:
+    if missing := (only | named) - {row[1] for row in rows}:
         raise UsageError(
-            f"There is no instance {min(missing)!r} among these {len(rows)}: look at the knobs, split first."
+            f"There is no instance {min(missing)!r} among these {len(rows)}, nor a file of that name: look at the knobs, "
+            "split first."
         )
-    return make_panel(name, [row for row in rows if (not only or row[1] in only) and row[1] not in deny])
+    return make_panel(name, [row for row in rows if (not only or row[1] in only) and row[1] not in named | deny])
 
 
-def _denied(given: Sequence[str]) -> set[str]:
-    """Ids, and those of the files named among them: an id a line, a reason after `#` (`envsuite-check --gold` writes it)."""
+def _denied(given: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Ids, and those in the files named among them: an id a line, a reason after `#` (`envsuite-check --gold` writes it)."""
+    named: set[str] = set()
     found: set[str] = set()
     for word in given:
         file = Path(word).expanduser()
@@ -398,8 +401,8 @@ def _denied(given: Sequence[str]) -> set[str]:
         elif "/" in word:
             raise DataError(f"The list of denied instances {word} does not exist: name ids, or a file of ids.")
         else:
-            found.add(word)
-    return found
+            named.add(word)
+    return named, found
 
 
 def _fits(task: tasks.Generated, settings: dict[str, Any]) -> bool:

@@ -159,7 +159,11 @@ def read(row: dict[str, Any], tests: list[str]) -> Generated:
         tuple(tests[place] for place in row["fail"] if not tests[place].startswith(left_out)),
         tuple(test for place, test in enumerate(tests) if place not in failing and not test.startswith(left_out)),
         int(row["hops"]),
-        tuple(Symptom(tests[place], code, said) for place, code, said in row["symptoms"]),
+        tuple(
+            Symptom(tests[place], code, said)
+            for place, code, said in row["symptoms"]
+            if not tests[place].startswith(left_out)
+        ),
     )
     if task.instance_id != row["id"]:
         raise ValueError(f"its bugs are those of {task.instance_id}, not of {row['id']}")
