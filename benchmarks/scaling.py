@@ -92,7 +92,8 @@ def write(
 `python -m benchmarks.scaling`: nodes of {CPUS} processors and {SLOTS} slots. Engines and head cost what was measured
 (`harness/capacity/profiles.json`); a server is assumed to write {WRITTEN:,.0f} tokens a second, {TOKENS} a reply, with {LATENCY:g} s to
 the first. The simulation was fitted to runs of 1 and 2 workers and checked against one of 4 ([capacity.md](capacity.md)): all else is extrapolation.
-Shares are of the time that each part is busy.
+What Ray itself costs the head per message is not in the model, so rates of fast engines without a model are upper bounds; what was
+measured on one machine is in [executors.md](executors.md). Shares are of the time that each part is busy.
 
 """
             + "\n".join(rows)
