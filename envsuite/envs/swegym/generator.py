@@ -4,10 +4,11 @@ A mutant is kept only if some tests that pass on the sound package fail on it, a
 pass, and the same tests fail in three runs, in three processes that put sets in different orders: two of the tests that
 reach a changed line (all tests, where importing the package does), and one of the failing tests alone, with their
 failures explained for the problem statement. Tests that run no changed line cannot tell the mutant from the sound
-package; `confirmed` runs them all the same, as the judge does, once per task. The gold patch restores the published file
-to the byte, and the published package passes: that is the baseline. A compound of two or three bugs is kept only if each
-of them is needed: without it fewer tests fail, and some still do. Compounds are made of bugs that are tasks already, by
-turns of bugs that have a failing test in common, so that they interact, and of bugs that have none.
+package; `confirmed` runs them all the same, as the judge does, and the build drops what it contradicts. The gold patch
+restores the published file to the byte, and the published package passes: that is the baseline. A compound of two or
+three bugs is kept only if each of them is needed: without it fewer tests fail, and some still do. Compounds are made of
+bugs that are tasks already, by turns of bugs that have a failing test in common, so that they interact, and of bugs
+that have none.
 
 Source: SWE-smith (Yang et al., 2025) for the idea; the operators and the verification are our own.
 """
