@@ -286,7 +286,7 @@ def _rewards(build: Callable[..., TextEnv], seeds: list[int]) -> str:
             for seed in seeds[:3]:
                 try:
                     env.reset(seed=seed)
-                except UsageError as refusal:  # a family may know the shortest plan of most games, and say so of the rest
+                except UsageError as refusal:  # of some games a family may not know the shortest plan, and says so
                     _demand(mode is RewardMode.SHAPED, f"{mode} is refused for seed {seed}: {refusal}")
                     without += 1
                     continue
