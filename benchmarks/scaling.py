@@ -105,10 +105,10 @@ measured on one machine is in [executors.md](executors.md). Shares are of the ti
 
 def picture(curves: dict[str, list[tuple[int, float]]]) -> str:
     """Episodes a day over nodes, both logarithmic, as an SVG."""
-    width, height, left, top = 640, 360, 80, 20
+    width, height, left, top = 660, 360, 100, 20
     rates = [rate for curve in curves.values() for _, rate in curve]
     low, high = math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates)))
-    x = lambda nodes: left + (width - left - 20) * math.log10(nodes) / 3
+    x = lambda nodes: left + (width - left - 24) * math.log10(nodes) / 3
     y = lambda rate: height - 50 - (height - 50 - top) * (math.log10(rate) - low) / (high - low)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 20 * len(curves)}" font-family="sans-serif" font-size="12">'
@@ -116,7 +116,7 @@ def picture(curves: dict[str, list[tuple[int, float]]]) -> str:
     parts.append(f'<rect width="{width}" height="{height + 20 * len(curves)}" fill="#fff"/>')
     for power in range(low, high + 1):
         parts.append(
-            f'<line x1="{left}" x2="{width - 20}" y1="{y(10**power):.0f}" y2="{y(10**power):.0f}" stroke="#ddd"/>'
+            f'<line x1="{left}" x2="{width - 24}" y1="{y(10**power):.0f}" y2="{y(10**power):.0f}" stroke="#ddd"/>'
         )
         parts.append(f'<text x="{left - 6}" y="{y(10**power) + 4:.0f}" text-anchor="end">{10**power:,}</text>')
     for nodes in (1, 10, 100, 1000):
