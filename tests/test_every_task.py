@@ -4,9 +4,10 @@ import gymnasium as gym
 import pytest
 
 import envsuite
-from envsuite import registry
+from envsuite import checks, registry
 from envsuite.checks import check
-from envsuite.errors import MissingExtra, UnknownTask
+from envsuite.errors import MissingExtra, UnknownTask, UsageError
+from envsuite.types import RewardMode
 from examples import hilo
 from harness.cli import check as command
 
@@ -73,3 +74,16 @@ def test_a_task_whose_data_are_not_here_is_named_and_not_failed(monkeypatch, cap
         command.main(["ALFWorld-valid_seen-v0", "HiLo-v0", "--seconds", "1", "--seeds", "1"])
     assert done.value.code == 0
     assert "1 tasks, 0 properties that do not hold, 1 tasks not checked" in capsys.readouterr().out
+
+
+def test_a_game_without_a_known_plan_may_refuse_the_shaped_reward():
+    class Unknown(hilo.HiLo):
+        def remaining(self):
+            raise UsageError("No exact plan is known for this game: use sparse or dense.")
+
+    import tests.test_every_task as here
+
+    here.Unknown = Unknown
+    task = envsuite.Task(id="Unknown-v0", entry_point="tests.test_every_task:Unknown")
+    said = checks._rewards(lambda mode=RewardMode.SPARSE: registry.build(task, mode), [0, 1])
+    assert said.endswith("shaped (refused for 2 of 2 games)")
