@@ -16,7 +16,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from envsuite import registry
 from harness import records
+from harness.capacity.profile import Instant
 from harness.cluster import connect
 from harness.cluster.slots import RaySlots
 from harness.evaluate import RunConfig
@@ -31,7 +32,6 @@ from harness.policies import make_policy
 from harness.records import Journal
 from harness.rollout import rollout
 from harness.slots import LocalSlots, Slots
-from harness.types import Prompt, Reply
 
 TASK = "Overcooked-easy-v0"
 
@@ -90,18 +90,6 @@ def actor_per_environment(ray: Any, episodes: int, count: int) -> None:
             live = [actor for actor, (_, ended) in zip(live, over) if not ended]
     for actor in actors:
         ray.kill(actor)
-
-
-class Instant:
-    """A policy that costs nothing."""
-
-    name, asks, deterministic = "instant", "", True
-
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        return [Reply("", commands=(prompt.admissible[0],)) for prompt in prompts]
-
-    def close(self) -> None:
-        pass
 
 
 class Busy(LocalSlots):

@@ -61,7 +61,7 @@ def _examined(env: TextEnv, seed: int, game: str, times: int) -> Verdict:
     plays = []
     for _ in range(times):
         began = time.monotonic()
-        plays.append((*_play(env, seed, expert=True), time.monotonic() - began))
+        plays.append((*played(env, seed, expert=True), time.monotonic() - began))
     won = [seconds for success, _, seconds in plays if success]
     if len(won) < times:
         why = next(why for success, why, _ in plays if not success)
@@ -69,7 +69,7 @@ def _examined(env: TextEnv, seed: int, game: str, times: int) -> Verdict:
         return Verdict(
             game, status, f"the expert won {len(won)} of {times} ({why})", sum(seconds for *_, seconds in plays)
         )
-    free, _ = _play(env, seed, expert=False)
+    free, _ = played(env, seed, expert=False)
     detail = (
         "a player who changes nothing wins too"
         if free
@@ -78,8 +78,8 @@ def _examined(env: TextEnv, seed: int, game: str, times: int) -> Verdict:
     return Verdict(game, "free" if free else "sound", detail, min(won))
 
 
-def _play(env: TextEnv, seed: int, expert: bool) -> tuple[bool, str]:
-    """Whether the game was won, and how it ended."""
+def played(env: TextEnv, seed: int, expert: bool) -> tuple[bool, str]:
+    """Whether the expert, or else the idle player, won the game, and how it ended."""
     env.reset(seed=seed)
     while True:
         command = env.expert() if expert else env.idle()

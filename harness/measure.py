@@ -6,6 +6,7 @@ from statistics import mean
 from typing import Any
 
 from envsuite import registry
+from envsuite.gold import played
 from envsuite.types import Task
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
@@ -47,18 +48,10 @@ def _idle(task: Task, episodes: int) -> list[float]:
     """Success per episode of a player who changes nothing."""
     config = RunConfig(task, "random", episodes=episodes)
     env = registry.build(task.id)
-    found = []
     try:
-        for episode in config.all_episodes():
-            _, info = env.reset(seed=episode.seed)
-            over = False
-            while not over:
-                _, _, terminated, truncated, info = env.step(env.idle())
-                over = terminated or truncated
-            found.append(float(info["success"]))
+        return [float(played(env, episode.seed, expert=False)[0]) for episode in config.all_episodes()]
     finally:
         env.close()
-    return found
 
 
 def _play(task: Task, model: str, episodes: int) -> list[Trajectory]:

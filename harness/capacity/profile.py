@@ -38,6 +38,7 @@ from harness.policies import make_policy
 from harness.records import Journal
 from harness.rollout import rollout
 from harness.slots import LocalSlots, Shown
+from harness.types import Prompt, Reply
 
 CHARS_PER_TOKEN = 4
 MOST_EPISODES = 64
@@ -199,14 +200,12 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
     )
 
 
-class _Silent:
-    """Says nothing and costs nothing."""
+class Instant:
+    """A policy that costs nothing: the first admissible command."""
 
-    name, asks, deterministic = "silent", "", True
+    name, asks, deterministic = "instant", "", True
 
-    def act(self, prompts: Sequence[Any]) -> list[Any]:
-        from harness.types import Reply
-
+    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [Reply("", commands=(prompt.admissible[0],)) for prompt in prompts]
 
     def close(self) -> None:
@@ -216,7 +215,7 @@ class _Silent:
 def measure_head(task: Task, episodes: int = 64) -> Head:
     """The rollout's own cost: what it takes beyond replaying the same commands on a bare environment."""
     config, meter = RunConfig(task, "random", episodes=episodes, split="train"), _Meter()
-    runs = list(rollout(_Silent(), config.all_episodes(), LocalSlots(32)))
+    runs = list(rollout(Instant(), config.all_episodes(), LocalSlots(32)))
     whole = meter.lap()
     env = registry.build(task, "sparse")
     for run in runs:
