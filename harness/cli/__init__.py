@@ -7,7 +7,8 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -18,6 +19,11 @@ def console(stderr: bool = False) -> Console:
     """Where people read; wide where it is no terminal, so that tables in logs are not folded."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else 160)
+
+
+def titled(task: str, knobs: Mapping[str, Any]) -> str:
+    """A task with its knobs, as people read it."""
+    return " ".join([task, *(f"{name}={value}" for name, value in knobs.items())])
 
 
 def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -137,8 +137,7 @@ def _demos(args: argparse.Namespace) -> None:
         slots.close()
     lines = [json.dumps(found, ensure_ascii=False) for found in demonstrations(runs, prompting)]
     write_atomically(args.output, "".join(line + "\n" for line in lines))
-    name = " ".join([task.id, *(f"{knob}={value}" for knob, value in knobs.items())])
-    print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {name}")
+    print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {cli.titled(task.id, knobs)}")
 
 
 if __name__ == "__main__":

@@ -368,7 +368,7 @@ def _describe(config: RunConfig, args: argparse.Namespace, console: Console) -> 
     say = lambda text: console.print(text, highlight=False, soft_wrap=True)
     panel = config.panel
     episodes = config.all_episodes()
-    say(f"task      {' '.join([config.task.id, *(f'{name}={value}' for name, value in config.knobs.items())])}")
+    say(f"task      {cli.titled(config.task.id, config.knobs)}")
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         say(f"panel     {panel.name} {panel.digest}: {len(panel):,}{of} games present")
@@ -464,7 +464,7 @@ def _tell(console: Console, record: Any) -> None:
 
 def _show(console: Console, config: RunConfig, rows: list[tuple[str, Summary]], args: argparse.Namespace) -> None:
     panel = config.panel
-    title = " ".join([config.task.id, *(f"{name}={value}" for name, value in config.knobs.items())])
+    title = cli.titled(config.task.id, config.knobs)
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         title += f"  panel {panel.digest} ({len(config.seeds)} played, {len(panel):,}{of} present)"
