@@ -99,6 +99,12 @@ def rows(page):
     return page.locator("#table tbody tr")
 
 
+def view(page):
+    """Opens the first row's episode: it is decoded first, so the dialog comes a moment after the click."""
+    rows(page).first.click()
+    page.wait_for_selector("dialog[open]")
+
+
 def expect(locator):
     from playwright.sync_api import expect
 
@@ -127,8 +133,8 @@ def test_filters_and_search_narrow_the_table(opened, runs):
     page.select_option("#by-run", label="random")
     losses = [one for one in stored(runs[0]) if not one["success"]]
     page.select_option("#by-ending", label="max_steps")
-    assert page.locator("#count").inner_text().startswith(f"{len(losses)} of 120")
-    assert rows(page).count() == len(losses)
+    counts(page, f"{len(losses)} of 120")
+    expect(rows(page)).to_have_count(len(losses))
     page.locator("button[type=reset]").click()
     page.fill("#search", "seed:1000003 expert")
     counts(page, "1 of 120")
@@ -137,7 +143,7 @@ def test_filters_and_search_narrow_the_table(opened, runs):
     counts(page, "0 of 120")
     page.select_option("#by-fault", "")
     page.select_option("#by-kind", "parted")
-    assert page.locator("#count").inner_text().startswith(f"{3 * len(losses)} of 120")
+    counts(page, f"{3 * len(losses)} of 120")
 
 
 def test_a_column_sorts_both_ways(opened):
@@ -153,7 +159,7 @@ def test_an_episode_shows_what_was_recorded_and_what_the_expert_would_have_said(
     page = opened()
     page.select_option("#by-run", label="random")
     page.select_option("#by-kind", "replayed")
-    rows(page).first.click()
+    view(page)
     title = page.locator("#v-title").inner_text()
     record = next(one for one in stored(runs[0]) if f"seed {one['seed']}" in title)
     turns = page.locator("#v-body .turn")
@@ -190,7 +196,8 @@ def test_the_page_is_usable_from_the_keyboard(opened):
     assert page.locator(".turn.here .no").inner_text() == "2"
     assert page.locator("#search").input_value() == "random max_steps"
     page.keyboard.press("Escape")
-    assert page.locator("dialog[open]").count() == 0
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    page.wait_for_function("document.activeElement.dataset.place !== undefined")
     assert page.evaluate("document.activeElement.dataset.place") == "2"
 
 
@@ -200,7 +207,7 @@ def test_two_runs_of_one_game_are_laid_side_by_side_up_to_where_they_part(opened
     page.fill("#search", f"seed:{seed}")
     page.select_option("#by-run", label="random")
     counts(page, "1 of")
-    rows(page).first.click()
+    view(page)
     page.select_option("#v-versus", label="✓ expert")
     page.wait_for_selector(".duo.turn-row")
     mine, theirs = (next(one for one in stored(folder) if one["seed"] == seed)["steps"] for folder in runs[:2])
@@ -213,7 +220,7 @@ def test_two_runs_of_one_game_are_laid_side_by_side_up_to_where_they_part(opened
 def test_what_a_model_wrote_stays_text(opened):
     page = opened()
     page.select_option("#by-run", index=3)
-    rows(page).first.click()
+    view(page)
     assert page.locator("#v-objective").inner_text() == ATTACK
     page.get_by_text("Reply as written").first.click()
     assert page.get_by_text(ATTACK, exact=True).count() >= 2
@@ -235,7 +242,7 @@ def test_scenes_are_drawn_beside_the_turns(opened, tmp_path, task):
     file = tmp_path / "report.html"
     file.write_text(report.render(report.gather([folder])))
     page = opened(file)
-    rows(page).first.click()
+    view(page)
     (record,) = stored(folder)
     pictures = page.locator(".turn img")
     assert pictures.count() == record["num_turns"] + 1
@@ -250,7 +257,7 @@ def test_scenes_are_drawn_beside_the_turns(opened, tmp_path, task):
 def test_nothing_hangs_over_the_edge_of_a_narrow_screen(opened, width):
     page = opened(width=width, height=740)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    rows(page).first.click()
+    view(page)
     assert page.evaluate(
         "document.querySelector('#v-body').scrollWidth <= document.querySelector('#v-body').clientWidth"
     )
@@ -287,6 +294,6 @@ def test_thousands_of_episodes_lie_in_chunks_that_are_decoded_on_demand(opened, 
     page.fill("#search", "a needle in")
     page.locator("#deep").click()
     expect(page.locator("#count")).to_contain_text("found in transcripts")
-    assert rows(page).count() == 1
-    rows(page).first.click()
+    expect(rows(page)).to_have_count(1)
+    view(page)
     assert f"seed {needle}" in page.locator("#v-title").inner_text()

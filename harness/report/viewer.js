@@ -182,11 +182,13 @@
 
   const viewer = $("#viewer");
   let turn = 0; // the one the keys are at
+  let asked = 0; // how many times an episode was asked for: of two on their way, the last one is shown
 
   async function open(place, versus = null) {
     current = place;
-    const number = shown[place];
+    const number = shown[place], mine = ++asked;
     const [one, other] = await Promise.all([episode(number), versus === null ? null : episode(versus)]);
+    if (mine !== asked) return;
     $("#v-title").textContent = `${run(number).name} · ${run(number).config.task} · seed ${columns.seed[number]}`
       + (columns.attempt[number] ? `, attempt ${columns.attempt[number] + 1}` : "");
     $("#v-objective").textContent = word("objective", number);
@@ -375,8 +377,8 @@
     $("#deep").addEventListener("click", searchTranscripts);
     new IntersectionObserver(([seen]) => seen.isIntersecting && drawn < shown.length && grow(), { rootMargin: "600px" }).observe($("#more"));
     filter();
-    const asked = /^#e=(\d+)$/.exec(location.hash);
-    if (asked && +asked[1] < total) open(shown.indexOf(+asked[1]));
+    const linked = /^#e=(\d+)$/.exec(location.hash);
+    if (linked && +linked[1] < total) open(shown.indexOf(+linked[1]));
     document.documentElement.dataset.ready = "yes";
     performance.mark("ready");
   }
