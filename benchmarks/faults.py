@@ -28,7 +28,7 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "faults.jsonl"
-        command = [sys.executable, "-m", "pytest", "-q", "-rs", "-k", CHOSEN, *TESTS]
+        command = [sys.executable, "-m", "pytest", "-q", "-rs", "--durations", "0", "-k", CHOSEN, *TESTS]
         done = subprocess.run(
             command, env={**os.environ, "ENVSUITE_FAULTS": str(place)}, stdout=subprocess.PIPE, text=True
         )
