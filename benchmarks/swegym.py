@@ -152,7 +152,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def load() -> str:
     values = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    return f"{os.cpu_count()} cores, load average {values} (other work beside it)."
+    return f"{os.cpu_count()} cores, load average {values}."
 
 
 def written(file: Path, sections: dict[str, list[str]]) -> str:
