@@ -101,12 +101,11 @@ def rate(folder: Path) -> list[str]:
             run["tasks"],
             f"{run['seconds']:.0f}",
             f"{run['tasks'] / run['seconds']:.2f}",
-            f"{run['processor_seconds'] / run['tasks']:.2f}",
         )
         for run in runs
         if run["tasks"]
     ]
-    head = ("workers", "load before, after", "tried", "tasks", "seconds", "tasks per second", "processor s per task")
+    head = ("workers", "load before, after", "tried", "tasks", "seconds", "tasks per second")
     return table(head, rows)
 
 

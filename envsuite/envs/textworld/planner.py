@@ -72,6 +72,7 @@ class Planner:
         self._all = sum(1 << number for number, quest in enumerate(self.quests) if quest.counts)
         self.moves = self._useful([self._move(action, command) for action, command in actions])
         self._plans: dict[State, tuple[int | None, str | None]] = {}
+        self._given_up = False  # a game too large once is not searched again: each state on the way would cost as much
 
     def _mask(self, facts: Iterable[Proposition]) -> int | None:
         """The bits of the facts that can change; None where one of the others does not hold."""
@@ -145,6 +146,8 @@ class Planner:
         """(commands to go, the first of a shortest plan); (0, None) when won, (None, None) when lost. Raises TooLarge."""
         start = (self._state_bits(facts), done)
         if start not in self._plans:
+            if self._given_up:
+                raise TooLarge
             self._search(start)
         return self._plans[start]
 
@@ -175,6 +178,7 @@ class Planner:
                 if goal is not None:
                     break
                 if len(came) > self.limit:
+                    self._given_up = True
                     raise TooLarge
             layer = following
         if goal is None:
