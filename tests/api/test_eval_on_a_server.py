@@ -111,3 +111,28 @@ def test_a_server_that_comes_back_with_other_weights_ends_the_run_and_nothing_is
         assert journal.read_bytes().startswith(kept)
     whole, cut = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
     assert next(cut).read_bytes() == next(whole).read_bytes()
+
+
+def test_a_run_goes_on_only_with_the_weights_it_began_with(tmp_path):
+    """The server is another before --resume: refused with nothing played; one that has played nothing may begin anew."""
+    words = ("-c", "1", "--max-retries", "2", "--resume")
+    with running() as server:
+        server.says = "<action>3</action>"
+        assert run(tmp_path, server, *words, "--max-time", "1e-9").returncode == 3
+        (journal,) = tmp_path.glob("**/journal.jsonl")
+        kept, told = journal.read_bytes(), journal.with_name("weights.json").read_bytes()
+        assert kept.count(b"\n") == 1
+        server.says = "<action>4</action>"
+        count = len(server.requests)
+        done = run(tmp_path, server, *words)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "now holds other weights than this run began with" in done.stderr and "--output-dir" in done.stderr
+        assert journal.read_bytes() == kept and journal.with_name("weights.json").read_bytes() == told
+        assert len(server.requests) - count <= 2, "the fixed question alone was asked"
+        journal.write_bytes(b"")
+        assert run(tmp_path, server, *words).returncode == 0
+        assert journal.with_name("weights.json").read_bytes() != told
+        journal.with_name("weights.json").write_text('{"root": "", "text": 3')
+        journal.write_bytes(kept)
+        done = run(tmp_path, server, *words)
+        assert done.returncode == 2 and "weights.json" in done.stderr and done.stderr.count("\n") == 1

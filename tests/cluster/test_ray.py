@@ -120,6 +120,29 @@ def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
         assert gone
 
 
+@pytest.mark.slow
+def test_a_cluster_left_without_a_node_ends_the_run_in_bounded_time_and_resume_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(RaySlots, "ALONE", 4.0)
+    cfg = config("Slow-v0", knobs=SLOW)
+    whole = results(cfg, tmp_path / "local", num_workers=0)
+    with nodes(1) as cluster:
+        how = {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 4, "num_workers": 1}
+        gone = []
+
+        def record_of(record, run):
+            if not gone:
+                gone.append(cluster.remove_node(cluster.workers[0], allow_graceful=False))
+
+        began = time.monotonic()
+        with pytest.raises(UsageError, match=r"No environment worker lives.*--resume"):
+            evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), Execution(**how), record_of)
+        assert time.monotonic() - began < 120
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        assert results(cfg, tmp_path / "ray", resume=True, **how) == whole
+        assert gone
+
+
 def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, tmp_path):
     cfg, tried = config(), []
 
