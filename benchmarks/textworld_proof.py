@@ -1,10 +1,11 @@
 """Games generated into one cache while players play from it: is anything ever seen half made or damaged?
 
-    python -m benchmarks.textworld_proof [--games 1000] [--players 8] [--processes 2]
+    python -m benchmarks.textworld_proof [--games 1000] [--players 8] [--processes 2] [--pause 0]
 
 The players follow the generator over the same seeds in an order of their own: they find a game whole, or make it
-themselves under the lock, and play it to its end by the shortest plan. Then every game in the cache is checked: story
-file by its header and checksum, .json read (every tenth equal to the game made anew), nothing half made left.
+themselves under the lock, and play it to its end by the shortest plan, `--pause` seconds between two games. Then every
+game in the cache is checked: story file by its header and checksum, .json read (every tenth equal to the game made anew),
+nothing half made left.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ class Proof(NamedTuple):
     wrong: list[str]
 
 
-def prove(games: int, players: int, processes: int) -> Proof:
-    """Generates `games` games while `players` play; in the cache that $ENVSUITE_CACHE names."""
+def prove(games: int, players: int, processes: int, pause: float = 0.0) -> Proof:
+    """Generates `games` games while `players` play, each waiting `pause` seconds between two; in the cache that $ENVSUITE_CACHE
+    names.
+    """
     from envsuite.envs.textworld.generator import canonical, make_game
 
     specs = [game_spec("custom", {}, FIRST + number) for number in range(games)]
@@ -62,7 +65,7 @@ def prove(games: int, players: int, processes: int) -> Proof:
                     count["episodes"] += 1
                     count["won"] += bool(info["success"])
                     count["steps"] += steps
-                if over.is_set():
+                if over.wait(pause):
                     return
         except Exception as error:
             wrong.append(f"player {player}: {type(error).__name__}: {error}")
@@ -100,11 +103,14 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=1000)
     parser.add_argument("--players", type=int, default=8)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds; leaves a small machine's cores to the generator"
+    )
     options = parser.parse_args()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["ENVSUITE_CACHE"] = str(Path(cache))
-        proof = prove(options.games, options.players, options.processes)
+        proof = prove(options.games, options.players, options.processes, options.pause)
     print(
         f"{proof.games} games generated in {options.processes} processes while {options.players} players played "
         f"{proof.episodes} episodes ({proof.steps} commands, {proof.won} won), {time.perf_counter() - began:.0f} s: "
