@@ -87,6 +87,7 @@ class Run:
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
         self.rung = 0 if recipe.advance_at else len(self.configs) - 1  # the last of the tasks that are played
         self.lanes = [lanes.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
+        self.slots: dict[str, tuple[str, Slots]] = {}  # per task, with what its environments are asked for
         self.trackers: list[trackers.Tracker] = []
         if world.first():
             self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
@@ -123,7 +124,14 @@ class Run:
             self.save()
             return success
         finally:
-            self.lock.release()
+            self.close()
+
+    def close(self) -> None:
+        """Ends the environments, and leaves the folder to others."""
+        for _, slots in self.slots.values():
+            slots.close()
+        self.slots.clear()
+        self.lock.release()
 
     def _over(self, success: float) -> bool:
         recipe = self.recipe
@@ -312,12 +320,19 @@ class Run:
         mine = world.share(todo)
         runs: list[Trajectory] = []
         if mine:
-            slots: Slots = open_slots(config, self.execution, len(mine), policy.asks, self.recipe.shaping_gamma)
-            try:
-                runs = list(rollout(policy, mine, slots, self.recipe.prompting, cap or self.recipe.max_turns or None))
-            finally:
-                slots.close()
+            slots = self._slots_for(config, len(mine), policy.asks)
+            runs = list(rollout(policy, mine, slots, self.recipe.prompting, cap or self.recipe.max_turns or None))
         return sorted(world.gather(runs), key=lambda run: run.episode.key)
+
+    def _slots_for(self, config: RunConfig, episodes: int, asks: str) -> Slots:
+        """Environments for so many episodes. They are kept: starting TextWorld's engine takes longer than playing a game."""
+        told, slots = self.slots.get(config.task.id, ("", None))
+        if slots is None or told != asks or slots.count < min(episodes, self.execution.max_concurrent):
+            if slots is not None:
+                slots.close()
+            slots = open_slots(config, self.execution, episodes, asks, self.recipe.shaping_gamma)
+            self.slots[config.task.id] = asks, slots
+        return slots
 
     # ---- on disk ----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from baselines import recipe as recipes  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
+from harness import stats, studies
 from harness.demos import conversations  # noqa: E402
 from harness.prompting import Prompting  # noqa: E402
 from harness.types import Reply, Trajectory, Turn, episode  # noqa: E402
@@ -206,7 +207,7 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     study._main([*words, "--seeds", "1"])
     runs = tmp_path / "study" / "runs.jsonl"
     before = runs.read_text()
-    assert [(one["variant"], one["seed"]) for one in study.read(runs)] == [("poad", 0), ("ntpo", 0)]
+    assert [(one["variant"], one["seed"]) for one in studies.read(runs)] == [("poad", 0), ("ntpo", 0)]
     study._main([*words, "--seeds", "2", "--minutes", "1e-9"])
     assert runs.read_text() == before
     curves._main([str(tmp_path / "study")])
@@ -250,7 +251,7 @@ def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(fol
 
 
 def test_bands_are_students():
-    mean, low, high = curves.interval([1.0, 2.0, 3.0])
+    mean, low, high, _ = stats.student([1.0, 2.0, 3.0])
     assert (mean, high - mean) == pytest.approx((2.0, 4.303 / 3**0.5))
     assert mean - low == pytest.approx(high - mean)
 
