@@ -1,7 +1,7 @@
 """Studies: several training runs of one recipe side by side, as `baselines.study` leaves them.
 
-    {study}/plan.json     what is compared: recipe, the setting that varies and its values, seeds
-    {study}/runs.jsonl    a line per finished run
+{study}/plan.json     what is compared: recipe, the setting that varies and its values, seeds
+{study}/runs.jsonl    a line per finished run
 """
 
 from __future__ import annotations

@@ -18,8 +18,10 @@ from baselines import recipe as recipes  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
-from harness import stats, studies
+from harness import stats, studies  # noqa: E402
 from harness.demos import conversations  # noqa: E402
+from harness.evaluate import Execution  # noqa: E402
+from harness.policies import make_policy  # noqa: E402
 from harness.prompting import Prompting  # noqa: E402
 from harness.types import Reply, Trajectory, Turn, episode  # noqa: E402
 from tests import toys  # noqa: E402, F401
@@ -244,7 +246,8 @@ def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(fol
     curves._main([str(tmp_path / "studies")])
     assert "| poad | 0 of 1 | not run |" in (tmp_path / "studies" / "toys" / "README.md").read_text()
     assert "not run (1)" in (tmp_path / "studies" / "README.md").read_text()
-    study._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys"])
+    study._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys", "--keep", str(tmp_path / "kept")])
+    assert Model.load(ModelConfig(str(tmp_path / "kept" / "toys-poad-0"), critic="none")).actor_parameters()
     assert "| 1 of 1 |" in curves.index(tmp_path / "studies")
     with pytest.raises(UsageError, match=r"change plan\.json"):
         study._main([str(tmp_path / "studies" / "toys"), "--seeds", "2"])
@@ -256,6 +259,39 @@ def test_bands_are_students():
     assert mean - low == pytest.approx(high - mean)
 
 
+def test_environments_stay_between_batches_unless_others_are_asked_for(folder, tmp_path):
+    execution = Execution(num_workers=1, max_concurrent=8)
+    run = Run(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
+    there = lambda asks: run.environments.slots(run.configs[0], execution, 8, asks, 0.99)._workers[0].process
+    try:
+        run._ready()
+        run._step()
+        worker = there("")
+        run._step()
+        assert there("") is worker and worker.is_alive()
+        run._play(run.configs[0], run.games(0), make_policy("expert"))
+        assert there("expert") is not worker and not worker.is_alive()
+        worker = there("expert")
+    finally:
+        run.close()
+    assert not worker.is_alive()
+
+
+def test_a_tiny_model_is_taught_to_copy(tmp_path):
+    corpus = ["north east south west"] * 20
+    for name, steps in (("plain", 0), ("taught", 150)):
+        tiny.make(tmp_path / name, corpus, size="xxs", vocabulary=300, context=256, copying=steps)
+    from transformers import AutoModelForCausalLM
+
+    ids = torch.randint(5, 260, (4, 24), generator=torch.Generator().manual_seed(1)).repeat(1, 2)
+    loss = {}
+    for name in ("plain", "taught"):
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / name)
+        logits = model(ids).logits[:, 24:-1]
+        loss[name] = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 25:].flatten()).item()
+    assert loss["taught"] < loss["plain"] - 0.5, loss
+
+
 def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     table = recipe(folder, tasks=["Signpost-v0", "HiLo-v0"], advance_at=0.01, updates=1)
     run = Run(recipes.parse(table), tmp_path / "run")
@@ -265,7 +301,7 @@ def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     run._ready()
     run.measure()
     run.save()
-    run.lock.release()
+    run.close()
     assert Run(recipes.parse(table), tmp_path / "run", resume=True).rung == 1
 
 

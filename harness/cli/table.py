@@ -42,7 +42,11 @@ def parser() -> argparse.ArgumentParser:
         "--row", action="append", default=[], metavar="PUBLISHED=MODEL", help="a model trained here for a published row"
     )
     found.add_argument(
-        "--studies", type=Path, default=None, metavar="DIR", help="with what trainings in small gave: leaderboards/training"
+        "--studies",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="with what trainings in small gave: leaderboards/training",
     )
     found.add_argument("--metric", default="", help="instead of the table's: success | reward | pass@4 | ...")
     found.add_argument("--markdown", action="store_true", help="as Markdown")
