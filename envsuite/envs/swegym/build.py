@@ -123,15 +123,30 @@ class Journal:
 
 
 def build(folder: Path, names: list[str], workers: int, seconds: float, rounds: int) -> dict[str, Journal]:
-    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up."""
+    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up; notes how long that took.
+
+    Then the whole suite is run on what was made.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pools, threads = suite.pools(drivers.choose(), workers), ThreadPoolExecutor(workers)
-    until = time.monotonic() + seconds
+    began, load = time.monotonic(), os.getloadavg()[0]
+    until = began + seconds
     try:
         journals = dict(zip(names, threads.map(lambda name: Journal(folder, pools, name), names)))
         jobs = [(journals[name], number) for number in range(1, rounds + 1) for name in names]
         for _ in threads.map(lambda job: job[0].fill(job[1], until), jobs):
             pass  # raises what a job has raised
+        new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
+        run = {
+            "seconds": round(time.monotonic() - began, 1),
+            "workers": workers,
+            "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+            "tried": len(new),
+            "tasks": sum("task" in row for row in new),
+        }
+        if new:
+            with (folder / "runs.jsonl").open("a") as file:
+                file.write(json.dumps(run) + "\n")
         for journal in journals.values():
             journal.confirm(journal.listed(rounds), threads, until)
     finally:
@@ -150,22 +165,10 @@ def main() -> None:
     parser.add_argument("-s", "--seconds", type=float, default=float("inf"), help="stop then; the next run goes on")
     parser.add_argument("--write", action="store_true", help="write the shipped list from what the folder holds of all")
     args = parser.parse_args()
-    began, load = time.monotonic(), os.getloadavg()[0]
     journals = build(args.folder, args.package or list(packages.PACKAGES), args.workers, args.seconds, args.rounds)
-    new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
-    run = {
-        "seconds": round(time.monotonic() - began, 1),
-        "workers": args.workers,
-        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
-        "tried": len(new),
-        "tasks": sum("task" in row for row in new),
-    }
-    with (args.folder / "runs.jsonl").open("a") as file:
-        file.write(json.dumps(run) + "\n")
     for name, journal in journals.items():
         reasons = Counter(row.get("no", f"{len(row['operators'])} bug(s)") for row in journal.rows)
         print(f"{name}: {dict(reasons.most_common())}")
-    print(run)
     if args.write:
         write(args.folder, args.rounds)
 
