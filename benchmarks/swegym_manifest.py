@@ -114,7 +114,7 @@ def sample(listed: Sequence[tasks.Generated], count: int) -> list[tasks.Generate
     chance = random.Random(0)
     groups: dict[tuple[str, int], list[tasks.Generated]] = defaultdict(list)
     for task in listed:
-        groups[task.package, len(task.bugs)].append(task)
+        groups[task.package.name, len(task.bugs)].append(task)
     for group in groups.values():
         chance.shuffle(group)
     found: list[tasks.Generated] = []
