@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from harness.types import Episode
 
-FEWEST, MOST = 8, 64
+FEWEST, MOST = 24, 64
 """turns seeded together: three times as many as were played, within these bounds"""
 
 _A, _B = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)
@@ -87,7 +87,7 @@ class Dice:
         if not 0 <= turn - self._first < len(self._states):
             self._first = turn
             count = max(FEWEST, min(3 * turn, MOST))
-            self._states = states([self._episode.dice(turn + later) for later in range(count)])
+            self._states = states(self._episode.all_dice(range(turn, turn + count)))
         state, increment = begun(self._states[turn - self._first])
         self._bits.state = {
             "bit_generator": "PCG64",
