@@ -153,7 +153,7 @@ def _main(argv: Sequence[str] | None) -> int:
     mode = execution(args)
     baselines = _baselines(args)
     found: list[dict[str, Any]] = []
-    all_broken = False
+    broken = ""
     everything: dict[str, list[Path]] = {}
     with Players(args) as players:
         for planned in plans:
@@ -168,7 +168,10 @@ def _main(argv: Sequence[str] | None) -> int:
                 records, summary = play(mine, name, args, how, players, console)
                 rows.append((name, summary))
                 everything.setdefault(name, []).extend(records.paths)
-                all_broken |= summary["broken"] > 0 and summary["episodes"] == 0
+                if summary["broken"] and not summary["episodes"]:
+                    broken = (
+                        f"every episode of {name} on {config.task.id} broke; the first: {next(iter(records))['error']}"
+                    )
             _show(console, config, rows, args)
             found.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
     if len(plans) > 1:
@@ -177,9 +180,9 @@ def _main(argv: Sequence[str] | None) -> int:
         found.append({"over_tasks": dict(across)})
     if args.json:
         print(json.dumps(found, indent=2))
-    if all_broken:
-        print("error: every episode of a run broke; see 'error' in its results.jsonl", file=sys.stderr)
-    return 1 if all_broken else 0
+    if broken:
+        print(f"error: {broken}", file=sys.stderr)
+    return 1 if broken else 0
 
 
 def _baselines(args: argparse.Namespace) -> list[str]:
