@@ -101,12 +101,11 @@ def rate(folder: Path) -> list[str]:
             run["tasks"],
             f"{run['seconds']:.0f}",
             f"{run['tasks'] / run['seconds']:.2f}",
-            f"{run['processor_seconds'] / run['tasks']:.2f}",
         )
         for run in runs
         if run["tasks"]
     ]
-    head = ("workers", "load before, after", "tried", "tasks", "seconds", "tasks per second", "processor s per task")
+    head = ("workers", "load before, after", "tried", "tasks", "seconds", "tasks per second")
     return table(head, rows)
 
 
@@ -115,7 +114,7 @@ def sample(listed: Sequence[tasks.Generated], count: int) -> list[tasks.Generate
     chance = random.Random(0)
     groups: dict[tuple[str, int], list[tasks.Generated]] = defaultdict(list)
     for task in listed:
-        groups[task.package, len(task.bugs)].append(task)
+        groups[task.package.name, len(task.bugs)].append(task)
     for group in groups.values():
         chance.shuffle(group)
     found: list[tasks.Generated] = []

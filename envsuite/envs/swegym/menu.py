@@ -6,7 +6,7 @@ from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
 ENTRY = "envsuite.envs.swegym.env:SWEGym"
-PANEL = "envsuite.envs.swegym.env:panel"
+PANEL = "envsuite.envs.swegym.instances:panel"
 EXTRA = "swegym"
 
 LADDER: dict[str, dict[str, Any]] = {

@@ -86,7 +86,7 @@ class GeneratedProblem(Problem):
 
     def __init__(self, task: Generated, detail: str, hidden: bool, driver: str) -> None:
         self.task, self.hidden, self.driver = task, hidden, driver
-        self.package = packages.package(task.package)
+        self.package = task.package
         self.instance_id = task.instance_id
         self.kind = "+".join(sorted({bug.operator for bug in task.bugs}))
         self.gold_files = task.paths
@@ -94,7 +94,7 @@ class GeneratedProblem(Problem):
         self._lease: Lease | None = None
 
     def spec(self, limits: Limits) -> Spec:
-        site = pytest_site()
+        site = pytest_site(self.package.needs)
         path = f"{site / 'bin'}:{interpreter_root()}/bin:/usr/local/bin:/usr/bin:/bin"
         return Spec(
             workspace="/testbed",
@@ -106,7 +106,7 @@ class GeneratedProblem(Problem):
 
     def variables(self) -> dict[str, str]:
         roots = dict.fromkeys([f"{{testbed}}/{self.package.path}".removesuffix("/."), "{testbed}"])
-        return {"PYTHONPATH": ":".join([*roots, str(pytest_site())])}
+        return {"PYTHONPATH": ":".join([*roots, str(pytest_site(self.package.needs))])}
 
     @cached_property
     def _seen(self) -> dict[str, str]:
@@ -121,7 +121,7 @@ class GeneratedProblem(Problem):
         return {path: text.encode() for path, text in self._seen.items()}
 
     def gold(self) -> dict[str, bytes | None]:
-        sound = packages.tree(self.task.package)
+        sound = packages.tree(self.package)
         return {path: sound[path].encode() for path in self.gold_files}
 
     def judge(self, changes: Changes, seconds: float) -> Report:
@@ -186,7 +186,7 @@ class GeneratedProblem(Problem):
 
     def _pool(self) -> Pool:
         if self._lease is None:
-            self._lease = Lease(suite.SPEC, self.driver)
+            self._lease = Lease(suite.spec(self.package.needs), self.driver)
         return self._lease.pool
 
     def close(self) -> None:
@@ -214,19 +214,19 @@ def summary(run: suite.Run) -> str:
 
 
 @cache
-def pytest_site() -> Path:
-    """A folder of the cache that holds pytest alone, and `python` and `pytest` to call: what agents' shells see.
+def pytest_site(needs: tuple[str, ...] = ()) -> Path:
+    """A folder of the cache that holds pytest and `needs`, and `python` and `pytest` to call: what agents' shells see.
 
-    Copies, not links, so that a driver can show the folder at its own path and nothing beside it.
+    Copies, not links, so that a driver can show the folder at its own path and nothing beside it. Raises MissingExtra.
     """
-    name = f"pytest-{version_of('pytest')}-{sys.implementation.cache_tag}"
+    name = "-".join(f"{one}-{version_of(one)}" for one in ("pytest", *needs)) + f"-{sys.implementation.cache_tag}"
     target = cache_dir("swegym") / name
     if target.is_dir():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder, "site")
         (made / "bin").mkdir(parents=True)
-        for entry, source in closure(("pytest",)).items():
+        for entry, source in closure(("pytest", *needs)).items():
             if source.is_dir():
                 shutil.copytree(source, made / entry, ignore=shutil.ignore_patterns("__pycache__"))
             else:
@@ -251,6 +251,7 @@ def version_of(name: str) -> str:
     try:
         return version(name)
     except ModuleNotFoundError:
+        wanted = "'envsuite[swegym]'" if name == "pytest" else name
         raise MissingExtra(
-            f"SWE-Gym needs the package {name!r}, which is not installed: pip install 'envsuite[swegym]'"
+            f"SWE-Gym needs the package {name!r}, which is not installed: pip install {wanted}"
         ) from None

@@ -17,6 +17,7 @@ from envsuite.envs.swegym import operators, packages
 from envsuite.errors import DataError
 
 MANIFEST = Path(__file__).with_name("manifest.jsonl.gz")
+"""the shipped list; that of another folder of tasks has the same name there"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Symptom:
 class Generated:
     """A package with one or more bugs, verified."""
 
-    package: str
+    package: packages.Package
     bugs: tuple[Planted, ...]
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...]
@@ -55,7 +56,9 @@ class Generated:
 
     @cached_property
     def instance_id(self) -> str:
-        return f"{self.package}-{packages.package(self.package).version}-{digest(self.bugs)}"
+        """Name, version and 8 hex digits that stand for the bugs, and for the archive where it is not a shipped one."""
+        archive = "" if self.package.shipped else self.package.sha256
+        return f"{self.package.name}-{self.package.version}-{digest(self.bugs, archive)}"
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -87,10 +90,10 @@ def plant(files: Mapping[str, str], bugs: Iterable[Planted]) -> dict[str, str]:
     return {**files, **{path: operators.apply(files[path], found) for path, found in edits.items()}}
 
 
-def digest(bugs: Iterable[Planted]) -> str:
-    """8 hex digits that name a set of bugs."""
+def digest(bugs: Iterable[Planted], archive: str = "") -> str:
+    """8 hex digits that name a set of bugs, of the archive with that hash where one is given."""
     plain = sorted((bug.path, [list(edit) for edit in bug.edits]) for bug in bugs)
-    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:8]
+    return hashlib.sha256((archive + json.dumps(plain)).encode()).hexdigest()[:8]
 
 
 def diff(path: str, old: str | None, new: str | None) -> str:
@@ -111,8 +114,8 @@ def diff(path: str, old: str | None, new: str | None) -> str:
 def write(found: Iterable[Generated], tests: Mapping[str, list[str]], path: Path = MANIFEST) -> None:
     """Writes the manifest; a task names its tests by their place in its package's list."""
     lines = [json.dumps({"package": name, "tests": listed}) for name, listed in sorted(tests.items())]
-    for task in sorted(found, key=lambda task: (task.package, len(task.bugs), task.instance_id)):
-        lines.append(json.dumps(row(task, tests[task.package]), ensure_ascii=False, separators=(",", ":")))
+    for task in sorted(found, key=lambda task: (task.package.name, len(task.bugs), task.instance_id)):
+        lines.append(json.dumps(row(task, tests[task.package.name]), ensure_ascii=False, separators=(",", ":")))
     write_atomically(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
 
 
@@ -121,7 +124,7 @@ def row(task: Generated, tests: list[str]) -> dict[str, Any]:
     places = {test: place for place, test in enumerate(tests)}
     return {
         "id": task.instance_id,
-        "package": task.package,
+        "package": task.package.name,
         "bugs": [[bug.path, bug.operator, bug.function, bug.line, bug.edits] for bug in task.bugs],
         "fail": [places[test] for test in task.fail_to_pass],
         "hops": task.hops,
@@ -130,8 +133,10 @@ def row(task: Generated, tests: list[str]) -> dict[str, Any]:
 
 
 @cache
-def manifest(path: Path = MANIFEST) -> tuple[Generated, ...]:
-    """The tasks of a manifest, in its order. Raises DataError naming the line."""
+def manifest(folder: Path | None = None) -> tuple[Generated, ...]:
+    """The shipped tasks, or those in `folder`, in the list's order. Raises DataError naming the line."""
+    known = packages.PACKAGES if folder is None else packages.described(folder)
+    path = MANIFEST if folder is None else folder / MANIFEST.name
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
@@ -144,17 +149,17 @@ def manifest(path: Path = MANIFEST) -> tuple[Generated, ...]:
             if "tests" in row:
                 tests[row["package"]] = row["tests"]
             else:
-                found.append(read(row, tests[row["package"]]))
+                found.append(read(row, known[row["package"]], tests[row["package"]]))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise DataError(f"{path}, line {number}: not a task ({type(error).__name__}: {error}).") from None
     return tuple(found)
 
 
-def read(row: dict[str, Any], tests: list[str]) -> Generated:
+def read(row: dict[str, Any], package: packages.Package, tests: list[str]) -> Generated:
     """The task of a line. Raises ValueError, KeyError, TypeError or IndexError for what is none."""
-    failing, left_out = set(row["fail"]), packages.package(row["package"]).left_out
+    failing, left_out = set(row["fail"]), package.left_out
     task = Generated(
-        row["package"],
+        package,
         tuple(Planted(p, o, f, n, tuple((a, b, t) for a, b, t in edits)) for p, o, f, n, edits in row["bugs"]),
         tuple(tests[place] for place in row["fail"] if not tests[place].startswith(left_out)),
         tuple(test for place, test in enumerate(tests) if place not in failing and not test.startswith(left_out)),
