@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from baselines.study import plan_of, read
 from envsuite.cache import write_atomically
 from harness import cli
+from harness.stats import student
+from harness.studies import plan_of, read
 
-T95 = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's t at 97.5 % for 0 to 9 degrees of freedom; from there on 2.26 is kept, which is wide"""
 COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
 POINTS = 60
@@ -37,22 +36,11 @@ class Curve(NamedTuple):
     high: Any
 
 
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and Student's 95 % bounds, which are infinitely wide for one value."""
-    n = len(values)
-    mean = sum(values) / n
-    if n == 1:
-        return mean, -math.inf, math.inf
-    spread = math.sqrt(sum((x - mean) ** 2 for x in values) / (n - 1) / n)
-    reach = T95[min(n - 1, len(T95) - 1)] * spread
-    return mean, mean - reach, mean + reach
-
-
 def curve(runs: Sequence[dict[str, Any]]) -> Curve:
     """The curve of one setting: seeds have played different numbers of steps, and are read off at the same ones."""
     each = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
     grid = np.linspace(max(x[0] for x, _ in each), min(x[-1] for x, _ in each), POINTS)
-    found = np.array([[interval(column) for column in zip(*(np.interp(grid, x, y) for x, y in each))]])[0]
+    found = np.array([[student(column)[:3] for column in zip(*(np.interp(grid, x, y) for x, y in each))]])[0]
     return Curve(grid, found[:, 0], found[:, 1].clip(0, 1), found[:, 2].clip(0, 1))
 
 
@@ -105,7 +93,7 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
         f"# {plan.get('title') or plan['recipe'] + ': ' + plan['vary'] + ' compared'}",
         "",
         *(_about(runs[0]) if runs else ("Not run yet.", "")),
-        f"| {plan['vary']} | seeds run | success at first | success at last (95 % over seeds) | steps to 90 % (mean of seeds that reach it) | held-out games at last, as `acting.eval_temperature` plays | CPU s per run |",
+        f"| {plan['vary']} | seeds run | success at first | success at last (95 % over seeds) | steps to 90 % (mean of seeds that reach it) | held-out games before and after, as `acting.eval_temperature` plays | CPU s per run |",
         "|---|---|---|---|---|---|---|",
     ]
     for value, found in by.items():
@@ -113,7 +101,7 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
         if not found:
             lines.append(f"| {value} | {ran} | not run | not run | not run | not run | not run |")
             continue
-        mean, low, high = interval([run["updates"][-1]["success"] for run in found])
+        mean, low, high, _ = student([run["updates"][-1]["success"] for run in found])
         bounds = f"{max(0.0, low):.2f} to {min(1.0, high):.2f}" if len(found) > 1 else "one seed"
         reached = [steps for run in found if (steps := steps_to(run, 0.9)) < math.inf]
         to = (
@@ -123,9 +111,7 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
         )
         first = sum(run["updates"][0]["success"] for run in found) / len(found)
         cost = sum(run["cpu_seconds"] for run in found) / len(found)
-        held = [run["evals"][-1] for run in found]
-        games = sum(one["n"] for one in held)
-        wins = f"{sum(one['success'] * one['n'] for one in held):.0f} of {games}"
+        wins = " -> ".join(_of_all([run["evals"][place] for run in found]) for place in (0, -1))
         lines.append(f"| {value} | {ran} | {first:.2f} | {mean:.2f} ({bounds}) | {to} | {wins} | {cost:.0f} |")
     missing = []
     for value, found in by.items():
@@ -143,6 +129,10 @@ def page(folder: Path) -> tuple[str, dict[str, Curve]]:
     ]
     notes = folder / "NOTES.md"
     return "\n".join(lines) + ("\n" + notes.read_text() if notes.exists() else ""), curves
+
+
+def _of_all(evals: Sequence[dict[str, Any]]) -> str:
+    return f"{sum(one['success'] * one['n'] for one in evals):.0f} of {sum(one['n'] for one in evals)}"
 
 
 def _about(one: dict[str, Any]) -> tuple[str, ...]:

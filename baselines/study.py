@@ -10,19 +10,26 @@ begun after so long: what is missing then is written by `baselines.curves` as no
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from baselines import recipe as recipes
-from envsuite.errors import DataError, UsageError
+from envsuite.errors import UsageError
 from harness import cli
+from harness.studies import plan_of, read
+
+if TYPE_CHECKING:
+    from baselines.environments import Environments
+
+Train = Callable[..., dict[str, Any]]
 
 KEPT = ("update", "env_steps", "reward", "success", "turns", "kl", "entropy", "explained_variance", "skipped")
 """of a training line, what curves and their reading need"""
@@ -39,6 +46,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs")
     found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: leaderboards/training/RECIPE")
     found.add_argument("--minutes", type=float, default=0.0, help="begin no run after so long; 0: no limit")
+    found.add_argument("--max-concurrent", type=int, default=64, help="so many episodes are played at once (64)")
+    found.add_argument(
+        "--keep", type=Path, default=None, metavar="DIR", help="leave the models here too, as DIR/STUDY-VALUE-SEED"
+    )
     found.add_argument("--module", action="append", default=[])
     found.add_argument("-v", "--verbose", action="store_true")
     return found
@@ -70,26 +81,27 @@ def _main(argv: Sequence[str] | None) -> int:
         for value in plan["variants"]:
             recipes.load(recipes.find(plan["recipe"]), {**plan["set"], plan["vary"]: value})
     until = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
-    for folder, plan in plans:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
-        if not run(folder, plan, until):
-            print(f"{args.minutes:g} minutes are over: the rest was not run")
-            break
+    from baselines.environments import Environments
+
+    environments = Environments()
+    try:
+        for folder, plan in plans:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
+            one = functools.partial(one_run, environments=environments, max_concurrent=args.max_concurrent)
+            if not run(folder, plan, until, one, args.keep):
+                print(f"{args.minutes:g} minutes are over: the rest was not run")
+                break
+    finally:
+        environments.close()
     return 0
 
 
-def plan_of(folder: Path) -> dict[str, Any]:
-    """What a study is to run. DataError where there is none."""
-    try:
-        plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder} is no study ({error}): write one with python -m baselines.study.") from error
-    return plan
+def run(folder: Path, plan: dict[str, Any], until: float, train: Train, keep: Path | None = None) -> bool:
+    """Runs what the plan still lacks, beginning nothing after `until` (time.monotonic); whether all was run.
 
-
-def run(folder: Path, plan: dict[str, Any], until: float) -> bool:
-    """Runs what the plan still lacks, beginning nothing after `until` (time.monotonic); whether all was run."""
+    `train`: `one_run`, told where environments live; `keep`: a folder for the trained models, which are else thrown away.
+    """
     records, key = folder / "runs.jsonl", plan["vary"]
     have = {(one["variant"], one["seed"]) for one in read(records)}
     for seed in range(plan["seeds"]):  # seed by seed, so that what there is when time is up is comparable
@@ -98,7 +110,8 @@ def run(folder: Path, plan: dict[str, Any], until: float) -> bool:
                 continue
             if time.monotonic() > until:
                 return False
-            found = one_run(recipes.find(plan["recipe"]), {**plan["set"], key: value, "seed": str(seed)}, value)
+            model = keep / f"{folder.name}-{value}-{seed}" if keep else None
+            found = train(recipes.find(plan["recipe"]), {**plan["set"], key: value, "seed": str(seed)}, value, model)
             with records.open("a") as file:
                 file.write(json.dumps(found) + "\n")
             won = found["updates"][-1]["success"]
@@ -106,18 +119,30 @@ def run(folder: Path, plan: dict[str, Any], until: float) -> bool:
     return True
 
 
-def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, Any]:
-    """Trains once in a folder that is thrown away; returns what is kept of it."""
+def one_run(
+    path: Path,
+    overrides: dict[str, str],
+    variant: str,
+    model: Path | None = None,
+    *,
+    environments: Environments,
+    max_concurrent: int,
+) -> dict[str, Any]:
+    """Trains once in a folder that is thrown away, but for its `model`; returns what is kept of it."""
     import torch
 
     from baselines.train import Run
+    from harness.evaluate import Execution
 
     recipe = recipes.load(path, overrides)
     work = Path(tempfile.mkdtemp(prefix="study."))
     began, cpu = time.monotonic(), time.process_time()
     try:
-        Run(recipe, work / "run").train()
+        execution = Execution(max_concurrent=max_concurrent)
+        Run(recipe, work / "run", execution=execution, environments=environments).train()
         lines = [json.loads(line) for line in (work / "run" / "metrics.jsonl").read_text().splitlines()]
+        if model:
+            shutil.copytree(work / "run" / "model", model, dirs_exist_ok=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     steps, updates = 0, []
@@ -143,17 +168,6 @@ def one_run(path: Path, overrides: dict[str, str], variant: str) -> dict[str, An
         "threads": torch.get_num_threads(),
         "host": platform.machine(),
     }
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a study; a last line that a crash cut short is left out."""
-    found = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found
 
 
 if __name__ == "__main__":

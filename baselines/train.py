@@ -30,6 +30,7 @@ from baselines import lanes, sft, trackers, world
 from baselines import recipe as recipes
 from baselines.actor import Actor
 from baselines.descent import NonFiniteLoss, Optimisers
+from baselines.environments import Environments
 from baselines.model import Model
 from baselines.recipe import Recipe
 from envsuite import registry
@@ -37,10 +38,9 @@ from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
 from envsuite.types import StopReason, Task, knobs_json
 from harness.demos import demonstrations
-from harness.evaluate import Execution, RunConfig, open_slots
+from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
 from harness.rollout import rollout
-from harness.slots import Slots
 from harness.stats import wilson
 from harness.types import Episode, Trajectory
 
@@ -63,8 +63,11 @@ class Run:
         resume: bool = False,
         say: Log = lambda line: None,
         execution: Execution | None = None,
+        environments: Environments | None = None,
     ) -> None:
-        """`execution` says where the environments live; what is learned does not depend on it."""
+        """`execution` says where the environments live; what is learned does not depend on it. `environments`: open ones, to
+        be used and left open for the next run.
+        """
         self.recipe, self.folder, self.say = recipe, folder, say
         self.execution = execution or Execution(max_concurrent=CONCURRENT)
         self.tasks = [task for pattern in recipe.tasks for task in registry.tasks(pattern)]
@@ -87,6 +90,8 @@ class Run:
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
         self.rung = 0 if recipe.advance_at else len(self.configs) - 1  # the last of the tasks that are played
         self.lanes = [lanes.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
+        self.environments = environments or Environments()
+        self.mine = environments is None
         self.trackers: list[trackers.Tracker] = []
         if world.first():
             self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
@@ -123,7 +128,13 @@ class Run:
             self.save()
             return success
         finally:
-            self.lock.release()
+            self.close()
+
+    def close(self) -> None:
+        """Ends the environments, and leaves the folder to others."""
+        if self.mine:
+            self.environments.close()
+        self.lock.release()
 
     def _over(self, success: float) -> bool:
         recipe = self.recipe
@@ -312,11 +323,8 @@ class Run:
         mine = world.share(todo)
         runs: list[Trajectory] = []
         if mine:
-            slots: Slots = open_slots(config, self.execution, len(mine), policy.asks, self.recipe.shaping_gamma)
-            try:
-                runs = list(rollout(policy, mine, slots, self.recipe.prompting, cap or self.recipe.max_turns or None))
-            finally:
-                slots.close()
+            slots = self.environments.slots(config, self.execution, len(mine), policy.asks, self.recipe.shaping_gamma)
+            runs = list(rollout(policy, mine, slots, self.recipe.prompting, cap or self.recipe.max_turns or None))
         return sorted(world.gather(runs), key=lambda run: run.episode.key)
 
     # ---- on disk ----------------------------------------------------------------------------------------------------

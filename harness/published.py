@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from envsuite import registry
 from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.types import knobs_json
-from harness import suites
+from harness import studies, suites
 from harness.records import SCHEMA, schema_cure
 
 REPRODUCED, WITHIN, DEVIATES, NOT_RUN = "reproduced", "within interval", "deviates", "not run"
@@ -80,6 +80,8 @@ class PaperTable:
     """(row, column) -> what contradicts the number printed there"""
     left_out: list[str]
     """runs of the columns' tasks that are not of the suite's protocol, and in what"""
+    small: list[str] = field(default_factory=list)
+    """what the table compares, compared by trainings in small: studies of other models and budgets"""
 
     def measured(self, row: Row) -> Row | None:
         """Our row that stands beside a published one."""
@@ -110,12 +112,16 @@ def tables() -> dict[str, dict[str, Any]]:
 
 
 def table(
-    name: str, folders: Iterable[Path] = (), rows: Mapping[str, str] | None = None, metric: str = ""
+    name: str,
+    folders: Iterable[Path] = (),
+    rows: Mapping[str, str] | None = None,
+    metric: str = "",
+    trained: Path | None = None,
 ) -> PaperTable:
     """A table by name, with the runs found below `folders`. Raises UsageError naming the nearest.
 
     `rows`: published row -> the model of ours that stands beside it, for models trained here. `metric` replaces the
-    table's own.
+    table's own. `trained`: the folder of the studies that the table names.
     """
     known = tables()
     if name not in known:
@@ -127,8 +133,9 @@ def table(
     footnotes = {(one["row"], one["column"]): one["text"] for one in spec.get("footnotes", ())}
     ours, left_out = _ours(metric, columns, spec["suite"], folders)
     notes = spec.get("notes", [])
+    small = [studies.in_words(trained / one) for one in spec.get("studies", ())] if trained else []
     return PaperTable(
-        name, spec["title"], metric, spec["suite"], columns, [*published, *ours], notes, footnotes, left_out
+        name, spec["title"], metric, spec["suite"], columns, [*published, *ours], notes, footnotes, left_out, small
     )
 
 

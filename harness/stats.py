@@ -35,6 +35,20 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(share, low, high, n)
 
 
+T95 = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Student's t at 97.5 % for 0 to 9 degrees of freedom; from there on 2.26 is kept, which is wide"""
+
+
+def student(values: Sequence[float]) -> Interval:
+    """Mean and Student's 95 % bounds, which are infinitely wide for one value."""
+    n = len(values)
+    mean = sum(values) / n
+    if n == 1:
+        return Interval(mean, -math.inf, math.inf, 1)
+    reach = T95[min(n - 1, len(T95) - 1)] * math.sqrt(sum((x - mean) ** 2 for x in values) / (n - 1) / n)
+    return Interval(mean, mean - reach, mean + reach, n)
+
+
 def bootstrap(
     values: Sequence[float],
     clusters: Sequence[Hashable] | None = None,

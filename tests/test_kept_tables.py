@@ -17,7 +17,9 @@ RUNS = sorted(path.parent for path in KEPT.glob("records/*/*/summary.json"))
 
 def test_every_kept_page_is_byte_for_byte_what_its_records_print():
     for name in tables():
-        assert (KEPT / f"{name}.md").read_text() == as_markdown(table(name, [KEPT / "records"])) + "\n", name
+        assert (KEPT / f"{name}.md").read_text() == as_markdown(
+            table(name, [KEPT / "records"], trained=KEPT.parent / "training")
+        ) + "\n", name
 
 
 def test_kept_summaries_are_the_numbers_of_their_records():

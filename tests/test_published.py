@@ -201,3 +201,29 @@ def test_larger_sizes_ask_for_all_that_smaller_ones_ask():
     assert {one.config.episodes for one in found["tiny"]} == {20}
     assert {one.config.episodes for one in found["small"] if one.model == "random"} == {100}
     assert {one.model for one in found["paper"]} == {"meta-llama/Llama-2-7b-hf"}
+
+
+def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
+    """Several seeds of a small model are told with their interval; what was not run is told too."""
+    folder = tmp_path / "textworld-sparse"
+    folder.mkdir()
+    plan = {
+        "title": "In small",
+        "recipe": "textworld-guide",
+        "vary": "algorithm",
+        "variants": ["ppo", "rloo"],
+        "seeds": 3,
+    }
+    (folder / "plan.json").write_text(json.dumps(plan))
+    line = lambda seed, won: json.dumps(
+        {"variant": "ppo", "seed": seed, "evals": [{"n": 32, "success": 0.25}, {"n": 32, "success": won}]}
+    )
+    (folder / "runs.jsonl").write_text("\n".join([line(0, 0.5), line(1, 0.75)]) + "\n")
+    found = published.table("guide-10", trained=tmp_path)
+    assert found.small == [
+        "In small: algorithm: ppo 0.25 -> 0.62 [0.00, 1.00] (2 seeds); rloo not run; 32 held-out games a run"
+    ]
+    assert any(note.startswith("in small, by models and budgets of ours") for note in command.notes(found))
+    assert found.rows == published.table("guide-10").rows
+    with pytest.raises(DataError, match="no study"):
+        published.table("guide-9", trained=tmp_path)

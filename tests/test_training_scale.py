@@ -18,7 +18,10 @@ from baselines import recipe as recipes  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
+from harness import stats, studies  # noqa: E402
 from harness.demos import conversations  # noqa: E402
+from harness.evaluate import Execution  # noqa: E402
+from harness.policies import make_policy  # noqa: E402
 from harness.prompting import Prompting  # noqa: E402
 from harness.types import Reply, Trajectory, Turn, episode  # noqa: E402
 from tests import toys  # noqa: E402, F401
@@ -206,7 +209,7 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     study._main([*words, "--seeds", "1"])
     runs = tmp_path / "study" / "runs.jsonl"
     before = runs.read_text()
-    assert [(one["variant"], one["seed"]) for one in study.read(runs)] == [("poad", 0), ("ntpo", 0)]
+    assert [(one["variant"], one["seed"]) for one in studies.read(runs)] == [("poad", 0), ("ntpo", 0)]
     study._main([*words, "--seeds", "2", "--minutes", "1e-9"])
     assert runs.read_text() == before
     curves._main([str(tmp_path / "study")])
@@ -243,16 +246,50 @@ def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(fol
     curves._main([str(tmp_path / "studies")])
     assert "| poad | 0 of 1 | not run |" in (tmp_path / "studies" / "toys" / "README.md").read_text()
     assert "not run (1)" in (tmp_path / "studies" / "README.md").read_text()
-    study._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys"])
+    study._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys", "--keep", str(tmp_path / "kept")])
+    assert Model.load(ModelConfig(str(tmp_path / "kept" / "toys-poad-0"), critic="none")).actor_parameters()
     assert "| 1 of 1 |" in curves.index(tmp_path / "studies")
     with pytest.raises(UsageError, match=r"change plan\.json"):
         study._main([str(tmp_path / "studies" / "toys"), "--seeds", "2"])
 
 
 def test_bands_are_students():
-    mean, low, high = curves.interval([1.0, 2.0, 3.0])
+    mean, low, high, _ = stats.student([1.0, 2.0, 3.0])
     assert (mean, high - mean) == pytest.approx((2.0, 4.303 / 3**0.5))
     assert mean - low == pytest.approx(high - mean)
+
+
+def test_environments_stay_between_batches_unless_others_are_asked_for(folder, tmp_path):
+    execution = Execution(num_workers=1, max_concurrent=8)
+    run = Run(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
+    there = lambda asks: run.environments.slots(run.configs[0], execution, 8, asks, 0.99)._workers[0].process
+    try:
+        run._ready()
+        run._step()
+        worker = there("")
+        run._step()
+        assert there("") is worker and worker.is_alive()
+        run._play(run.configs[0], run.games(0), make_policy("expert"))
+        assert there("expert") is not worker and not worker.is_alive()
+        worker = there("expert")
+    finally:
+        run.close()
+    assert not worker.is_alive()
+
+
+def test_a_tiny_model_is_taught_to_copy(tmp_path):
+    corpus = ["north east south west"] * 20
+    for name, steps in (("plain", 0), ("taught", 150)):
+        tiny.make(tmp_path / name, corpus, size="xxs", vocabulary=300, context=256, copying=steps)
+    from transformers import AutoModelForCausalLM
+
+    ids = torch.randint(5, 260, (4, 24), generator=torch.Generator().manual_seed(1)).repeat(1, 2)
+    loss = {}
+    for name in ("plain", "taught"):
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / name)
+        logits = model(ids).logits[:, 24:-1]
+        loss[name] = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 25:].flatten()).item()
+    assert loss["taught"] < loss["plain"] - 0.5, loss
 
 
 def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
@@ -264,7 +301,7 @@ def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     run._ready()
     run.measure()
     run.save()
-    run.lock.release()
+    run.close()
     assert Run(recipes.parse(table), tmp_path / "run", resume=True).rung == 1
 
 

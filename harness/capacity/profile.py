@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.resources
+import importlib.util
+import itertools
 import json
 import multiprocessing
 import os
@@ -20,7 +22,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -82,6 +84,8 @@ class Head:
     """to read a turn's answer from another process"""
     journal_s_per_mb: float
     """to make, write and flush records"""
+    message_s: float = 0.0
+    """to send a message to a worker of a Ray cluster and take its answer in, what is in it left out; 0: not measured"""
     measured: str = ""
 
 
@@ -242,6 +246,33 @@ def measure_head(task: Task, episodes: int = 64) -> Head:
     )
 
 
+def measure_message(task: Task, answer_s: float, messages: int = 400) -> float:
+    """CPU seconds of this process, Ray's threads in it included, for a message to a worker of a cluster of its own.
+
+    `answer_s`: of reading the answer, which is counted with the turn.
+    """
+    from harness.cluster import connect
+    from harness.cluster.slots import RaySlots
+
+    episodes = itertools.cycle(RunConfig(task, "random", episodes=8, split="train").all_episodes())
+    slots, meter = RaySlots(connect.connect(), 1, 1), _Meter()
+    try:
+        shown, turn = Shown("", {}, terminated=True), 0
+        for number in range(-messages // 4, messages):
+            if number == 0:  # what came before was to warm up
+                meter.lap()
+            if shown.terminated or shown.truncated:
+                slots.start(0, next(episodes))
+                turn = 0
+            else:
+                slots.step(0, (shown.info["admissible_commands"][0],), turn)
+                turn += 1
+            ((_, shown),) = slots.poll()
+        return round(max(0.0, meter.lap() / messages - answer_s), 6)
+    finally:
+        slots.close()
+
+
 def _apart(function: Any, *arguments: Any) -> Any:
     """A call in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -257,7 +288,11 @@ def _measured(family: str, seconds: float) -> Profile | str:
 
 
 def _head_measured() -> Head:
-    return measure_head(registry.TASKS["Overcooked-easy-v0"])
+    task = registry.TASKS["Overcooked-easy-v0"]
+    head = measure_head(task)
+    if importlib.util.find_spec("ray") is None:
+        return head
+    return replace(head, message_s=measure_message(task, head.answer_s))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 from envsuite.errors import UsageError
 from harness import cli, estimate, reproduce
 from harness.cli.eval import Players, add_options, execution, play
+from harness.policies import is_model
 from harness.published import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Cell, PaperTable, Row, table, tables
 
 SPREAD = "Published numbers as printed, with what is printed of their spread; measured ones with 95 % intervals."
@@ -23,6 +24,8 @@ WORDS = (
     f"{REPRODUCED}: each number lies within the other's interval; {WITHIN}: one of them does, or the printed one has no "
     f"interval and lies within ours; {DEVIATES}: neither."
 )
+
+OURS = "rows that begin with 'ours:' are other players than the published ones: a model named there reproduces none of them."
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,6 +40,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-m", "--model", action="append", default=[], help="with --run: this model instead; repeatable")
     found.add_argument(
         "--row", action="append", default=[], metavar="PUBLISHED=MODEL", help="a model trained here for a published row"
+    )
+    found.add_argument(
+        "--studies",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="with what trainings in small gave: leaderboards/training",
     )
     found.add_argument("--metric", default="", help="instead of the table's: success | reward | pass@4 | ...")
     found.add_argument("--markdown", action="store_true", help="as Markdown")
@@ -68,7 +78,7 @@ def _main(argv: Sequence[str] | None) -> int:
         _run(table(args.table, rows=rows), args, folders, console)
         if args.dry_run:
             return 0
-    found = table(args.table, folders, rows, args.metric)
+    found = table(args.table, folders, rows, args.metric, args.studies)
     if args.json:
         print(json.dumps(as_json(found), indent=2))
     elif args.markdown:
@@ -120,9 +130,12 @@ def notes(found: PaperTable) -> list[str]:
         commands = {"each row's command and cost: --json": [f"{sum(map(len, commands.values()))} rows"]}
     absent = [column.name for column in found.columns if not column.task]
     count = statuses(found)
+    beside = {row.model for row in found.rows if not row.ours}
     return [
         *marks,
         *found.notes,
+        *(f"in small, by models and budgets of ours that reproduce no cell: {said}" for said in found.small),
+        *([OURS] if any(row.ours and is_model(row.label) and row.label not in beside for row in found.rows) else []),
         *([f"no task of ours: {'; '.join(absent)}"] if absent else []),
         *(f"left out, not of suite {found.suite!r}: {said}" for said in found.left_out),
         *(f"not run: {'; '.join(labels)}: {said}" for said, labels in commands.items()),

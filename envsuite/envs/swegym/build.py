@@ -133,17 +133,32 @@ class Journal:
 def build(
     folder: Path, chosen: Sequence[packages.Package], workers: int, seconds: float, rounds: int
 ) -> dict[str, Journal]:
-    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up."""
+    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up; notes how long that took.
+
+    Then the whole suite is run on what was made.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     driver, threads = drivers.choose(), ThreadPoolExecutor(workers)
     pools = {needs: suite.pools(driver, workers, needs) for needs in {one.needs for one in chosen}}
-    until = time.monotonic() + seconds
+    began, load = time.monotonic(), os.getloadavg()[0]
+    until = began + seconds
     try:
         found = threads.map(lambda one: Journal(folder, pools[one.needs], one), chosen)
         journals = {journal.base.package.name: journal for journal in found}
         jobs = [(journal, number) for number in range(1, rounds + 1) for journal in journals.values()]
         for _ in threads.map(lambda job: job[0].fill(job[1], until), jobs):
             pass  # raises what a job has raised
+        new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
+        run = {
+            "seconds": round(time.monotonic() - began, 1),
+            "workers": workers,
+            "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+            "tried": len(new),
+            "tasks": sum("task" in row for row in new),
+        }
+        if new:
+            with (folder / "runs.jsonl").open("a") as file:
+                file.write(json.dumps(run) + "\n")
         for journal in journals.values():
             journal.confirm(journal.listed(rounds), threads, until)
     finally:
@@ -209,23 +224,11 @@ def main() -> None:
 
 def run(args: argparse.Namespace, said: dict[str, Any]) -> None:
     """Does what the command line asks for."""
-    began, load = time.monotonic(), os.getloadavg()[0]
     chosen = [admit(args.folder, name, **said) for name in args.package or packages.PACKAGES]
     journals = build(args.folder, chosen, args.workers, args.seconds, args.rounds)
-    new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
-    done = {
-        "seconds": round(time.monotonic() - began, 1),
-        "workers": args.workers,
-        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
-        "tried": len(new),
-        "tasks": sum("task" in row for row in new),
-    }
-    with (args.folder / "runs.jsonl").open("a") as file:
-        file.write(json.dumps(done) + "\n")
     for name, journal in journals.items():
         reasons = Counter(row.get("no", f"{len(row['operators'])} bug(s)") for row in journal.rows)
         print(f"{name}: {dict(reasons.most_common())}")
-    print(done)
     write(args.folder, packages.described(args.folder).values(), args.rounds, args.folder / tasks.MANIFEST.name)
     if args.write:
         write(args.folder, packages.PACKAGES.values(), args.rounds, tasks.MANIFEST)

@@ -1,0 +1,32 @@
+"""Environments that stay open from one batch to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envsuite.types import knobs_json
+from harness.evaluate import Execution, RunConfig, open_slots
+from harness.slots import Slots
+
+
+class Environments:
+    """Those of a run, kept from one batch to the next: starting TextWorld's engine takes longer than playing a game."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[Any, ...], tuple[str, Slots]] = {}
+
+    def slots(self, config: RunConfig, execution: Execution, episodes: int, asks: str, shaping_gamma: float) -> Slots:
+        """Environments for so many episodes, asked for `asks`; those asked for something else before are closed."""
+        key = config.task.id, knobs_json(config.knobs), config.reward_mode, shaping_gamma
+        told, slots = self._open.get(key, ("", None))
+        if slots is None or told != asks or slots.count < min(episodes, execution.max_concurrent):
+            if slots is not None:
+                slots.close()
+            slots = open_slots(config, execution, episodes, asks, shaping_gamma)
+            self._open[key] = asks, slots
+        return slots
+
+    def close(self) -> None:
+        for _, slots in self._open.values():
+            slots.close()
+        self._open.clear()

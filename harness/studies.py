@@ -1,0 +1,58 @@
+"""Studies: several training runs of one recipe side by side, as `baselines.study` leaves them.
+
+{study}/plan.json     what is compared: recipe, the setting that varies and its values, seeds
+{study}/runs.jsonl    a line per finished run
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envsuite.errors import DataError
+from harness.stats import Interval, student
+
+Record = dict[str, Any]
+
+
+def plan_of(folder: Path) -> Record:
+    """What a study is to run. DataError where there is none."""
+    try:
+        plan: Record = json.loads((folder / "plan.json").read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} is no study ({error}): write one with python -m baselines.study.") from error
+    return plan
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a study; a last line that a crash cut short is left out."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def held_out(runs: Sequence[Record], place: int = -1) -> Interval:
+    """Success on held-out games at the last measurement (`place` 0: before the first update), over runs as units."""
+    return student([run["evals"][place]["success"] for run in runs])
+
+
+def in_words(folder: Path) -> str:
+    """A study in one line: what each value of its setting came to."""
+    plan, runs = plan_of(folder), read(folder / "runs.jsonl")
+    said = []
+    for value in plan["variants"]:
+        mine = [run for run in runs if run["variant"] == value]
+        if mine:
+            found, before = held_out(mine), held_out(mine, 0).value
+            bounds = f" [{max(0.0, found.low):.2f}, {min(1.0, found.high):.2f}]" if len(mine) > 1 else ""
+            said.append(f"{value} {before:.2f} -> {found.value:.2f}{bounds} ({len(mine)} seeds)")
+        else:
+            said.append(f"{value} not run")
+    games = sorted({run["evals"][-1]["n"] for run in runs})
+    return f"{plan['title']}: {plan['vary']}: {'; '.join(said)}; {' or '.join(map(str, games))} held-out games a run"
