@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from envsuite.envs.swegym import packages, published, records, sabotage, tampering, tasks
+from envsuite.envs.swegym import packages, published, sabotage, tampering, tasks
 from envsuite.envs.swegym.problems import GeneratedProblem
 from envsuite.sandbox import drivers
 from tests.envs import little
@@ -67,10 +67,8 @@ KINDS = {"pytest": {}, "django": DJANGO, "sympy": SYMPY}
 
 def at_the_end(lines):
     """Code that prints `lines` at once, and again when the interpreter ends, with success: pytest holds what is printed before."""
-    return (
-        "import atexit, os\n\ndef end():\n    os.write(1, b'\\n%s\\n')\n    os._exit(0)\n\natexit.register(end)\n"
-        "os.write(1, b'\\n%s\\n')\n" % (lines, lines)
-    )
+    write = f"os.write(1, b'\\n{lines}\\n')\n"
+    return f"import atexit, os\n\ndef end():\n    {write}    os._exit(0)\n\natexit.register(end)\n{write}"
 
 
 @pytest.mark.parametrize("kind", KINDS)

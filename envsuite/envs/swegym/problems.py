@@ -21,7 +21,7 @@ from envsuite.cache import cache_dir
 from envsuite.envs.swegym import packages, sabotage, statement, suite, tampering
 from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.envs.swegym.tasks import Generated
-from envsuite.errors import MissingExtra
+from envsuite.errors import DataError, MissingExtra
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
 from envsuite.sandbox.pool import Lease, Pool
@@ -76,7 +76,7 @@ class Problem(ABC):
 
     @abstractmethod
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
-        """A summary of the tests that the agent may see, run in a fresh sandbox."""
+        """A summary of the tests that the agent may see, run in a fresh sandbox. Raises DataError where none is named so."""
 
     def close(self) -> None:  # noqa: B027  most hold nothing
         """Gives back what was borrowed for judging."""
@@ -163,7 +163,7 @@ class GeneratedProblem(Problem):
         files = {**self._seen, **{path: text for path, text in self._admitted(changes).items() if text is not None}}
         only = None if not tests else [test for test in self._tests() if test.startswith(tests)]
         if only == []:
-            return "There is no test of that name."
+            raise DataError("There is no test of that name.")
         run = suite.run(self._pool(), self.package, files, only, seconds, explain=True)
         return summary(run)
 

@@ -20,7 +20,7 @@ from envsuite.envs.swegym import places, records, sabotage, tampering
 from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.logs import PARSERS
 from envsuite.envs.swegym.problems import GIT, Changes, Problem
-from envsuite.envs.swegym.repos import END, START, directives, repo_of, test_command, test_files
+from envsuite.envs.swegym.repos import END, REPOS, START, directives, repo_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers, leftovers
@@ -30,24 +30,43 @@ JUDGING = Limits(memory_mb=4096, disk_mb=2048, processes=256, files=1024, output
 _APPLY = ("git apply --verbose -", "git apply --verbose --reject -", "patch --batch --forward --fuzz=5 -p1")
 
 
-def find(source: str) -> dict[str, tuple[records.Record, dict[str, Any] | None]]:
+def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[str, Any] | None]]:
     """Records by id, with their recipes: of a records file, or of a folder with a folder per instance.
 
-    Raises DataError.
+    `split`: of a data set on the hub. Raises DataError.
     """
     path = Path(source).expanduser()
     if not path.is_dir():
-        return {record.instance_id: (record, None) for record in records.load(source)}
-    found = {}
+        return {record.instance_id: (record, None) for record in records.load(source, split)}
+    found: dict[str, tuple[records.Record, dict[str, Any] | None]] = {}
     for folder in sorted(path.iterdir()):
         file = folder / "instance.json"
         if file.is_file():
-            (record,) = records.load(file)
+            held = records.load(file)
+            if len(held) != 1:
+                raise DataError(f"{file} holds {len(held)} records: it must hold one.")
             recipe = folder / "replay.json"
-            found[record.instance_id] = (record, places.read_recipe(recipe) if recipe.is_file() else None)
+            if held[0].instance_id in found:
+                raise DataError(f"{file}: instance_id {held[0].instance_id!r} is there twice.")
+            found[held[0].instance_id] = (held[0], places.read_recipe(recipe) if recipe.is_file() else None)
     if not found:
         raise DataError(f"The folder {source} holds no NAME/instance.json: name a records file, or such a folder.")
     return found
+
+
+def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
+    """Whether a record can be played with this driver. Raises DataError, in one line with the cure."""
+    if record.repo.lower() not in REPOS:
+        raise DataError(
+            f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Leave it out with "
+            f"--set deny={record.instance_id}; known are the repositories of SWE-Gym and SWE-bench."
+        )
+    if driver != "docker" and (build or recipe is None):
+        raise DataError(
+            f"{record.instance_id} {'is to be built into an image' if build else 'has no recipe'}, and its image "
+            f"({records.image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
+            "NAME/instance.json and NAME/replay.json."
+        )
 
 
 class _Sabotaged(NamedTuple):
@@ -61,12 +80,7 @@ class PublishedProblem(Problem):
 
     def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
         """`build`: a recipe becomes an image. Raises DataError where there is neither recipe nor docker."""
-        if driver != "docker" and (build or recipe is None):
-            raise DataError(
-                f"{record.instance_id} {'is to be built into an image' if build else 'has no recipe'}, and its image "
-                f"({records.image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
-                "NAME/instance.json and NAME/replay.json."
-            )
+        check(record, recipe, driver, build)
         self.record, self.recipe, self.driver = record, recipe or {}, driver
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
@@ -238,7 +252,7 @@ class PublishedProblem(Problem):
 
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
         if tests:
-            return "Name tests to the shell: run_tests runs the files that the issue's tests belong to."
+            raise DataError("Name tests to the shell: run_tests runs the files that the issue's tests belong to.")
         with self._bench(seconds) as session:
             log, _, fault = self.run_tests(session, changes, held_out=False)
         if fault:
