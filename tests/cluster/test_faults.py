@@ -60,7 +60,7 @@ def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path, proved):
     """Wall clock of the run's processes alone; neither its budget of time nor its workers' patience runs out."""
     if FAKETIME is None:
         pytest.skip("faketime is not installed")
-    words = ["-e", "Slow-v0", "-n", "60", "--set", "size=512", "--set", "delay=0.05", "-c", "4"]
+    words = ["-e", "Slow-v0", "-n", "40", "--set", "size=512", "--set", "delay=0.05", "-c", "4"]
     assert play(*words, "-o", tmp_path / "whole").returncode == 0
     offset = tmp_path / "offset"
     offset.write_text("+0d\n")
