@@ -48,6 +48,7 @@ def test_committed_records_come_out_the_same_when_they_are_played_again(folder, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # SWE-Gym's episodes take seconds each
 @named
 def test_every_committed_record_comes_out_the_same(folder):
     verdicts = list(replay.check(folder / "results.jsonl"))

@@ -76,7 +76,7 @@ def look(
     if (size := sum(map(len, files.values()))) > LARGE:
         raise DataError(f"{name} {version} holds {size} characters of text: a package may hold {LARGE}.")
     path, guessed = _code(files, name) if not code else (_root(code), tuple(code))
-    suites = tuple(tests) or _tests(files, guessed)
+    suites = tuple(tests) or _tests(files, name, guessed)
     for given in (*guessed, *suites):
         if not any(file == given or file.startswith(f"{given}/") for file in files):
             raise UsageError(f"There is no {given!r} in {name} {version}: at its top are {', '.join(_top(files))}.")
@@ -199,18 +199,18 @@ def _code(files: dict[str, str], name: str) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _tests(files: dict[str, str], code: tuple[str, ...]) -> tuple[str, ...]:
+def _tests(files: dict[str, str], name: str, code: tuple[str, ...]) -> tuple[str, ...]:
     """The folder of tests at the top or in the code, or else the files of tests at the top."""
     found = [path for path in files if path.endswith(".py") and is_test(path) and not path.endswith("__init__.py")]
-    for folder in ("tests", "test", "testing", *(f"{one}/{name}" for one in code for name in ("tests", "test"))):
+    for folder in ("tests", "test", "testing", *(f"{one}/{word}" for one in code for word in ("tests", "test"))):
         if any(path.startswith(f"{folder}/") for path in found):
             return (folder,)
-    if at_top := tuple(path for path in found if "/" not in path):
+    if at_top := tuple(path for path in (*found, *({"test.py", "tests.py"} & set(files))) if "/" not in path):
         return at_top
     if found:
-        raise DataError(f"Where the tests are cannot be told: say it with --tests, say {found[0]}.")
+        raise DataError(f"Where the tests of {name} are cannot be told: say it with --tests, say {found[0]}.")
     raise DataError(
-        "There are no tests in the source archive: take another version or package, or say where with --tests."
+        f"The source archive of {name} holds no tests: take another version or package, or say where with --tests."
     )
 
 
@@ -221,9 +221,9 @@ def _check_apart(found: Package) -> None:
             distribution(name)
         except PackageNotFoundError:
             raise MissingExtra(f"{found.title} needs {name}, which is not installed here: pip install {name}") from None
-    beside = closure(("pytest", *found.needs))
+    beside = {entry.removesuffix(".py") for entry in closure(("pytest", *found.needs))}
     for one in found.code:
-        if (top := one.removeprefix(f"{found.path}/").partition("/")[0]) in beside:
+        if (top := one.removeprefix(f"{found.path}/").partition("/")[0].removesuffix(".py")) in beside:
             raise DataError(
                 f"{found.title} is needed by what its tests need ({top}): the sound one would lie beside the copy."
             )
