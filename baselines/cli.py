@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: runs/train/RECIPE")
     found.add_argument("--resume", action="store_true")
     found.add_argument("--dry-run", action="store_true", help="check the recipe, estimate memory, train nothing")
+    found.add_argument("--max-concurrent", type=int, default=64, help="so many episodes are played at once (64)")
     cli.add_executor(found)
     found.add_argument(
         "--module", action="append", default=[], help="import this first: it registers environments of yours"
@@ -55,10 +56,10 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"memory with {recipe.model.name}:\n{memory.table(memory.estimate(recipe))}")
         return 0
     from baselines import world
-    from baselines.train import CONCURRENT, Run
+    from baselines.train import Run
     from harness.evaluate import Execution
 
-    execution = Execution(max_concurrent=CONCURRENT, executor=args.executor, ray_address=args.ray_address)
+    execution = Execution(max_concurrent=args.max_concurrent, executor=args.executor, ray_address=args.ray_address)
     began = time.monotonic()
     world.join()
     speaks = world.first()

@@ -149,6 +149,12 @@ def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
             f"{where}: turns = {recipe.turns} cuts episodes where a batch is full, and config.bootstrap = false takes what "
             "follows for nothing: leave one of them out."
         )
+    drawn = recipe.acting.choose == "admissible" and recipe.acting.temperature != 1.0
+    if drawn and name not in ("sft", "twosome"):
+        raise UsageError(
+            f"{where}: acting.temperature = {recipe.acting.temperature} flattens the draw among admissible commands, and {name} "
+            "learns from the log-probs of their tokens, which it does not change: set it to 1."
+        )
     for tracker in recipe.trackers:
         trackers.check(tracker)
     if isinstance(recipe.config, TWOSOME) and recipe.config.normalisation != recipe.acting.normalisation:

@@ -64,6 +64,8 @@ class SWEGym(TextEnv):
     knobs = (
         Knob("max_steps", 50, "commands until the work is graded as it stands", low=1),
         Knob("records", "", "a file of SWE-Gym or SWE-bench records, or a folder of instances, to play instead"),
+        Knob("data_split", "", "of a data set named on the hub; none: train of SWE-Gym, test of SWE-bench"),
+        Knob("published", False, "nothing but published records is played: `records` names them"),
         Knob("build", False, "docker: a record's recipe is built into an image, instead of being mounted"),
         Knob("instances", (), "only these instances, by id"),
         Knob("deny", (), "instances left out, by id, or a file of ids: broken or flaky ones"),
@@ -108,6 +110,11 @@ class SWEGym(TextEnv):
         self.panel = instances.panel(**vars(settings))
         if not len(self.panel):
             raise UsageError(f"No SWE-Gym task fits these knobs: {instances.why_none(vars(settings))}")
+        if settings.records:
+            for name in self.panel.games:
+                published.check(
+                    *instances.published_in(settings.records, settings.data_split)[name], self.driver, settings.build
+                )
         self.limits = Limits(
             seconds=settings.command_seconds,
             memory_mb=settings.memory_mb,
@@ -161,7 +168,7 @@ class SWEGym(TextEnv):
     def _open(self, name: str) -> Problem:
         settings = self.settings
         if settings.records:
-            record, recipe = instances.published_in(settings.records)[name]
+            record, recipe = instances.published_in(settings.records, settings.data_split)[name]
             return published.PublishedProblem(record, recipe, self.driver, settings.build)
         task = instances.generated_in(settings.tasks)[name]
         lease = Lease(

@@ -61,7 +61,7 @@ def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass
     """The report of a run's statuses."""
 
     def passes(test: str, *also: str) -> bool:
-        return _status(test, statuses) in (*PASSING, *also)
+        return status_of(test, statuses) in (*PASSING, *also)
 
     return Report(
         tuple(test for test in fail_to_pass if passes(test)),
@@ -71,7 +71,7 @@ def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass
     )
 
 
-def _status(test: str, statuses: Mapping[str, str]) -> str:
+def status_of(test: str, statuses: Mapping[str, str]) -> str:
     """The status of a test; '' where it has none."""
     if test in statuses or test.count("[") <= test.count("]"):
         return statuses.get(test, "")

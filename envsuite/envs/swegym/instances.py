@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.envs.swegym import packages, published, tasks
-from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
 from envsuite.panels import make_panel
 from envsuite.types import Panel
 
@@ -22,8 +22,13 @@ def panel(**settings: Any) -> Panel:
     named, deny = _denied(settings["deny"])
     if settings["records"] and settings["tasks"]:
         raise UsageError("Published records and generated tasks are played one at a time: set `records` or `tasks`.")
+    if settings["published"] and not settings["records"]:
+        raise MissingData(
+            "SWEGym-records plays published records, and none are named: --set records=FILE (.jsonl, .json, .parquet, a folder of "
+            "instances, or a data set on the hub)."
+        )
     if settings["records"]:
-        known = published_in(settings["records"])
+        known = published_in(settings["records"], settings["data_split"])
         rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
         name = f"swegym/{Path(settings['records']).name}"
     else:
@@ -48,7 +53,7 @@ def why_none(settings: dict[str, Any]) -> str:
 
 def facts(settings: dict[str, Any]) -> dict[str, Any]:
     """What a difficulty card says of the instances."""
-    if settings["records"]:
+    if settings["records"] or settings["published"]:
         return {}
     found = _fitting(settings)
 
@@ -75,9 +80,9 @@ def generated_in(folder: str) -> dict[str, tasks.Generated]:
 
 
 @lru_cache(maxsize=4)
-def published_in(source: str) -> dict[str, Any]:
+def published_in(source: str, split: str = "") -> dict[str, Any]:
     """(record, recipe) of each published instance of a source, by id. Raises DataError."""
-    return published.find(source)
+    return published.find(source, split)
 
 
 def _fitting(settings: dict[str, Any]) -> list[tasks.Generated]:

@@ -7,6 +7,7 @@ SWE-Gym and SWE-bench.
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import sys
 import tempfile
@@ -17,10 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from envsuite.cache import cache_dir
-from envsuite.envs.swegym import packages, statement, suite, tampering
+from envsuite.envs.swegym import packages, sabotage, statement, suite, tampering
 from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.envs.swegym.tasks import Generated
-from envsuite.errors import MissingExtra
+from envsuite.errors import DataError, MissingExtra
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
 from envsuite.sandbox.pool import Lease, Pool
@@ -75,7 +76,7 @@ class Problem(ABC):
 
     @abstractmethod
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
-        """A summary of the tests that the agent may see, run in a fresh sandbox."""
+        """A summary of the tests that the agent may see, run in a fresh sandbox. Raises DataError where none is named so."""
 
     def close(self) -> None:  # noqa: B027  most hold nothing
         """Gives back what was borrowed for judging."""
@@ -136,6 +137,8 @@ class GeneratedProblem(Problem):
         run = suite.run(self._pool(), self.package, files, seconds=seconds)
         if run.fate != "exited":
             return refused(run.fate, fail, keep)
+        if "TAMPERED" in run.statuses.values():
+            return refused("tampered", fail, keep)
         # Neither skipped nor failed as expected: every one of these tests passed on the published package.
         statuses = {test: status for test, status in run.statuses.items() if status not in ("XFAIL", "SKIPPED")}
         failed = {"FAILED", "ERROR"} & set(run.statuses.values()) or run.uncollected
@@ -147,11 +150,12 @@ class GeneratedProblem(Problem):
         return report
 
     def _can_fail(self, files: dict[str, str], passed: tuple[str, ...], seconds: float) -> bool:
-        """Whether the tests that passed fail where they must. See `tampering`."""
-        files, expected = dict(files), set()
+        """Whether the tests that passed fail where they must. See `sabotage`."""
+        files, expected, dice = dict(files), set(), random.SystemRandom()
         for path in {test.partition("::")[0] for test in passed}:
-            files[path], found = tampering.sabotaged(files[path], self._of(path, passed))
-            expected |= found
+            made = sabotage.in_python(files[path], self._of(path, passed), path, "pytest", dice)
+            files[path] = made.text
+            expected |= made.expected
         run = suite.run(self._pool(), self.package, files, sorted(expected), seconds)
         return run.fate == "exited" and all(run.statuses.get(test) == "FAILED" for test in expected)
 
@@ -159,7 +163,7 @@ class GeneratedProblem(Problem):
         files = {**self._seen, **{path: text for path, text in self._admitted(changes).items() if text is not None}}
         only = None if not tests else [test for test in self._tests() if test.startswith(tests)]
         if only == []:
-            return "There is no test of that name."
+            raise DataError("There is no test of that name.")
         run = suite.run(self._pool(), self.package, files, only, seconds, explain=True)
         return summary(run)
 

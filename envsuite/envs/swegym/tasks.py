@@ -6,6 +6,7 @@ import difflib
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -98,14 +99,31 @@ def digest(bugs: Iterable[Planted], archive: str = "") -> str:
 
 def diff(path: str, old: str | None, new: str | None) -> str:
     """A unified diff of one file as git writes it; None stands for a file that is not there."""
-    before, after = ([] if text is None else text.splitlines(keepends=True) for text in (old, new))
-    name, new_name = ("/dev/null" if text is None else f"{side}/{path}" for side, text in (("a", old), ("b", new)))
+    before, after = ([] if text is None else re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
+    name, new_name = (
+        "/dev/null" if text is None else _quoted(f"{side}/{path}") for side, text in (("a", old), ("b", new))
+    )
     found = []
     for line in difflib.unified_diff(before, after, name, new_name):
         found.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    head = f"diff --git a/{path} b/{path}\n"
+    head = f"diff --git {_quoted(f'a/{path}')} {_quoted(f'b/{path}')}\n"
     head += "new file mode 100644\n" if old is None else "deleted file mode 100644\n" if new is None else ""
     return head + "".join(found) if found or old is None or new is None else ""
+
+
+_ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
+
+
+def _quoted(name: str) -> str:
+    """A file's name as git writes it in a diff: in quotes, with escapes, where it is not plain."""
+    data = name.encode(errors="surrogateescape")
+    if all(32 <= byte < 127 and byte not in _ESCAPES for byte in data):
+        return name
+    spelt = (
+        f"\\{_ESCAPES[byte]}" if byte in _ESCAPES else chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
+        for byte in data
+    )
+    return f'"{"".join(spelt)}"'
 
 
 # ---- the manifest: per package a line with its tests, then a line per task ------------------------------------------------
