@@ -277,21 +277,6 @@ def test_environments_stay_between_batches_unless_others_are_asked_for(folder, t
     assert not worker.is_alive()
 
 
-def test_a_tiny_model_is_taught_to_copy(tmp_path):
-    corpus = ["north east south west"] * 20
-    for name, steps in (("plain", 0), ("taught", 150)):
-        tiny.make(tmp_path / name, corpus, size="xxs", vocabulary=300, context=256, copying=steps)
-    from transformers import AutoModelForCausalLM
-
-    ids = torch.randint(5, 260, (4, 24), generator=torch.Generator().manual_seed(1)).repeat(1, 2)
-    loss = {}
-    for name in ("plain", "taught"):
-        model = AutoModelForCausalLM.from_pretrained(tmp_path / name)
-        logits = model(ids).logits[:, 24:-1]
-        loss[name] = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 25:].flatten()).item()
-    assert loss["taught"] < loss["plain"] - 0.5, loss
-
-
 def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     table = recipe(folder, tasks=["Signpost-v0", "HiLo-v0"], advance_at=0.01, updates=1)
     run = Run(recipes.parse(table), tmp_path / "run")
