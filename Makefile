@@ -62,8 +62,8 @@ studies: setup  ## what the plans in leaderboards/training still lack (hours of 
 proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
-fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock; the same bytes come out
-	$(BIN)/python -m pytest -q tests/cluster
+fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the same bytes come out
+	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
 profiles: dev  ## measure what the families' environments cost, for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write

@@ -102,6 +102,7 @@ def modelled(workers: int, episodes: int, message: float = 0.0, round_s: float =
             batched=False,
             message_s=message,
             head_turn_s=head.turn_s + head.answer_s,
+            head_message_s=head.message_s,
             head_round_s=round_s,
             journal_s_per_mb=head.journal_s_per_mb,
         ),

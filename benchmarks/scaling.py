@@ -42,6 +42,7 @@ def played(profile: Profile, player: str, nodes: int, servers: int) -> Simulated
         latency_s=LATENCY if servers else 0.0,
         message_s=MESSAGE,
         head_turn_s=head.turn_s + head.answer_s,
+        head_message_s=head.message_s,
         journal_s_per_mb=head.journal_s_per_mb,
         disk_mb_per_s=DISK,
     )
@@ -92,8 +93,9 @@ def write(
 `python -m benchmarks.scaling`: nodes of {CPUS} processors and {SLOTS} slots. Engines and head cost what was measured
 (`harness/capacity/profiles.json`); a server is assumed to write {WRITTEN:,.0f} tokens a second, {TOKENS} a reply, with {LATENCY:g} s to
 the first. The simulation was fitted to runs of 1 and 2 workers and checked against one of 4 ([capacity.md](capacity.md)): all else is extrapolation.
-What Ray itself costs the head per message is not in the model, so rates of fast engines without a model are upper bounds; what was
-measured on one machine is in [executors.md](executors.md). Shares are of the time that each part is busy.
+The head's figures include what Ray takes of its processor for a message (measured: {1000 * load()[0].message_s:.2f} ms), counted as if none of
+Ray's threads ran beside the head's own; what was measured on one machine is in [executors.md](executors.md). Shares are of the time that
+each part is busy.
 
 """
             + "\n".join(rows)

@@ -24,7 +24,7 @@ from envsuite.envs.swegym import tasks
 from envsuite.envs.swegym.env import SWEGym
 from envsuite.sandbox import docker, drivers
 
-TASK = next(task for task in tasks.manifest() if task.package == "uritemplate" and len(task.bugs) == 1)
+TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)
 COLUMNS = ("reset", "exec", "python", "edit", "grade")
 THINKING = 1.0
 """seconds between commands, in which a model would write the next one"""
@@ -152,7 +152,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def load() -> str:
     values = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    return f"{os.cpu_count()} cores, load average {values} (other work beside it)."
+    return f"{os.cpu_count()} cores, load average {values}."
 
 
 def written(file: Path, sections: dict[str, list[str]]) -> str:

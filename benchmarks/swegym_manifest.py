@@ -2,8 +2,9 @@
 
     python -m benchmarks.swegym_manifest FOLDER [--play N] [--markdown FILE]
 
-FOLDER is what `make swe-manifest` works in (build/swegym). A sample of the shipped list, over all packages and numbers of
-bugs, is played by the expert, who must win, and by a player who submits at once, who must lose.
+FOLDER is what `make swe-manifest` or `python -m envsuite.envs.swegym.build` works in. Where it holds tasks that can be
+played (`packages.json`), they are told of, else the shipped list. A sample, over all packages and numbers of bugs, is
+played by the expert, who must win, and by a player who submits at once, who must lose.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     return [*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows), ""]
 
 
-def by_package(listed: Sequence[tasks.Generated]) -> list[str]:
+def by_package(listed: Sequence[tasks.Generated], known: dict[str, packages.Package]) -> list[str]:
     rows = []
-    for name, package in [*packages.PACKAGES.items(), ("all", None)]:
-        found = [task for task in listed if name in ("all", task.package)]
+    for name, package in [*known.items(), ("all", None)]:
+        found = [task for task in listed if name in ("all", task.package.name)]
         bugs = Counter(len(task.bugs) for task in found)
         failing = [len(task.fail_to_pass) for task in found]
         rows.append(
@@ -101,12 +102,11 @@ def rate(folder: Path) -> list[str]:
             run["tasks"],
             f"{run['seconds']:.0f}",
             f"{run['tasks'] / run['seconds']:.2f}",
-            f"{run['processor_seconds'] / run['tasks']:.2f}",
         )
         for run in runs
         if run["tasks"]
     ]
-    head = ("workers", "load before, after", "tried", "tasks", "seconds", "tasks per second", "processor s per task")
+    head = ("workers", "load before, after", "tried", "tasks", "seconds", "tasks per second")
     return table(head, rows)
 
 
@@ -115,7 +115,7 @@ def sample(listed: Sequence[tasks.Generated], count: int) -> list[tasks.Generate
     chance = random.Random(0)
     groups: dict[tuple[str, int], list[tasks.Generated]] = defaultdict(list)
     for task in listed:
-        groups[task.package, len(task.bugs)].append(task)
+        groups[task.package.name, len(task.bugs)].append(task)
     for group in groups.values():
         chance.shuffle(group)
     found: list[tasks.Generated] = []
@@ -124,7 +124,7 @@ def sample(listed: Sequence[tasks.Generated], count: int) -> list[tasks.Generate
     return found[:count]
 
 
-def play(chosen: Sequence[tasks.Generated], seconds: float) -> list[str]:
+def play(chosen: Sequence[tasks.Generated], seconds: float, folder: str = "") -> list[str]:
     """Plays them as agents do, the failing tests hidden in every other one."""
     won: dict[str, Counter[str]] = {"expert": Counter(), "idle": Counter()}
     played: Counter[str] = Counter()
@@ -133,7 +133,7 @@ def play(chosen: Sequence[tasks.Generated], seconds: float) -> list[str]:
         names = tuple(task.instance_id for task in chosen[number::2])
         if not names:
             continue
-        env = registry.build("SWEGym-medium-v0", split="all", bugs=0, tests=tests, instances=names)
+        env = registry.build("SWEGym-medium-v0", split="all", bugs=0, tests=tests, instances=names, tasks=folder)
         assert isinstance(env, SWEGym)
         try:
             for seed in range(len(names)):
@@ -169,14 +169,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop playing then")
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
-    listed = tasks.manifest()
+    own = args.folder if (args.folder / packages.DESCRIBED).exists() else None
+    known = packages.described(own) if own else packages.PACKAGES
+    listed = tasks.manifest(own)
+    size = (own / tasks.MANIFEST.name if own else tasks.MANIFEST).stat().st_size
     rows: Rows = {}
-    for name in packages.PACKAGES:
+    for name in known:
         path = args.folder / f"{name}.jsonl"
         rows[name] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     whole = [json.loads(line) for path in args.folder.glob("*.whole.jsonl") for line in path.read_text().splitlines()]
-    lines = ["## The list", "", *by_package(listed), interacting(listed)]
-    lines += [f"{tasks.MANIFEST.name} takes {tasks.MANIFEST.stat().st_size / 1000:.0f} kB.", ""]
+    lines = ["## The list", "", *by_package(listed, known), interacting(listed)]
+    lines += [f"{tasks.MANIFEST.name} takes {size / 1000:.0f} kB.", ""]
     lines += ["## What was tried", "", *by_reason(rows), *by_operator(rows)]
     lines += ["## How fast", "", *rate(args.folder)]
     same = sum(row["confirmed"] for row in whole)
@@ -185,7 +188,7 @@ def main() -> None:
         "",
     ]
     if args.play:
-        lines += ["## A sample, played", "", *play(sample(listed, args.play), args.seconds)]
+        lines += ["## A sample, played", "", *play(sample(listed, args.play), args.seconds, str(own or ""))]
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     lines.append(
         f"{os.cpu_count()} cores, load average {load} at the end. At most {generator.SHARE:.0%} of the tests may fail."
@@ -193,7 +196,8 @@ def main() -> None:
     print("\n".join(lines))
     if args.markdown:
         head = (
-            "# SWE-Gym: the generated tasks\n\n`python -m benchmarks.swegym_manifest build/swegym --markdown FILE`\n\n"
+            "# SWE-Gym: the generated tasks\n\n"
+            f"`python -m benchmarks.swegym_manifest {args.folder} --markdown FILE`\n\n"
         )
         args.markdown.write_text(head + "\n".join(lines) + "\n")
 

@@ -220,7 +220,7 @@ def table(driver: str, seen: dict[str, Any]) -> list[str]:
     lines += [
         "",
         f"{seen['won']} episodes won in {seen['seconds']} s; {seen['at once']} sandboxes at once at most (a judge's own is one); ended {ended} s "
-        f"after Ctrl-C; {os.cpu_count()} cores, load average {load} (other work beside it).",
+        f"after Ctrl-C; {os.cpu_count()} cores, load average {load}.",
         "",
     ]
     return lines

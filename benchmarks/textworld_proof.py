@@ -1,10 +1,11 @@
 """Games generated into one cache while players play from it: is anything ever seen half made or damaged?
 
-    python -m benchmarks.textworld_proof [--games 1000] [--players 8] [--processes 2]
+    python -m benchmarks.textworld_proof [--games 1000] [--players 8] [--processes 2] [--pause 0] [--minutes 0]
 
 The players follow the generator over the same seeds in an order of their own: they find a game whole, or make it
-themselves under the lock, and play it to its end by the shortest plan. Then every game in the cache is checked: story
-file by its header and checksum, .json read (every tenth equal to the game made anew), nothing half made left.
+themselves under the lock, and play it to its end by the shortest plan, `--pause` seconds between two games. Then every
+game in the cache is checked: story file by its header and checksum, .json read (every tenth equal to the game made anew),
+nothing half made left. After `--minutes` no further game is begun, and those made so far are checked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -39,8 +41,10 @@ class Proof(NamedTuple):
     wrong: list[str]
 
 
-def prove(games: int, players: int, processes: int) -> Proof:
-    """Generates `games` games while `players` play; in the cache that $ENVSUITE_CACHE names."""
+def prove(games: int, players: int, processes: int, pause: float = 0.0, minutes: float = 0.0) -> Proof:
+    """Generates `games` games while `players` play, each waiting `pause` seconds between two; in the cache that
+    $ENVSUITE_CACHE names. Stops after so many `minutes`, unless they are 0.
+    """
     from envsuite.envs.textworld.generator import canonical, make_game
 
     specs = [game_spec("custom", {}, FIRST + number) for number in range(games)]
@@ -62,7 +66,7 @@ def prove(games: int, players: int, processes: int) -> Proof:
                     count["episodes"] += 1
                     count["won"] += bool(info["success"])
                     count["steps"] += steps
-                if over.is_set():
+                if over.wait(pause):
                     return
         except Exception as error:
             wrong.append(f"player {player}: {type(error).__name__}: {error}")
@@ -72,13 +76,20 @@ def prove(games: int, players: int, processes: int) -> Proof:
     threads = [threading.Thread(target=play, args=(player,)) for player in range(players)]
     for thread in threads:
         thread.start()
+    began, made = time.monotonic(), 0
     try:
-        wrong += [found.problem for found in generate_many(specs, processes) if found.path is None]
+        for made, found in enumerate(generate_many(specs, processes), 1):
+            if found.path is None:
+                wrong.append(found.problem)
+            if made % 50 == 0:
+                print(f"{made} games, {count['episodes']} episodes", file=sys.stderr, flush=True)
+            if 0 < minutes * 60 < time.monotonic() - began:
+                break
     finally:
         over.set()
         for thread in threads:
             thread.join()
-    for number, spec in enumerate(specs):
+    for number, spec in enumerate(specs[:made]):
         path = find_game(spec)
         if path is None:
             wrong.append(f"{spec.name}: missing or damaged")
@@ -92,7 +103,7 @@ def prove(games: int, players: int, processes: int) -> Proof:
     wrong += [f"{path}: left behind" for path in cache_dir("textworld").rglob("*.partial")]
     if count["won"] < count["episodes"]:
         wrong.append(f"{count['episodes'] - count['won']} episodes were not won by the shortest plan")
-    return Proof(games, count["episodes"], count["won"], count["steps"], wrong)
+    return Proof(made, count["episodes"], count["won"], count["steps"], wrong)
 
 
 def main() -> None:
@@ -100,14 +111,20 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=1000)
     parser.add_argument("--players", type=int, default=8)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds; leaves a small machine's cores to the generator"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="stop generating after so many; 0: when all are made"
+    )
     options = parser.parse_args()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["ENVSUITE_CACHE"] = str(Path(cache))
-        proof = prove(options.games, options.players, options.processes)
+        proof = prove(options.games, options.players, options.processes, options.pause, options.minutes)
     print(
-        f"{proof.games} games generated in {options.processes} processes while {options.players} players played "
-        f"{proof.episodes} episodes ({proof.steps} commands, {proof.won} won), {time.perf_counter() - began:.0f} s: "
+        f"{proof.games} of {options.games} games generated in {options.processes} processes while {options.players} "
+        f"players played {proof.episodes} episodes ({proof.steps} commands, {proof.won} won), {time.perf_counter() - began:.0f} s: "
         f"{len(proof.wrong)} faults"
     )
     for line in proof.wrong:

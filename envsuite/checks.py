@@ -25,7 +25,7 @@ from gymnasium.utils.env_checker import check_env
 
 from envsuite import registry
 from envsuite.core import TextEnv
-from envsuite.errors import EnvsuiteError, MissingData, UsageError
+from envsuite.errors import DataError, EnvsuiteError, MissingData, UsageError
 from envsuite.types import RewardMode, StopReason, Task
 
 INFO: dict[str, type | tuple[type, ...]] = {
@@ -286,7 +286,7 @@ def _rewards(build: Callable[..., TextEnv], seeds: list[int]) -> str:
             for seed in seeds[:3]:
                 try:
                     env.reset(seed=seed)
-                except UsageError as refusal:  # of some games a family may not know the shortest plan, and says so
+                except DataError as refusal:  # of some games a family may not know the shortest plan, and says so
                     _demand(mode is RewardMode.SHAPED, f"{mode} is refused for seed {seed}: {refusal}")
                     without += 1
                     continue

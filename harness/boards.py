@@ -205,6 +205,7 @@ def page(board: Board) -> str:
     """A board as Markdown: a table per task, models in order of their success."""
     fixed = suites.suite(board.suite)
     metric = fixed.get("metric", "")
+    metric = "" if metric == "reward" else metric  # has a column anyway
     parts = [
         f"# {board.suite}\n",
         f"{fixed['after'].rstrip('.')}{'' if fixed['after'].endswith('?') else '.'}\n",

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from harness.types import Episode
 
-FEWEST, MOST = 8, 64
-"""turns seeded together: as many as were played, within these bounds"""
+FEWEST, MOST = 24, 64
+"""turns seeded together: three times as many as were played, within these bounds"""
 
 _A, _B = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)
 """first hash constant and its multiplier, of mixing in and of reading out"""
@@ -32,30 +32,45 @@ def _constants(first: int, multiplier: int, count: int) -> np.ndarray:
 
 
 _IN, _OUT = _constants(*_A, 16), _constants(*_B, 8)
+_ENTER = _IN[:4, None], _IN[1:5, None]
+_LEAVE = _OUT[:8].reshape(2, 4, 1), _OUT[1:].reshape(2, 4, 1)
+_MIX = []
+"""for each source, the constants of the three words after it, going round; numpy goes through them from the first word on"""
+for _source in range(4):
+    _words = [word % 4 for word in range(_source + 1, _source + 4)]
+    _places = np.array([4 + 3 * _source + sorted(_words).index(word) for word in _words])
+    _MIX.append((_IN[_places, None], _IN[_places + 1, None]))
 
 
-def _hashed(values: np.ndarray, constants: np.ndarray) -> np.ndarray:
-    values = (values ^ constants[:-1]) * constants[1:]
-    return values ^ values >> _SHIFT
+def _hashed(values: np.ndarray, constants: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    values = values ^ constants[0]
+    values *= constants[1]
+    values ^= values >> _SHIFT
+    return values
 
 
-def states(seeds: list[int]) -> list[tuple[int, int]]:
-    """State and increment, 128 bits each, of `PCG64(seed)` for each seed below 2**64."""
-    words: npt.NDArray[np.uint64] = np.array(seeds, np.uint64)
-    pool = np.zeros((len(seeds), 4), np.uint32)
-    pool[:, 0], pool[:, 1] = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
-    pool = _hashed(pool, _IN[:5])
-    for source in range(4):
-        others = [place for place in range(4) if place != source]
-        first = 4 + 3 * source
-        mixed = _LEFT * pool[:, others] - _RIGHT * _hashed(pool[:, source, None], _IN[first : first + 4])
-        pool[:, others] = mixed ^ np.right_shift(mixed, _SHIFT)
-    drawn = _hashed(np.tile(pool, 2), _OUT).astype(np.uint64)
-    found = []
-    for high, low, stream_high, stream_low in (drawn[:, ::2] | drawn[:, 1::2] << np.uint64(32)).tolist():
-        increment = ((stream_high << 64 | stream_low) << 1 | 1) & _WRAP
-        found.append((((increment + (high << 64 | low)) * _MULTIPLIER + increment) & _WRAP, increment))
+def states(seeds: list[int]) -> list[list[int]]:
+    """What `SeedSequence(seed).generate_state(4, np.uint64)` is for each seed below 2**64."""
+    entropy: npt.NDArray[np.uint64] = np.array(seeds, np.uint64)
+    pool = np.zeros((8, len(seeds)), np.uint32)  # the pool of four words goes down one for each source
+    pool[0], pool[1] = entropy & np.uint64(0xFFFFFFFF), entropy >> np.uint64(32)
+    pool[:4] = _hashed(pool[:4], _ENTER)
+    for source, constants in enumerate(_MIX):
+        others = pool[source + 1 : source + 4]
+        others *= _LEFT
+        others -= _RIGHT * _hashed(pool[source], constants)
+        others ^= others >> _SHIFT
+        pool[source + 4] = pool[source]
+    drawn = _hashed(pool[4:], _LEAVE).reshape(8, -1).astype(np.uint64)
+    found: list[list[int]] = (drawn[::2] | drawn[1::2] << np.uint64(32)).T.tolist()
     return found
+
+
+def begun(words: list[int]) -> tuple[int, int]:
+    """State and increment, 128 bits each, of a `PCG64` that is given these words."""
+    high, low, stream_high, stream_low = words
+    increment = ((stream_high << 64 | stream_low) << 1 | 1) & _WRAP
+    return ((increment + (high << 64 | low)) * _MULTIPLIER + increment) & _WRAP, increment
 
 
 class Dice:
@@ -63,7 +78,7 @@ class Dice:
 
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
-        self._first, self._states = 0, list[tuple[int, int]]()
+        self._first, self._states = 0, list[list[int]]()
         self._bits = np.random.PCG64(0)
         self._generator = np.random.Generator(self._bits)
 
@@ -71,9 +86,9 @@ class Dice:
         """As `default_rng(episode.dice(turn))`; what an earlier call returned is this one from now on."""
         if not 0 <= turn - self._first < len(self._states):
             self._first = turn
-            count = max(FEWEST, min(turn, MOST))
-            self._states = states([self._episode.dice(turn + later) for later in range(count)])
-        state, increment = self._states[turn - self._first]
+            count = max(FEWEST, min(3 * turn, MOST))
+            self._states = states(self._episode.all_dice(range(turn, turn + count)))
+        state, increment = begun(self._states[turn - self._first])
         self._bits.state = {
             "bit_generator": "PCG64",
             "state": {"state": state, "inc": increment},

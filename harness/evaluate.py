@@ -26,7 +26,7 @@ from envsuite.types import Panel, Task, knobs_json
 from harness import models, records
 from harness.policies import is_model
 from harness.prompting import Prompting
-from harness.records import Journal, Record
+from harness.records import Journal, Record, Results
 from harness.rollout import rollout
 from harness.seats import VectorSlots, seated
 from harness.slots import LocalSlots, PoolSlots, Slots
@@ -200,7 +200,7 @@ def evaluate(
     execution: Execution = Execution(),
     on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
-) -> tuple[list[Record], Summary]:
+) -> tuple[Results, Summary]:
     """Plays what the run folder does not hold yet; returns all records (`records.light`), sorted, and their summary.
 
     Raises UsageError where the folder exists and `resume` is off, or another process is writing to it. Interrupted at
@@ -226,25 +226,29 @@ def evaluate(
         try:
             done = journal.done()
             todo = [episode for episode in episodes if episode.key not in done]
+            weights = folder / "weights.json"
+            if not done:
+                weights.unlink(missing_ok=True)  # nothing was played with them
             if todo:
-                runs = play(todo) if play else _roll(config, todo, make_policy, execution)
+                runs = play(todo) if play else _roll(config, todo, make_policy, execution, weights)
                 with contextlib.closing(runs):  # type: ignore[type-var]
-                    _keep(config, runs, journal, folder / "timing.jsonl", execution.budget, on_episode)
-            played = {episode.key for episode in episodes} & journal.records.keys()
-            ordered = records.write_results(folder / "results.jsonl", journal, played)
+                    _keep(config, runs, journal, len(done), folder / "timing.jsonl", execution.budget, on_episode)
+            found = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
         finally:
             journal.close()
-        summary = {**config.identity(), **summarise(ordered)}
+        summary = {**config.identity(), **summarise(found)}
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-        return ordered, summary
+        return found, summary
     finally:
         lock.release()
 
 
 def _roll(
-    config: RunConfig, todo: Sequence[Episode], make_policy: Callable[[], Policy], execution: Execution
+    config: RunConfig, todo: Sequence[Episode], make_policy: Callable[[], Policy], execution: Execution, weights: Path
 ) -> Iterator[Trajectory]:
     policy = make_policy()
+    if hasattr(policy, "keep_weights"):  # a server's may change behind the run's back
+        policy.keep_weights(weights)
     slots = open_slots(config, execution, len(todo), policy.asks)
     try:
         yield from rollout(policy, todo, slots, config.prompting, config.max_turns)
@@ -252,20 +256,17 @@ def _roll(
         slots.close()
 
 
-SPENT = ("input_tokens", "output_tokens", "cost")
-"""what a budget counts of a record"""
-
-
 def _keep(
     config: RunConfig,
     runs: Iterator[Trajectory],
     journal: Journal,
+    played: int,
     timing: Path,
     budget: Budget,
     on_episode: Callable[[Record, Trajectory], None],
 ) -> None:
-    began, played = time.monotonic(), len(journal.done())
-    used = {name: sum(found[name] for found in journal.records.values()) for name in SPENT}
+    """`played`: episodes that the journal holds already."""
+    began = time.monotonic()
     with timing.open("a") as times:
         for run in runs:
             record = records.record(run, config.model, config.reward_mode)
@@ -275,9 +276,7 @@ def _keep(
             times.write(json.dumps(line) + "\n")
             on_episode(record, run)
             played += not run.broken
-            for name in SPENT:
-                used[name] += record[name]
-            reached = budget.spent([used], began)
+            reached = budget.spent([journal.spent], began)
             if reached and played < len(config.all_episodes()):
                 raise BudgetReached(
                     f"{reached} is used up after {played} of {len(config.all_episodes())} episodes: --resume goes on."

@@ -157,7 +157,7 @@ def split_places(name: str) -> list[Place]:
     return found
 
 
-def cell(who: Model, place: Place, records: Sequence[Record], metric: str, run: Path) -> Cell:
+def cell(who: Model, place: Place, records: Iterable[Record], metric: str, run: Path) -> Cell:
     """One finished run as a cell. Raises UsageError where its records lack the metric."""
     try:
         scores = {seed: score for (_, _, seed), score in game_scores(records, metric).items()}

@@ -5,6 +5,7 @@
         journal.jsonl   finished episodes, appended and flushed as they end
         results.jsonl   the same, sorted by key, broken attempts superseded; written atomically when the run ends
         timing.jsonl    how long each episode took
+        weights.json    of a model on a server: what it said to a fixed question (harness.policies.weights)
         summary.json    the numbers
 
 results.jsonl holds nothing of host, time, worker count or run id: for a deterministic policy it is the same to the byte
@@ -16,11 +17,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
@@ -38,6 +41,9 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "steps": list,
 }
 """what every record holds: who reads one need not look again"""
+
+SPENT = ("input_tokens", "output_tokens", "cost")
+"""what a budget counts of a record"""
 
 Key = tuple[str, str, int, int]
 Record = dict[str, Any]
@@ -143,7 +149,7 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
 
 
 LIGHT = ("steps", "first_observation", "objective", "schema_version")
-"""what a record in memory is spared: a run of a million episodes must fit"""
+"""what a record in memory is spared"""
 
 
 def light(found: Record) -> Record:
@@ -175,14 +181,17 @@ def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
 class Journal:
     """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened.
 
-    `records` holds the episodes without the texts of their turns; `lines` reads those from the file.
+    Memory holds where each line lies, `ROW` numbers of 8 bytes, and nothing of what it says.
     """
+
+    ROW = 6
+    """kind (its number), seed, attempt, broken, offset, length"""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.records: dict[Key, Record] = {}
-        self._places: dict[Key, tuple[int, int]] = {}  # offset and length of the line
-        self._tables: dict[str, dict[str, Any]] = {}
+        self.spent: dict[str, float] = dict.fromkeys(SPENT, 0)
+        self._kinds: dict[tuple[str, str], int] = {}  # (task, knobs), numbered
+        self._rows = array("q")
         self._size = 0
         if path.exists():
             self._load()
@@ -198,18 +207,10 @@ class Journal:
 
     def _keep(self, found: Record, length: int) -> None:
         task, knobs, seed, attempt = key_of(found)
-        key = sys.intern(task), sys.intern(knobs), seed, attempt
-        if key not in self.records or is_broken(self.records[key]):
-            self.records[key] = {sys.intern(name): self._once(name, value) for name, value in light(found).items()}
-            self._places[key] = self._size, length
-
-    def _once(self, name: str, value: Any) -> Any:
-        """The same value, held once however many records have it."""
-        if isinstance(value, str):
-            return sys.intern(value)
-        if name in ("knobs", "faults", "labels"):
-            return self._tables.setdefault(f"{name}{value}", value)
-        return {sys.intern(word): number for word, number in value.items()} if name == "metrics" else value
+        kind = self._kinds.setdefault((task, knobs), len(self._kinds))
+        self._rows.extend((kind, seed, attempt, is_broken(found), self._size, length))
+        for name in SPENT:
+            self.spent[name] += found[name]
 
     def append(self, found: Record) -> None:
         """Raises OSError where the disk is full; the half-written line is cut off by the next run."""
@@ -219,27 +220,54 @@ class Journal:
         self._keep(found, len(line))
         self._size += len(line)
 
+    def _sorted(self) -> Iterator[tuple[Key, bool, int, int]]:
+        """Key, broken, offset and length of each episode, by key. Of several lines the first that is whole counts, else the
+        last."""
+        rows = np.array(self._rows, np.int64).reshape(-1, self.ROW)
+        kinds = sorted(self._kinds)
+        rows[:, 0] = np.array([kinds.index(kind) for kind in self._kinds], np.int64)[rows[:, 0]]
+        kind, seed, attempt, broken, offset, _ = rows.T
+        rows = rows[np.lexsort((np.where(broken, -offset, offset), broken, attempt, seed, kind))]
+        first = np.ones(len(rows), bool)
+        first[1:] = (rows[1:, :3] != rows[:-1, :3]).any(axis=1)
+        for number in np.flatnonzero(first):
+            rank, seed, attempt, broken, offset, length = rows[number].tolist()
+            yield (*kinds[rank], seed, attempt), bool(broken), offset, length
+
     def done(self) -> set[Key]:
         """The episodes that need not be played again."""
-        return {key for key, found in self.records.items() if not is_broken(found)}
+        return {key for key, broken, _, _ in self._sorted() if not broken}
 
-    def lines(self, keys: Iterable[Key]) -> Iterator[bytes]:
-        """The whole records of these episodes, as they lie in the file."""
+    def lines(self, keys: Container[Key]) -> Iterator[bytes]:
+        """The whole records of those of these episodes that it has, sorted by key, as they lie in the file."""
         with self.path.open("rb") as file:
-            for key in keys:
-                offset, length = self._places[key]
-                file.seek(offset)
-                yield file.read(length)
+            for key, _, offset, length in self._sorted():
+                if key in keys:
+                    file.seek(offset)
+                    yield file.read(length)
 
     def close(self) -> None:
         self._file.close()
 
 
-def write_results(path: Path, journal: Journal, keys: Iterable[Key]) -> list[Record]:
-    """Writes the records of these episodes, sorted and whole; returns them without the texts of their turns."""
-    ordered = sorted(keys)
-    write_atomically(path, journal.lines(ordered))
-    return [journal.records[key] for key in ordered]
+class Results:
+    """The records of finished files without the texts of their turns, read anew whenever they are gone through: those of a
+    million episodes need not fit in memory."""
+
+    def __init__(self, *paths: Path) -> None:
+        self.paths = paths
+
+    def __iter__(self) -> Iterator[Record]:
+        for path in self.paths:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    yield light(_parse(path, number, line))
+
+
+def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results:
+    """Writes the records of these episodes, sorted and whole."""
+    write_atomically(path, journal.lines(keys))
+    return Results(path)
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:

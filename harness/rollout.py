@@ -15,7 +15,7 @@ LIVES = 2
 """how often an episode may take its worker down, or seem to, before it counts as broken"""
 
 
-@dataclass
+@dataclass(slots=True)
 class Playing:
     """An episode in progress: what was shown last, and all that has come of it."""
 

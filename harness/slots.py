@@ -30,7 +30,7 @@ CLEARING = 60.0
 """seconds a worker has to give back what its environments hold; a loaded machine takes its time over eight containers"""
 
 
-@dataclass
+@dataclass(slots=True)
 class Shown:
     """What an environment shows after a reset or a turn."""
 

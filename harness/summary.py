@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -18,50 +18,61 @@ from harness.stats import Interval, bootstrap, success_interval
 Summary = dict[str, Any]
 
 
-def summarise(found: Sequence[Record]) -> Summary:
-    """The numbers of one model on one task. Broken episodes are counted and left out of everything else."""
-    scored = [one for one in found if not is_broken(one)]
-    clusters = [(one["task"], knobs_json(one["knobs"]), one["seed"]) for one in scored]
-    turns = sum(one["num_turns"] for one in scored)
-    by_type: dict[str, list[int]] = defaultdict(list)
-    for index, one in enumerate(scored):
-        by_type[one["labels"].get("task_type", "")].append(index)
-    names = sorted({name for one in scored for name in one["metrics"]})
+def summarise(found: Iterable[Record]) -> Summary:
+    """The numbers of one model on one task. Broken episodes are counted and left out of everything else.
 
-    def success(indices: Sequence[int]) -> dict[str, Any]:
-        return _plain(success_interval([scored[i]["success"] for i in indices], [clusters[i] for i in indices]))
+    Records are gone through once, and of each only its numbers are held.
+    """
+    broken, clusters = 0, list[tuple[str, str, int]]()
+    columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}
+    sums: dict[str, float] = dict.fromkeys(("num_turns", "input_tokens", "output_tokens", "dropped_turns", "cost"), 0)
+    faults = dict.fromkeys(("format", "invalid", "length"), 0)
+    reasons = Counter[str]()
+    metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))  # with the episodes that have it
+    by_type: dict[str, list[int]] = defaultdict(list)
+    for one in found:
+        if is_broken(one):
+            broken += 1
+            continue
+        place = len(clusters)
+        clusters.append((one["task"], knobs_json(one["knobs"]), one["seed"]))
+        for name, column in columns.items():
+            column.append(one[name])
+        for name in sums:
+            sums[name] += one[name]
+        for kind in faults:
+            faults[kind] += one["faults"][kind]
+        reasons[one["stop_reason"]] += 1
+        for name, value in one["metrics"].items():
+            metrics[name][0].append(value)
+            metrics[name][1].append(place)
+        by_type[one["labels"].get("task_type", "")].append(place)
+    count, turns = len(clusters), sums["num_turns"]
+
+    def success(places: Sequence[int]) -> dict[str, Any]:
+        wins = columns["success"]
+        return _plain(success_interval([bool(wins[i]) for i in places], [clusters[i] for i in places]))
 
     return {
-        "episodes": len(scored),
-        "broken": len(found) - len(scored),
-        "success": success(range(len(scored))),
-        "reward": _plain(bootstrap([one["reward"] for one in scored], clusters)),
-        "progression": _plain(bootstrap([one["progression"] for one in scored], clusters)),
+        "episodes": count,
+        "broken": broken,
+        "success": success(range(count)),
+        "reward": _plain(bootstrap(columns["reward"], clusters)),
+        "progression": _plain(bootstrap(columns["progression"], clusters)),
         "repeats": {
-            name: _plain(found)
-            for name, found in aggregate.repeated([one["success"] for one in scored], clusters).items()
+            name: _plain(interval)
+            for name, interval in aggregate.repeated([bool(win) for win in columns["success"]], clusters).items()
         },
         "metrics": {
-            name: _plain(
-                bootstrap(
-                    [one["metrics"][name] for one in scored if name in one["metrics"]],
-                    [cluster for one, cluster in zip(scored, clusters) if name in one["metrics"]],
-                )
-            )
-            for name in names
+            name: _plain(bootstrap(values, [clusters[i] for i in places]))
+            for name, (values, places) in sorted(metrics.items())
         },
-        "turns": turns / len(scored) if scored else None,
-        "valid_share": 1 - sum(sum(one["faults"].values()) for one in scored) / turns if turns else None,
-        "faults": {
-            kind: sum(one["faults"][kind] for one in scored) / turns if turns else None
-            for kind in ("format", "invalid", "length")
-        },
-        "stop_reasons": dict(sorted(Counter(one["stop_reason"] for one in scored).items())),
-        "input_tokens": sum(one["input_tokens"] for one in scored),
-        "output_tokens": sum(one["output_tokens"] for one in scored),
-        "dropped_turns": sum(one["dropped_turns"] for one in scored),
-        "cost": sum(one["cost"] for one in scored),
-        "by_task_type": {kind: success(indices) for kind, indices in sorted(by_type.items()) if kind},
+        "turns": turns / count if count else None,
+        "valid_share": 1 - sum(faults.values()) / turns if turns else None,
+        "faults": {kind: number / turns if turns else None for kind, number in faults.items()},
+        "stop_reasons": dict(sorted(reasons.items())),
+        **{name: sums[name] for name in ("input_tokens", "output_tokens", "dropped_turns", "cost")},
+        "by_task_type": {kind: success(places) for kind, places in sorted(by_type.items()) if kind},
     }
 
 
@@ -72,7 +83,7 @@ def _plain(interval: Interval) -> dict[str, Any]:
     }
 
 
-def over_tasks(found: Sequence[Record]) -> Summary:
+def over_tasks(found: Iterable[Record]) -> Summary:
     """What is said of one model over several tasks. Every interval resamples games within each task."""
     success, progression = (aggregate.task_scores(found, metric) for metric in ("success", "progression"))
     return {

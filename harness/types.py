@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from envsuite.types import StopReason, Task, knobs_json
 
@@ -27,8 +27,17 @@ class Episode:
 
     def dice(self, turn: int) -> int:
         """A 63-bit seed for what is drawn at `turn`: addressed, so that batch and worker count change nothing."""
-        words = f"{self.task.id}\0{self.knobs}\0{self.seed}\0{self.attempt}\0{turn}"
-        return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") >> 1
+        return self.all_dice((turn,))[0]
+
+    def all_dice(self, turns: Iterable[int]) -> list[int]:
+        """The same for many turns, what they share hashed once."""
+        start = hashlib.sha256(f"{self.task.id}\0{self.knobs}\0{self.seed}\0{self.attempt}\0".encode())
+        found = []
+        for turn in turns:
+            one = start.copy()
+            one.update(b"%d" % turn)
+            found.append(int.from_bytes(one.digest()[:8], "big") >> 1)
+        return found
 
 
 def episode(task: Task, seed: int, attempt: int = 0, **knobs: Any) -> Episode:
@@ -36,8 +45,7 @@ def episode(task: Task, seed: int, attempt: int = 0, **knobs: Any) -> Episode:
     return Episode(task, knobs_json(knobs), seed, attempt)
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(NamedTuple):
     """What a policy is asked."""
 
     messages: Sequence[Message]
@@ -50,7 +58,7 @@ class Prompt:
     tools: Sequence[dict[str, Any]] = ()  # declared to servers and templates that know tools
 
 
-@dataclass
+@dataclass(slots=True)
 class Reply:
     """What a policy says: the text, and the very tokens it sampled where it knows them."""
 
@@ -86,7 +94,7 @@ class Policy(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Turn:
     """One exchange: what was shown, what was said, and what came of it."""
 

@@ -1,6 +1,8 @@
-"""Where the golden data lies, and one word for its absence."""
+"""Where the golden data lies, one word for its absence, and the proof that a fault changed nothing."""
 
+import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,34 @@ def _own_cache(tmp_path_factory, monkeypatch):
     if "ENVSUITE_CACHE" not in os.environ:
         root = tmp_path_factory.getbasetemp().parent / "envsuite-cache"
         monkeypatch.setenv("ENVSUITE_CACHE", str(root))
+
+
+@pytest.fixture
+def proved():
+    """`proved(fault, whole, found)`: the results of a run that a fault befell are those of one that was left alone, to the byte.
+
+    Where ENVSUITE_FAULTS names a file, what was counted is added to it (`benchmarks.faults`).
+    """
+
+    def prove(fault, whole, found):
+        parse = lambda data: [json.loads(line) for line in data.splitlines()]
+        key = lambda one: (one["task"], json.dumps(one["knobs"]), one["seed"], one["attempt"])
+        wanted, got = {key(one): one for one in parse(whole)}, Counter(key(one) for one in parse(found))
+        count = {
+            "fault": fault,
+            "episodes": len(wanted),
+            "lost": len(wanted.keys() - got.keys()),
+            "twice": sum(times > 1 for times in got.values()),
+            "otherwise": sum(wanted.get(key(one)) != one for one in parse(found)),
+            "broken": sum(one["stop_reason"] == "broken" for one in parse(found)),
+            "bytes": found == whole,
+        }
+        if place := os.environ.get("ENVSUITE_FAULTS"):
+            with open(place, "a") as file:
+                file.write(json.dumps(count) + "\n")
+        assert found == whole, count
+
+    return prove
 
 
 ALLOWED_SKIPS = (

@@ -9,6 +9,7 @@ import pytest
 from envsuite import registry
 from envsuite.errors import UsageError
 from harness import boards, records, replay
+from harness.cli.boards import main as make_boards
 from harness.cli.replay import main as envsuite_replay
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -29,6 +30,10 @@ def test_every_committed_board_is_complete_and_under_its_suites_protocol(folder)
     assert list(boards.faults(boards.read(folder))) == []
 
 
+SANDBOXED_ALONE = {"poad-datasci"}
+"""boards all of whose games run in processes and sandboxes of their own: the slow test replays them"""
+
+
 @named
 def test_committed_records_come_out_the_same_when_they_are_played_again(folder, tmp_path):
     """The first record of every entry whose engine answers at once; all of them in the slow test below."""
@@ -37,11 +42,13 @@ def test_committed_records_come_out_the_same_when_they_are_played_again(folder, 
     first = [board.of(place)[0] for place in quick]
     (tmp_path / "results.jsonl").write_bytes(b"".join(map(records.dump, first)))
     verdicts = list(replay.check(tmp_path / "results.jsonl", num_workers=0))
-    assert len(verdicts) == len(first) > 0
+    assert len(verdicts) == len(first)
+    assert (first == []) == (folder.name in SANDBOXED_ALONE)
     assert [verdict.difference for verdict in verdicts if verdict.difference] == []
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # SWE-Gym's episodes take seconds each
 @named
 def test_every_committed_record_comes_out_the_same(folder):
     verdicts = list(replay.check(folder / "results.jsonl"))
@@ -139,3 +146,32 @@ def test_a_models_name_cannot_break_the_table(board):
     page = boards.page(boards.Board(found.suite, {evil: entry}, mine))
     (row,) = [line for line in page.splitlines() if "&lt;b>" in line]
     assert row.startswith("| &lt;b>\\|\\` |") and "<b>" not in row
+
+
+def only(monkeypatch, suite, *names):
+    """The suite has these tasks alone, so that a test need not play the others."""
+    whole = boards.prescribed(suite)
+    few = {place: one for place, one in whole.items() if any(name in place[0] for name in names)}
+    monkeypatch.setattr(boards, "prescribed", lambda suite: few)
+
+
+def test_missing_rows_are_played_as_often_as_the_rows_beside_them(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "overcooked"
+    add(folder, tmp_path / "runs", "random")
+    only(monkeypatch, "overcooked", "tomato_salad")
+    with pytest.raises(SystemExit) as stop:
+        make_boards(["play", "--missing", str(folder)])
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    assert "Overcooked-tomato_salad-v0 expert: 3 episodes" in said and "random" not in said
+    assert {place[2] for place in boards.read(folder).entries} == {"random", "expert"}
+
+
+def test_a_task_whose_data_is_not_here_is_named_and_the_others_are_played(tmp_path, monkeypatch, capsys):
+    only(monkeypatch, "poad-datasci", "pharyngitis", "balance-scale")
+    with pytest.raises(SystemExit) as stop:
+        make_boards(["play", "-n", "1", str(tmp_path / "poad-datasci")])
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    assert "DataSciCoding-pharyngitis-v0 expert: not played: pharyngitis is not at hand" in said
+    assert {place[0] for place in boards.read(tmp_path / "poad-datasci").entries} == {"DataSciCoding-balance-scale-v0"}

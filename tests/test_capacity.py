@@ -18,9 +18,11 @@ WORK = Work(reset_s=1.0, turn_s=2.0, lengths=[3, 5, 4] * 8)
 
 
 def test_one_slot_takes_the_sum_of_everything():
-    where = Cluster(workers=1, slots=1, latency_s=0.5, message_s=0.1, head_turn_s=0.01, head_round_s=0.02)
+    where = Cluster(
+        workers=1, slots=1, latency_s=0.5, message_s=0.1, head_turn_s=0.01, head_round_s=0.02, head_message_s=0.04
+    )
     rounds = sum(length + 1 for length in WORK.lengths)  # an answer to the reset, and one to each turn
-    by_hand = sum(1.0 + length * (2.0 + 0.5) for length in WORK.lengths) + rounds * (0.1 + 0.01 + 0.02)
+    by_hand = sum(1.0 + length * (2.0 + 0.5) for length in WORK.lengths) + rounds * (0.1 + 0.01 + 0.02 + 0.04)
     found = simulate(WORK, where)
     assert found.seconds == pytest.approx(by_hand)
     assert len(found.ended) == len(WORK.lengths)
@@ -34,6 +36,8 @@ def test_a_player_on_advice_keeps_the_workers_busy_and_needs_few_messages(worker
     assert found.seconds == pytest.approx(64 * 40 * AHEAD / 10 / workers)
     dear = simulate(work, Cluster(workers=workers, slots=workers, replicas=0, message_s=1.0))
     assert dear.seconds == pytest.approx(found.seconds + 64 * 4 / workers), "four messages an episode"
+    busy = simulate(work, Cluster(workers=workers, slots=workers, replicas=0, head_message_s=1.0))
+    assert busy.busy["head"] * busy.seconds == pytest.approx(64 * 4), "and the head pays for each"
 
 
 @pytest.mark.parametrize("batched", [True, False])

@@ -6,7 +6,7 @@ import pytest
 import envsuite
 from envsuite import checks, registry
 from envsuite.checks import check
-from envsuite.errors import MissingExtra, UnknownTask, UsageError
+from envsuite.errors import DataError, MissingExtra, UnknownTask
 from envsuite.types import RewardMode
 from examples import hilo
 from harness.cli import check as command
@@ -79,7 +79,7 @@ def test_a_task_whose_data_are_not_here_is_named_and_not_failed(monkeypatch, cap
 def test_a_game_without_a_known_plan_may_refuse_the_shaped_reward():
     class Unknown(hilo.HiLo):
         def remaining(self):
-            raise UsageError("No exact plan is known for this game: use sparse or dense.")
+            raise DataError("No exact plan is known for this game: use sparse or dense.")
 
     import tests.test_every_task as here
 

@@ -6,7 +6,7 @@ import pytest
 from envsuite import registry
 from envsuite.types import StopReason
 from harness import records
-from harness.dice import Dice, states
+from harness.dice import Dice, begun, states
 from harness.policies import make_policy
 from harness.prompting import Prompting
 from harness.rollout import rollout
@@ -59,7 +59,8 @@ def test_a_turns_generator_is_the_one_its_seed_makes():
         wanted = np.random.default_rng(one.dice(turn))
         assert dice.at(turn).integers(1000, size=5).tolist() == wanted.integers(1000, size=5).tolist()
     seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1]
-    for seed, (state, increment) in zip(seeds, states(seeds), strict=True):
+    for seed, words in zip(seeds, states(seeds), strict=True):
+        state, increment = begun(words)
         assert np.random.PCG64(seed).state["state"] == {"state": state, "inc": increment}
 
 

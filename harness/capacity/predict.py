@@ -95,6 +95,7 @@ def cluster(config: RunConfig, head: Head, asked: Asked, reply_tokens: float) ->
         batched=not cls.needs_process({**registry.knob_names(config.task), **config.task.kwargs, **config.knobs}),
         message_s=MESSAGE,
         head_turn_s=head.turn_s + head.answer_s,
+        head_message_s=head.message_s,
         journal_s_per_mb=head.journal_s_per_mb,
         disk_mb_per_s=DISK,
     )

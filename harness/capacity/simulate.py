@@ -50,6 +50,8 @@ class Cluster:
     head_turn_s: float = 0.0
     head_round_s: float = 0.0
     """the head's own time for each round of answers"""
+    head_message_s: float = 0.0
+    """the head's own time for each message and its answer, what is in it left out"""
     journal_s_per_mb: float = 0.0
     disk_mb_per_s: float = float("inf")
 
@@ -150,11 +152,13 @@ class _Run:
                 self._send(outbox)
                 if not self.left or (ready and not self.answers.items):
                     break
-                found = list((yield self.answers.get()))
+                messages = [(yield self.answers.get())]
                 while self.answers.items:
-                    found.extend((yield self.answers.get()))
+                    messages.append((yield self.answers.get()))
+                found = [answer for message in messages for answer in message]
                 booked = sum(max(turns, 1) for _, turns in found)
-                yield self._use("head", self.cluster.head_round_s + self.cluster.head_turn_s * booked)
+                own = self.cluster.head_round_s + self.cluster.head_message_s * len(messages)
+                yield self._use("head", own + self.cluster.head_turn_s * booked)
                 for slot, turns in found:
                     self.left[slot] -= turns
                     if self.left[slot] > 0:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envsuite.cache import write_atomically
+from envsuite.errors import MissingData
 from harness import boards, cli
 from harness.evaluate import evaluate
 from harness.policies import make_policy
@@ -32,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
     play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
-    play.add_argument("--missing", action="store_true", help="only tasks of the suite that the board has no floor of")
+    play.add_argument("--missing", action="store_true", help="only what the board has no floor or ceiling of")
     cli.add_verbose(verbs)
     return found
 
@@ -57,22 +58,31 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _play(folder: Path, episodes: int | None, missing: bool) -> None:
-    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's; or of
-    the suite's tasks that are `missing`.
+    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's; or
+    those of the suite's that are `missing`. A task whose data is not on this machine is named and left out.
     """
     old = boards.read(folder).entries if (folder / "metadata.json").exists() else {}
     floor = {place[:2]: entry["identity"]["seeds"][1] for place, entry in old.items() if place[2] == "random"}
     with tempfile.TemporaryDirectory() as scratch:
         runs = []
         for place, planned in boards.prescribed(folder.name).items():
-            if place in floor if missing else old and place not in floor:
+            if old and not missing and place not in floor:
                 continue
             count = episodes or floor.get(place) or planned.baseline_episodes or planned.config.episodes
             for name in ("random", "expert"):
+                if missing and (*place, name) in old:
+                    continue
                 config = dataclasses.replace(planned.config, model=name, episodes=count)
-                evaluate(config, Path(scratch), functools.partial(make_policy, name))
-                print(f"{config.task.id} {name}: {len(config.all_episodes())} episodes")
+                try:
+                    evaluate(config, Path(scratch), functools.partial(make_policy, name))
+                except MissingData as error:
+                    print(f"{config.task.id} {name}: not played: {error}")
+                    continue
+                print(f"{config.task.id} {name}: {len(config.all_episodes())} episodes", flush=True)
                 runs.append(config.folder(Path(scratch)))
+        if not runs:
+            print(f"{folder}: nothing was played")
+            return
         board = boards.add(folder, runs)
     print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")
 

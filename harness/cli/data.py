@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from rich.progress import track
 
 from envsuite import registry
 from envsuite.cache import cache_dir, write_atomically
@@ -23,6 +26,7 @@ EXPORTS = {
     "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
 }
+MAKERS = {"textworld": "envsuite.envs.textworld.store:prepare"}
 ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
@@ -39,22 +43,40 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("run", type=Path, help="run folder, or its results.jsonl")
     export.add_argument("--to", choices=EXPORTS, required=True)
     export.add_argument("-o", "--output", type=Path, required=True)
+    games = verbs.add_parser("games", help="generate games into the cache before they are played: " + ", ".join(MAKERS))
+    _add_episodes(games)
+    games.add_argument("--num-workers", type=int, default=0, help="processes (0: one a core)")
     demos = verbs.add_parser("demos", help="the expert's games as chat JSONL, to fine-tune on")
-    demos.add_argument("-e", "--env", required=True)
     demos.add_argument("-o", "--output", type=Path, required=True)
-    demos.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    demos.add_argument("--split", default="train")
-    demos.add_argument("-n", "--episodes", type=int, default=100)
-    demos.add_argument("--seed", type=int, default=0)
+    _add_episodes(demos)
     demos.add_argument("--expert", default="expert", help="expert | expert:KIND")
     demos.add_argument("--history", type=int, default=-1)
     demos.add_argument("--admissible", choices=ADMISSIBLE, default="none")
     demos.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
     demos.add_argument("--num-workers", type=int, default=-1)
     cli.add_executor(demos)
-    demos.add_argument("--module", action="append", default=[])
     cli.add_verbose(verbs)
     return found
+
+
+def _add_episodes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-e", "--env", required=True)
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    parser.add_argument("--split", default="train")
+    parser.add_argument("-n", "--episodes", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--module", action="append", default=[])
+
+
+def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
+    """The episodes of one task that the arguments name."""
+    cli.import_modules(args.module)
+    (task, *others) = registry.tasks(args.env)
+    if others:
+        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: `{args.verb}` takes one task at a time.")
+    task, split = resolve_split(task, args.split)
+    knobs = registry.overrides(task, dict(setting(word) for word in args.set))
+    return RunConfig(task, model, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -81,6 +103,8 @@ def _main(argv: Sequence[str] | None) -> int:
             )
     elif args.verb == "export":
         _export(args)
+    elif args.verb == "games":
+        return _games(args)
     else:
         _demos(args)
     return 0
@@ -115,18 +139,26 @@ def _export(args: argparse.Namespace) -> None:
     print(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
 
 
+def _games(args: argparse.Namespace) -> int:
+    config = _chosen(args, "random")
+    if config.task.requires not in MAKERS:
+        raise UsageError(f"{config.task.id} needs no games made beforehand: it can be a task of {', '.join(MAKERS)}.")
+    settings, seeds = {**registry.knob_names(config.task), **config.knobs}, config.seeds
+    made, there = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None), 0
+    for one in track(made, "games", len(seeds), console=cli.console(), disable=not sys.stdout.isatty()):
+        there += one.path is not None
+        if one.path is None:
+            print(f"seed {one.spec.seed}: not made: {one.problem}")
+    print(f"{there} of {len(seeds)} games of {cli.titled(config.task.id, config.knobs)} are in the cache")
+    return 0 if there else 1
+
+
 def _demos(args: argparse.Namespace) -> None:
     from harness.demos import demonstrations
     from harness.policies import make_policy
     from harness.rollout import rollout
 
-    cli.import_modules(args.module)
-    (task, *others) = registry.tasks(args.env)
-    if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: demonstrations are written one task at a time.")
-    task, split = resolve_split(task, args.split)
-    knobs = registry.overrides(task, dict(setting(word) for word in args.set))
-    config = RunConfig(task, args.expert, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
+    config = _chosen(args, args.expert)
     prompting = Prompting(args.action_grammar, False, args.history, admissible=args.admissible)
     policy = make_policy(args.expert)
     how = Execution(num_workers=args.num_workers, executor=args.executor, ray_address=args.ray_address)
@@ -137,7 +169,9 @@ def _demos(args: argparse.Namespace) -> None:
         slots.close()
     lines = [json.dumps(found, ensure_ascii=False) for found in demonstrations(runs, prompting)]
     write_atomically(args.output, "".join(line + "\n" for line in lines))
-    print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {cli.titled(task.id, knobs)}")
+    print(
+        f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {cli.titled(config.task.id, config.knobs)}"
+    )
 
 
 if __name__ == "__main__":

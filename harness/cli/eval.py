@@ -23,7 +23,7 @@ from harness.estimate import turn_cap
 from harness.evaluate import Budget, Execution, RunConfig, Sampling, evaluate, resolve_split
 from harness.policies import ADVISED, is_model, make_policy, on_server, record_name
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
-from harness.records import Record, is_broken
+from harness.records import Results, is_broken
 from harness.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.types import Policy
 from harness.wording import WORDINGS
@@ -153,8 +153,8 @@ def _main(argv: Sequence[str] | None) -> int:
     mode = execution(args)
     baselines = _baselines(args)
     found: list[dict[str, Any]] = []
-    all_broken = False
-    everything: dict[str, list[Record]] = {}
+    broken = ""
+    everything: dict[str, list[Path]] = {}
     with Players(args) as players:
         for planned in plans:
             config = planned.config
@@ -167,19 +167,22 @@ def _main(argv: Sequence[str] | None) -> int:
                 how = mode if name == args.model else dataclasses.replace(mode, resume=True, patience=600.0)
                 records, summary = play(mine, name, args, how, players, console)
                 rows.append((name, summary))
-                everything.setdefault(name, []).extend(records)
-                all_broken |= bool(records) and summary["episodes"] == 0
+                everything.setdefault(name, []).extend(records.paths)
+                if summary["broken"] and not summary["episodes"]:
+                    broken = (
+                        f"every episode of {name} on {config.task.id} broke; the first: {next(iter(records))['error']}"
+                    )
             _show(console, config, rows, args)
             found.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
     if len(plans) > 1:
-        across = [(name, over_tasks(records)) for name, records in everything.items()]
+        across = [(name, over_tasks(Results(*paths))) for name, paths in everything.items()]
         console.print(tasks_table(across))
         found.append({"over_tasks": dict(across)})
     if args.json:
         print(json.dumps(found, indent=2))
-    if all_broken:
-        print("error: every episode of a run broke; see 'error' in its results.jsonl", file=sys.stderr)
-    return 1 if all_broken else 0
+    if broken:
+        print(f"error: {broken}", file=sys.stderr)
+    return 1 if broken else 0
 
 
 def _baselines(args: argparse.Namespace) -> list[str]:
@@ -240,7 +243,7 @@ class Players:
 
 def play(
     config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
-) -> tuple[list[Record], Summary]:
+) -> tuple[Results, Summary]:
     """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
     how = dataclasses.replace(how, budget=players.left(how.budget, config))
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:

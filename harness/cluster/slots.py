@@ -62,6 +62,8 @@ class RaySlots:
 
     MOVING = 30.0
     """seconds a replacement may take to start before its slots move in with a worker that lives"""
+    ALONE = connect.SETTING_UP
+    """the same where no worker lives, before the run is given up"""
 
     def __init__(
         self,
@@ -202,8 +204,12 @@ class RaySlots:
         self._workers = [successor if one is worker else one for one in self._workers]
 
     def _settle_replacements(self) -> None:
-        """Lets replacements that have started work; those that find no room give their slots to a worker that lives."""
-        for worker in {one for one in self._workers if one.born is not None}:
+        """Lets replacements that have started work; those that find no room give their slots to a worker that lives.
+
+        Raises UsageError where none does.
+        """
+        unborn = {one for one in self._workers if one.born is not None}
+        for worker in unborn:
             if self.ray.wait([worker.born], timeout=0)[0]:
                 worker.born = None  # should it have died, its first answer tells
                 continue
@@ -213,9 +219,14 @@ class RaySlots:
                 home = min(alive, key=self._workers.count)
                 home.outbox.extend(worker.outbox)
                 self._workers = [home if one is worker else one for one in self._workers]
+        if unborn and all(one.born is not None and time.monotonic() - one.since > self.ALONE for one in self._workers):
+            raise UsageError(
+                f"No environment worker lives, and the cluster had no room for another within {self.ALONE:.0f} s: "
+                "see `ray status`, start its nodes again, and go on with --resume. What has ended is kept."
+            )
 
     def close(self) -> None:
-        farewells = [worker.actor.close.remote() for worker in self._workers]
+        farewells = [worker.actor.close.remote() for worker in self._workers if worker.born is None]
         self.ray.wait(farewells, num_returns=len(farewells), timeout=CLEARING)
         for worker in self._workers:
             self.ray.kill(worker.actor)

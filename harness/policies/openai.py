@@ -13,6 +13,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -121,6 +122,11 @@ class OpenAIPolicy:
         else:
             self._answered, self._silent = self._answered or bool(replies), 0
         return replies
+
+    def keep_weights(self, path: Path) -> None:
+        """As `Weights.keep`, where they are watched."""
+        if self._weights is not None:
+            self._weights.keep(path)
 
     def close(self) -> None:
         if self._runner is not None:

@@ -8,12 +8,15 @@ another size or another quantisation does not.
 from __future__ import annotations
 
 import asyncio
+import json
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from envsuite.cache import write_atomically
 from envsuite.errors import DataError
 from harness.completions import shown
 
@@ -32,6 +35,22 @@ class Fingerprint:
     text: str
     tokens: tuple[tuple[str, float], ...] = ()
     """with their log-probs; () where the server gives none"""
+
+    @classmethod
+    def read(cls, path: Path) -> Fingerprint:
+        """What `write` has written. Raises DataError."""
+        try:
+            found = json.loads(path.read_bytes())
+            tokens = tuple((str(token), float(logprob)) for token, logprob in found["tokens"])
+            return cls(str(found["root"]), str(found["text"]), tokens)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} does not tell which weights the run began with ({type(error).__name__}: {error}): remove it to go on "
+                "without knowing."
+            ) from error
+
+    def write(self, path: Path) -> None:
+        write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
 
     def differs(self, other: Fingerprint) -> str:
         """In what, in words; '' where both may be the same weights."""
@@ -54,9 +73,19 @@ class Weights:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._first: tuple[str, Fingerprint] | None = None
+        self._first: tuple[str, Fingerprint] | None = None  # and whose it is; "": of an earlier call
+        self._path: Path | None = None
         self._sure: set[str] = set()
         self._locks: dict[str, asyncio.Lock] = {}
+
+    def keep(self, path: Path) -> None:
+        """From now on servers must hold what `path` says a run began with; where there is no such file, it is written."""
+        self._path = path
+        if path.exists():
+            self._first = "", Fingerprint.read(path)
+            self._sure.clear()
+        elif self._first is not None:
+            self._first[1].write(path)
 
     def doubt(self, server: str) -> None:
         """It failed: when it answers again, it may be another."""
@@ -72,10 +101,14 @@ class Weights:
             found = await self._fingerprint(client, server)
             if found is not None and self._first is None:
                 self._first = server, found
+                if self._path is not None:
+                    found.write(self._path)
             elif found is not None and self._first is not None and (how := self._first[1].differs(found)):
-                where = "came back with" if server == self._first[0] else f"and {shown(self._first[0])} hold"
+                first = self._first[0]
+                where = "came back with" if server == first else f"and {shown(first)} hold" if first else "now holds"
+                than = "" if first else " than this run began with"
                 raise DataError(
-                    f"{shown(server)} {where} other weights: asked a fixed question, {how}. What has ended is kept: put the "
+                    f"{shown(server)} {where} other weights{than}: asked a fixed question, {how}. What has ended is kept: put the "
                     "model back and go on with --resume, or play it as a run of its own with another --output-dir."
                 )
             self._sure.add(server)

@@ -5,8 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import examples.hilo  # noqa: F401  registers HiLo
+from envsuite import registry
 from harness import records
-from tests.api.server import answer, hang_up, running, send
+from harness.evaluate import Execution, RunConfig, evaluate
+from harness.policies.openai import OpenAIPolicy
+from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse, running, send
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-very-secret-0123456789"
@@ -87,7 +93,37 @@ def test_a_server_that_fails_for_good_breaks_nothing_that_had_ended(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_server_that_comes_back_with_other_weights_ends_the_run_and_nothing_is_lost(tmp_path):
+FAULTS = {
+    "answers 429": refuse(429, "slow down", Retry_After="0"),
+    "answers 500": refuse(500),
+    "answers garbage": garbage("<html>welcome</html>"),
+    "hangs": hang(3.0),
+    "answers a byte at a time": drip,
+    "closes the connection": hang_up,
+    "goes down in the middle of an answer": cut,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_a_server_does_amiss_costs_time_and_no_episode(tmp_path, fault, proved):
+    """Three times in a row, in the middle of the run."""
+    config = RunConfig(registry.TASKS["HiLo-v0"], "some/name", episodes=4, max_turns=6)
+    found = []
+    with running() as server:
+        server.says = "<action>3</action>"
+        for script in ([], [answer(server.says)] * 9 + [FAULTS[fault]] * 3):
+            server.script = script
+            options = {"timeout": 2.0, "first_pause": 0.01, "max_retries": 20, "watch": True}
+            who = OpenAIPolicy("small-model", base_url=server.url, **options)
+            out = tmp_path / str(len(found))
+            evaluate(config, out, lambda who=who: who, Execution(max_concurrent=2))
+            who.close()
+            assert not server.script, "all of it happened"
+            found.append((config.folder(out) / "results.jsonl").read_bytes())
+    proved(f"a model server that {fault}", *found)
+
+
+def test_a_server_that_comes_back_with_other_weights_ends_the_run_and_nothing_is_lost(tmp_path, proved):
     """It goes down in the middle and answers otherwise from then on; put right, the same command ends in the same bytes."""
     words = ("-c", "1", "--max-retries", "6")
 
@@ -109,5 +145,31 @@ def test_a_server_that_comes_back_with_other_weights_ends_the_run_and_nothing_is
         server.says = "<action>3</action>"
         assert run(tmp_path / "cut", server, *words, "--resume").returncode == 0
         assert journal.read_bytes().startswith(kept)
-    whole, cut = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
-    assert next(cut).read_bytes() == next(whole).read_bytes()
+    whole, found = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
+    fault = "a model server that comes back with other weights: the run ends, and goes on with the old ones"
+    proved(fault, next(whole).read_bytes(), next(found).read_bytes())
+
+
+def test_a_run_goes_on_only_with_the_weights_it_began_with(tmp_path):
+    """The server is another before --resume: refused with nothing played; one that has played nothing may begin anew."""
+    words = ("-c", "1", "--max-retries", "2", "--resume")
+    with running() as server:
+        server.says = "<action>3</action>"
+        assert run(tmp_path, server, *words, "--max-time", "1e-9").returncode == 3
+        (journal,) = tmp_path.glob("**/journal.jsonl")
+        kept, told = journal.read_bytes(), journal.with_name("weights.json").read_bytes()
+        assert kept.count(b"\n") == 1
+        server.says = "<action>4</action>"
+        count = len(server.requests)
+        done = run(tmp_path, server, *words)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "now holds other weights than this run began with" in done.stderr and "--output-dir" in done.stderr
+        assert journal.read_bytes() == kept and journal.with_name("weights.json").read_bytes() == told
+        assert len(server.requests) - count <= 2, "the fixed question alone was asked"
+        journal.write_bytes(b"")
+        assert run(tmp_path, server, *words).returncode == 0
+        assert journal.with_name("weights.json").read_bytes() != told
+        journal.with_name("weights.json").write_text('{"root": "", "text": 3')
+        journal.write_bytes(kept)
+        done = run(tmp_path, server, *words)
+        assert done.returncode == 2 and "weights.json" in done.stderr and done.stderr.count("\n") == 1

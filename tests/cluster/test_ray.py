@@ -57,7 +57,7 @@ def test_an_engine_that_breaks_or_takes_its_worker_down_spares_the_others(cluste
     assert ends == {seed: seed % 3 == 0 for seed in cfg.seeds}
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path):
+def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, proved):
     """SIGKILL to the process of one worker while episodes run in it."""
     cfg = config("Slow-v0", knobs=SLOW)
     whole = results(cfg, tmp_path / "local", num_workers=0)
@@ -76,12 +76,12 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path):
         runs = [record(run, "random", "sparse") for run in rollout(policy, cfg.all_episodes(), slots)]
     finally:
         slots.close()
-    assert b"".join(map(dump, sorted(runs, key=key_of))) == whole
+    proved("a Ray worker killed in the middle of its episodes", whole, b"".join(map(dump, sorted(runs, key=key_of))))
     assert killed
 
 
 @pytest.mark.slow
-def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster, tmp_path):
+def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster, tmp_path, proved):
     folder = tmp_path / "model"
     tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(folder)
@@ -94,13 +94,14 @@ def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster,
     try:
         assert results(cfg, tmp_path / "ray", lambda: policy, num_workers=0) == plain
         policy.ray.kill(policy._replicas[0])
-        assert results(cfg, tmp_path / "again", lambda: policy, num_workers=0) == plain
+        again = results(cfg, tmp_path / "again", lambda: policy, num_workers=0)
+        proved("a replica of the policy killed", plain, again)
     finally:
         policy.close()
 
 
 @pytest.mark.slow
-def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
+def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path, proved):
     cfg = config("Slow-v0", knobs=SLOW)
     whole = results(cfg, tmp_path / "local", num_workers=0)
     with nodes(1, 1) as cluster:
@@ -116,11 +117,37 @@ def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path):
             evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), how, record_of)
         finally:
             RaySlots.MOVING = kept
-        assert (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes() == whole
+        proved(
+            "a node taken away with its worker", whole, (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes()
+        )
         assert gone
 
 
-def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, tmp_path):
+@pytest.mark.slow
+def test_a_cluster_left_without_a_node_ends_the_run_in_bounded_time_and_resume_goes_on(tmp_path, monkeypatch, proved):
+    monkeypatch.setattr(RaySlots, "ALONE", 4.0)
+    cfg = config("Slow-v0", knobs=SLOW)
+    whole = results(cfg, tmp_path / "local", num_workers=0)
+    with nodes(1) as cluster:
+        how = {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 4, "num_workers": 1}
+        gone = []
+
+        def record_of(record, run):
+            if not gone:
+                gone.append(cluster.remove_node(cluster.workers[0], allow_graceful=False))
+
+        began = time.monotonic()
+        with pytest.raises(UsageError, match=r"No environment worker lives.*--resume"):
+            evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), Execution(**how), record_of)
+        assert time.monotonic() - began < 120
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        again = results(cfg, tmp_path / "ray", resume=True, **how)
+        proved("the last node taken away, and one given back before --resume", whole, again)
+        assert gone
+
+
+def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, tmp_path, proved):
     cfg, tried = config(), []
 
     def second(record, run):
@@ -131,11 +158,12 @@ def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, 
 
     evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), Execution(**on(cluster)), second)
     assert tried
-    assert (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes() == results(cfg, tmp_path / "local")
+    found = (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes()
+    proved("a second run into the same folder: refused", results(cfg, tmp_path / "local"), found)
 
 
 @pytest.mark.slow
-def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_process(tmp_path):
+def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_process(tmp_path, proved):
     words = [
         "-m",
         "random",
@@ -176,7 +204,7 @@ def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_proce
     head.wait()
     subprocess.run(cut, check=True, stdout=subprocess.DEVNULL, timeout=300)
     (whole,), (found,) = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
-    assert found.read_bytes() == whole.read_bytes()
+    proved("the head of a Ray run killed, then --resume", whole.read_bytes(), found.read_bytes())
     deadline = time.monotonic() + 60
     while _ours() and time.monotonic() < deadline:
         time.sleep(0.5)

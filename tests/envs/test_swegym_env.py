@@ -6,13 +6,14 @@ import pytest
 
 from envsuite import registry
 from envsuite.envs.swegym import edits, expert, problems, tasks
-from envsuite.envs.swegym.env import worth
-from envsuite.envs.swegym.grading import grade, refused
+from envsuite.envs.swegym.grading import grade, refused, worth
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.sandbox import drivers
 
 DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
-SMALL = next(task.instance_id for task in tasks.manifest() if task.package == "uritemplate" and len(task.bugs) == 1)
+SMALL = next(
+    task.instance_id for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1
+)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def test_tool_calls_are_the_same_commands():
 
 
 def test_nothing_of_one_instance_is_left_in_the_next_and_a_second_try_is_the_first_again(envs):
-    other = next(task.instance_id for task in tasks.manifest() if task.package == "xmltodict")
+    other = next(task.instance_id for task in tasks.manifest() if task.package.name == "xmltodict")
     env = envs(instances=(SMALL, other))
     seen = []
     for seed in (0, 1, 0, 0):
@@ -361,7 +362,7 @@ def test_train_and_test_share_no_package():
 def test_what_cannot_be_played_is_said_at_once(tmp_path):
     for knobs, error, word in (
         ({"bugs": 9}, BadKnob, "bugs"),
-        ({"package": ("numpy",)}, BadKnob, "package"),
+        ({"package": ("numpy",)}, UsageError, "no tasks of the package 'numpy'"),
         ({"hops": 10, "size": 1}, UsageError, "No SWE-Gym task fits"),
         ({"instances": ("nowhere-1",)}, UsageError, "no instance 'nowhere-1'"),
         ({"records": str(tmp_path / "none.jsonl")}, DataError, "does not exist"),

@@ -77,12 +77,13 @@ def test_the_operators_are_all_tried_and_text_beyond_ascii_keeps_its_places():
     assert operators.bugs("def (") == []
 
 
-@pytest.mark.parametrize("name", packages.PACKAGES)
-def test_the_sources_are_the_published_archives_with_their_licences(name):
-    files = packages.tree(name)
+@pytest.mark.parametrize("package", packages.PACKAGES.values(), ids=packages.PACKAGES)
+def test_the_sources_are_the_published_archives_with_their_licences(package):
+    files = packages.tree(package)
+    assert package.shipped
     assert any("LICENSE" in path.upper() for path in files)
-    assert packages.lines_of_code(name) > 100
-    code = [path for path in files if packages.is_code(packages.package(name), path)]
+    assert packages.lines_of_code(package) > 100
+    code = [path for path in files if packages.is_code(package, path)]
     assert code and not any("test" in path.rpartition("/")[2] for path in code)
 
 
@@ -98,14 +99,14 @@ def test_the_shipped_tasks_are_what_they_say():
         assert 1 <= len(task.bugs) <= 3
         sound = packages.tree(task.package)
         assert {path for path in sound if sound[path] != task.files[path]} == set(task.paths)
-        assert all(packages.is_code(packages.package(task.package), path) for path in task.paths)
+        assert all(packages.is_code(task.package, path) for path in task.paths)
     for task in found[::20]:
         for path in task.paths:
             ast.parse(task.files[path])
     # Both splits have tasks of every number of bugs, and every package has its share.
-    kinds = {(packages.package(task.package).split, len(task.bugs)) for task in found}
+    kinds = {(task.package.split, len(task.bugs)) for task in found}
     assert kinds == {(split, bugs) for split in ("train", "test") for bugs in (1, 2, 3)}
-    assert {task.package for task in found} == set(packages.PACKAGES)
+    assert {task.package.name for task in found} == set(packages.PACKAGES)
 
 
 def test_an_issue_tells_what_was_asked_for_and_never_where_the_bug_is():
@@ -125,10 +126,10 @@ def test_a_list_that_was_changed_is_refused_by_line(tmp_path):
     row = json.loads(lines[place])
     row["bugs"][0][4][0][2] += " "
     lines[place] = json.dumps(row)
-    path = tmp_path / "list.gz"
-    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    packages.describe(tmp_path, packages.PACKAGES.values())
+    (tmp_path / tasks.MANIFEST.name).write_bytes(gzip.compress("\n".join(lines).encode()))
     with pytest.raises(DataError, match=f"line {place + 1}: not a task"):
-        tasks.manifest(path)
+        tasks.manifest(tmp_path)
 
 
 DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
@@ -144,12 +145,12 @@ def pools():
 
 @pytest.fixture(scope="module")
 def base(pools):
-    return generator.baseline(pools, "uritemplate")
+    return generator.baseline(pools, packages.package("uritemplate"))
 
 
 def test_a_bug_is_verified_and_what_is_none_is_rejected(pools, base):
     assert len(base.tests) == 58
-    known = {tasks.digest(task.bugs): task for task in tasks.manifest() if task.package == "uritemplate"}
+    known = {tasks.digest(task.bugs): task for task in tasks.manifest() if task.package.name == "uritemplate"}
     listed = next(sites for sites in generator.singles(base, build.SEED) if generator.name_of(sites) in known)
     path = "uritemplate/template.py"
 
@@ -179,7 +180,7 @@ def test_a_bug_is_verified_and_what_is_none_is_rejected(pools, base):
 
 def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(pools):
     """isodate's test_date takes its parameters from a set with None in it: no seed fixes their order."""
-    found = generator.baseline(pools, "isodate")
+    found = generator.baseline(pools, packages.package("isodate"))
     names = {test.partition("[")[0] for test in found.tests}
     assert "tests/test_time.py::test_parse" in names and "tests/test_date.py::test_parse" not in names
     assert len(found.tests) == 228
@@ -188,7 +189,7 @@ def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(p
 @pytest.mark.parametrize("name", packages.PACKAGES)
 def test_the_judge_accepts_every_published_package(name):
     """What every gold patch comes to; so every task of the package is won by its own."""
-    found = [task for task in tasks.manifest() if task.package == name]
+    found = [task for task in tasks.manifest() if task.package.name == name]
     assert found
     problem = problems.GeneratedProblem(found[0], "full", False, DRIVER)
     try:
@@ -200,7 +201,7 @@ def test_the_judge_accepts_every_published_package(name):
 
 
 def test_compounds_are_of_known_bugs_in_different_functions_and_half_of_them_meet(base):
-    single = [task for task in tasks.manifest() if task.package == "uritemplate" and len(task.bugs) == 1]
+    single = [task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1]
     failing = {task.bugs: set(task.fail_to_pass) for task in single}
     for count in (2, 3):
         drawn = list(generator.compounds(base, single, count, "0"))[:20]
@@ -223,7 +224,7 @@ def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(tmp_path, monkey
 
     def made(folder, *rounds):
         for number in rounds:
-            journals = build.build(folder, ["uritemplate"], 1, float("inf"), number)
+            journals = build.build(folder, [packages.package("uritemplate")], 1, float("inf"), number)
         assert all(journals["uritemplate"].confirmed.values())
         return [task.instance_id for task in journals["uritemplate"].listed(rounds[-1])]
 
@@ -236,8 +237,7 @@ def test_the_shipped_tasks_fail_and_are_mended_as_listed(pools):
     """A sample over the whole list, every test run, both ways."""
     found = tasks.manifest()
     for task in found[:: max(1, len(found) // 40)]:
-        chosen = packages.package(task.package)
-        run = suite.run(pools[0], chosen, task.files)
+        run = suite.run(pools[0], task.package, task.files)
         assert {test for test in task.fail_to_pass if run.statuses.get(test) != "PASSED"} == set(task.fail_to_pass)
         assert not [test for test in task.pass_to_pass if run.statuses.get(test) != "PASSED"], task.instance_id
         mended = {**task.files, **{path: packages.tree(task.package)[path] for path in task.paths}}
@@ -250,6 +250,6 @@ def test_every_bug_of_a_compound_is_needed(pools):
     for task in found[:: max(1, len(found) // 10)]:
         for left_out in task.bugs:
             files = tasks.plant(packages.tree(task.package), [bug for bug in task.bugs if bug is not left_out])
-            run = suite.run(pools[0], packages.package(task.package), files, task.fail_to_pass)
+            run = suite.run(pools[0], task.package, files, task.fail_to_pass)
             failing = [test for test in task.fail_to_pass if run.statuses.get(test) != "PASSED"]
             assert 0 < len(failing) < len(task.fail_to_pass), (task.instance_id, left_out.operator)

@@ -10,8 +10,8 @@ from envsuite.envs.swegym.problems import GeneratedProblem
 from envsuite.sandbox import drivers
 
 DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
-TASK = next(task for task in tasks.manifest() if task.package == "uritemplate" and len(task.bugs) == 1)
-INIT, SOUND = "uritemplate/__init__.py", packages.tree("uritemplate")
+TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)
+INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.package("uritemplate"))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,9 @@
 """verifiers' own environment, agent and interception server play our games with a model on loopback."""
 
 import asyncio
+import runpy
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +91,18 @@ def test_a_game_is_the_game_and_the_conversation_the_one_of_our_own_evaluation(s
         assert trace.reward == run.total_reward == 1.0 and trace.metrics["success"] == 1.0
         assert trace.num_turns == len(run.turns) and trace.info["stop_reason"] == "solved"
         assert {name: trace.metrics[name] for name in run.metrics} == run.metrics
+
+
+def test_the_example_plays_four_games_to_their_end(server, monkeypatch, capsys):
+    pytest.importorskip("minigrid", reason="minigrid is not installed")
+    (task,) = registry.tasks("BabyAI-goto-v0")
+    seeds = task.splits[registry.default_split(task)][:4]
+    server.says = Coach(task.id, seeds)
+    example = Path(__file__).resolve().parents[2] / "examples" / "verifiers_eval.py"
+    monkeypatch.setattr(sys, "argv", [str(example), server.url, "small-model", task.id])
+    runpy.run_path(str(example), run_name="__main__")
+    told = [line for line in capsys.readouterr().out.splitlines() if " solved return 1 " in line]
+    assert sorted(int(line.split()[0]) for line in told) == list(seeds)
 
 
 def test_what_cannot_be_done_or_read_costs_a_turn_and_is_answered_in_words(server):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from envsuite.envs.babyai.levels import KINDS, LEVELS
+from envsuite.envs.babyai.levels import BANDS, KINDS
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
@@ -49,5 +49,5 @@ row("easy", "Level", "GoToLocal: walk up to one of eight things in a room", "eas
 row("medium", "Level", "MiniBossLevel: missions of any kind in four small rooms", "medium", level="MiniBossLevel")
 row("hard", "Level", "BossLevel: missions of any kind in nine rooms, unlocking included", "hard", level="BossLevel")
 row("composed", "Composed", "any rooms, distractors and make of mission, by knobs")
-for level in LEVELS:
-    row(f"level-{level}", "Level", f"minigrid's BabyAI-{level}", level=level)
+for level, band in sorted((level, band) for band, levels in BANDS.items() for level in levels):
+    row(f"level-{level}", "Level", f"minigrid's BabyAI-{level}, band {band}", level=level)

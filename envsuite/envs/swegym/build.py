@@ -1,4 +1,8 @@
-"""Makes the list of generated tasks: `python -m envsuite.envs.swegym.build FOLDER`, or `make swe-manifest`.
+"""Makes generated tasks: `python -m envsuite.envs.swegym.build FOLDER [-p PACKAGE]`.
+
+PACKAGE is a built-in one, NAME or NAME==VERSION of the package index, or the path of a source archive (.tar.gz). Then
+FOLDER is played by `--set tasks=FOLDER`: it holds the archives, `packages.json` and `manifest.jsonl.gz`. Without -p all
+built-in ones are taken, and `--write` makes of theirs the shipped list (`make swe-manifest`).
 
 What was tried is noted in FOLDER as it is decided, so that a run can be cut at any time and goes on where it was. The
 packages take turns, and so do tasks of one, two and three bugs. Which tasks the first so many rounds give hangs on the
@@ -10,11 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
+import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -22,14 +27,15 @@ from threading import Lock
 from typing import Any
 
 from envsuite.cache import write_atomically
-from envsuite.envs.swegym import generator, packages, suite, tasks
+from envsuite.envs.swegym import generator, packages, sdists, suite, tasks
+from envsuite.errors import EnvsuiteError, UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Pool
 
 SEED = 0
 ROUND = {1: 12, 2: 3, 3: 1}
 """tasks of so many bugs in a package's turn"""
-ROUNDS = 12
+ROUNDS = 9
 MATERIAL = 36
 """tasks of one bug that compounds are made of"""
 
@@ -37,14 +43,15 @@ MATERIAL = 36
 class Journal:
     """What was decided about a package: its baseline, and one line per candidate."""
 
-    def __init__(self, folder: Path, pools: Sequence[Pool], name: str) -> None:
+    def __init__(self, folder: Path, pools: Sequence[Pool], package: packages.Package) -> None:
         self.pools, self.lock = pools, Lock()
+        name = package.name
         path = folder / f"{name}.baseline.json"
         if path.exists():
             kept = json.loads(path.read_text())
-            self.base = generator.Baseline(packages.package(name), **kept)
+            self.base = generator.Baseline(package, **kept)
         else:
-            self.base = generator.baseline(pools, name)
+            self.base = generator.baseline(pools, package)
             kept = {key: getattr(self.base, key) for key in ("tests", "lines", "hops", "seconds")}
             write_atomically(path, json.dumps(kept))
         self.path = folder / f"{name}.jsonl"
@@ -57,7 +64,7 @@ class Journal:
         self.tasks: dict[int, list[tasks.Generated]] = {bugs: [] for bugs in ROUND}
         for row in self.rows:
             if "task" in row:
-                task = tasks.read(row["task"], self.base.tests)
+                task = tasks.read(row["task"], package, self.base.tests)
                 self.tasks[len(task.bugs)].append(task)
 
     def note(self, sites: Sequence[generator.Site], answer: tasks.Generated | str) -> None:
@@ -123,68 +130,122 @@ class Journal:
         return [task for task in made if task.fail_to_pass and self.confirmed.get(task.instance_id, True)]
 
 
-def build(folder: Path, names: list[str], workers: int, seconds: float, rounds: int) -> dict[str, Journal]:
-    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up."""
+def build(
+    folder: Path, chosen: Sequence[packages.Package], workers: int, seconds: float, rounds: int
+) -> dict[str, Journal]:
+    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up; notes how long that took.
+
+    Then the whole suite is run on what was made.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    pools, threads = suite.pools(drivers.choose(), workers), ThreadPoolExecutor(workers)
-    until = time.monotonic() + seconds
+    driver, threads = drivers.choose(), ThreadPoolExecutor(workers)
+    pools = {needs: suite.pools(driver, workers, needs) for needs in {one.needs for one in chosen}}
+    began, load = time.monotonic(), os.getloadavg()[0]
+    until = began + seconds
     try:
-        journals = dict(zip(names, threads.map(lambda name: Journal(folder, pools, name), names)))
-        jobs = [(journals[name], number) for number in range(1, rounds + 1) for name in names]
+        found = threads.map(lambda one: Journal(folder, pools[one.needs], one), chosen)
+        journals = {journal.base.package.name: journal for journal in found}
+        jobs = [(journal, number) for number in range(1, rounds + 1) for journal in journals.values()]
         for _ in threads.map(lambda job: job[0].fill(job[1], until), jobs):
             pass  # raises what a job has raised
+        new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
+        run = {
+            "seconds": round(time.monotonic() - began, 1),
+            "workers": workers,
+            "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+            "tried": len(new),
+            "tasks": sum("task" in row for row in new),
+        }
+        if new:
+            with (folder / "runs.jsonl").open("a") as file:
+                file.write(json.dumps(run) + "\n")
         for journal in journals.values():
             journal.confirm(journal.listed(rounds), threads, until)
     finally:
         threads.shutdown(cancel_futures=True)
-        for pool in pools:
+        for pool in (pool for three in pools.values() for pool in three):
             pool.close()
     return journals
+
+
+def admit(folder: Path, wanted: str, **said: Any) -> packages.Package:
+    """A package and its archive in `folder`: what is there already, a built-in one, or what `sdists.obtain` finds.
+
+    Raises DataError, MissingExtra, UsageError.
+    """
+    known = packages.described(folder) if (folder / packages.DESCRIBED).exists() else {}
+    for one in known.values():
+        if wanted in (one.name, f"{one.name}=={one.version}") and not any(said.values()):
+            return one
+    folder.mkdir(parents=True, exist_ok=True)
+    built_in = packages.PACKAGES.get(wanted)
+    if built_in is not None:
+        found = replace(built_in, folder=folder)
+        shutil.copyfile(built_in.archive, found.archive)
+    else:
+        found = sdists.obtain(wanted, folder, **said)
+    if known.get(found.name, found) != found and (folder / f"{found.name}.baseline.json").exists():
+        raise UsageError(f"{folder} holds tasks of {known[found.name].title} made otherwise: take another folder.")
+    packages.describe(folder, {**known, found.name: found}.values())
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("-p", "--package", action="append", choices=list(packages.PACKAGES), help="default: all")
+    parser.add_argument("-p", "--package", action="append", metavar="PACKAGE", help="default: all built-in ones")
+    guessed = parser.add_argument_group("where a package of the index is not understood by itself")
+    guessed.add_argument("--code", action="append", default=[], metavar="PATH", help="of it may be mutated: src/foo")
+    guessed.add_argument("--tests", action="append", default=[], metavar="PATH", help="what pytest is given: tests")
+    guessed.add_argument(
+        "--with",
+        dest="needs",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an installed package that its tests need",
+    )
+    guessed.add_argument("--split", choices=("train", "test"), help="what it is to be used for (test)")
     parser.add_argument("-j", "--workers", type=int, default=2)
     parser.add_argument("-r", "--rounds", type=int, default=ROUNDS, help=f"of {ROUND} tasks per package ({ROUNDS})")
     parser.add_argument("-s", "--seconds", type=float, default=float("inf"), help="stop then; the next run goes on")
     parser.add_argument("--write", action="store_true", help="write the shipped list from what the folder holds of all")
     args = parser.parse_args()
-    began, load = time.monotonic(), os.getloadavg()[0]
-    journals = build(args.folder, args.package or list(packages.PACKAGES), args.workers, args.seconds, args.rounds)
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
-    run = {
-        "seconds": round(time.monotonic() - began, 1),
-        "processor_seconds": round(sum(one.ru_utime + one.ru_stime for one in used), 1),
-        "workers": args.workers,
-        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
-        "tried": len(new),
-        "tasks": sum("task" in row for row in new),
-    }
-    with (args.folder / "runs.jsonl").open("a") as file:
-        file.write(json.dumps(run) + "\n")
+    said = {"code": args.code, "tests": args.tests, "needs": args.needs, "split": args.split or ""}
+    if any(said.values()) and len(args.package or ()) != 1:
+        parser.error("--code, --tests, --with and --split are about one package: name it alone with -p")
+    try:
+        run(args, said)
+    except EnvsuiteError as error:
+        parser.exit(2, f"error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, "stopped; the same command goes on from here\n")
+
+
+def run(args: argparse.Namespace, said: dict[str, Any]) -> None:
+    """Does what the command line asks for."""
+    chosen = [admit(args.folder, name, **said) for name in args.package or packages.PACKAGES]
+    journals = build(args.folder, chosen, args.workers, args.seconds, args.rounds)
     for name, journal in journals.items():
         reasons = Counter(row.get("no", f"{len(row['operators'])} bug(s)") for row in journal.rows)
         print(f"{name}: {dict(reasons.most_common())}")
-    print(run)
+    write(args.folder, packages.described(args.folder).values(), args.rounds, args.folder / tasks.MANIFEST.name)
     if args.write:
-        write(args.folder, args.rounds)
+        write(args.folder, packages.PACKAGES.values(), args.rounds, tasks.MANIFEST)
 
 
-def write(folder: Path, rounds: int) -> None:
-    """Writes the shipped list: what the first `rounds` rounds have of the journals of a folder."""
+def write(folder: Path, chosen: Iterable[packages.Package], rounds: int, path: Path) -> None:
+    """Writes a list: what the first `rounds` rounds have of the journals of a folder."""
     found, tests, whole = [], {}, 0
-    for name in packages.PACKAGES:
-        if (folder / f"{name}.baseline.json").exists():
-            journal = Journal(folder, (), name)
-            tests[name] = journal.base.tests
+    for package in chosen:
+        if (folder / f"{package.name}.baseline.json").exists():
+            journal = Journal(folder, (), package)
+            tests[package.name] = journal.base.tests
             made = journal.listed(rounds)
             found += made
             whole += sum(task.instance_id in journal.confirmed for task in made)
-    tasks.write(found, tests)
-    print(f"{len(found)} tasks in {tasks.MANIFEST}; of {whole} the whole suite was run too")
+    tasks.write(found, tests, path)
+    print(f"{len(found)} tasks in {path}; of {whole} the whole suite was run too")
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def _call(said: str) -> Action | None:
         return _tool(call["name"], given)
     except KeyError as missing:
         return Action("", f"{call['name']} needs the argument {missing}.")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # Infinity is a number to Python's JSON
         return Action("", f"An argument of {call['name']} is of the wrong type.")
 
 

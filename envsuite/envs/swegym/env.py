@@ -23,32 +23,25 @@ Sources: SWE-Gym (Pan et al., 2025), SWE-bench (Jimenez et al., 2024), SWE-smith
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shlex
-import statistics
 import time
-from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.swegym import edits, packages, published, suite, tasks
+from envsuite.envs.swegym import edits, instances, published, suite, tasks
 from envsuite.envs.swegym.expert import plan
-from envsuite.envs.swegym.grading import Report, refused
+from envsuite.envs.swegym.grading import refused, worth
 from envsuite.envs.swegym.menu import LADDER
 from envsuite.envs.swegym.problems import GeneratedProblem, Problem
 from envsuite.envs.swegym.statement import DETAILS
 from envsuite.envs.swegym.workspace import SHOWN, Answer, Workspace
 from envsuite.errors import DataError, UsageError
-from envsuite.panels import make_panel
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits, Session, Spec
-from envsuite.types import Knob, Outcome, Panel, RewardMode, StopReason
+from envsuite.types import Knob, Outcome, RewardMode, StopReason
 
 RULES = """You are in a copy of a repository, in /testbed, with a problem to mend. Each turn you say one command. It is a shell \
 command (no network; it may take {seconds:g} seconds; the working directory is kept, variables and background processes \
@@ -71,10 +64,13 @@ class SWEGym(TextEnv):
     knobs = (
         Knob("max_steps", 50, "commands until the work is graded as it stands", low=1),
         Knob("records", "", "a file of SWE-Gym or SWE-bench records, or a folder of instances, to play instead"),
+        Knob("data_split", "", "of a data set named on the hub; none: train of SWE-Gym, test of SWE-bench"),
+        Knob("published", False, "nothing but published records is played: `records` names them"),
         Knob("build", False, "docker: a record's recipe is built into an image, instead of being mounted"),
         Knob("instances", (), "only these instances, by id"),
         Knob("deny", (), "instances left out, by id, or a file of ids: broken or flaky ones"),
-        Knob("package", tuple(packages.PACKAGES), "packages of generated tasks", choices=tuple(packages.PACKAGES)),
+        Knob("tasks", "", "a folder of generated tasks, to play instead of those that are shipped"),
+        Knob("package", (), "packages of generated tasks, by name; none: all"),
         Knob("split", "test", "which packages: they are split, not their tasks", choices=("train", "test", "all")),
         Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=3),
         Knob("files", 0, "files that hold a bug; 0: any number", low=0, high=3),
@@ -103,24 +99,7 @@ class SWEGym(TextEnv):
 
     @classmethod
     def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        if settings["records"]:
-            return {}
-        found = [task for task in tasks.manifest() if _fits(task, settings)]
-
-        def spread(values: list[int]) -> dict[str, float]:
-            return {"median": statistics.median(values), "max": max(values)}
-
-        names = sorted({task.package for task in found})
-        return {
-            "instances": len(found),
-            "packages": {name: packages.package(name).licence for name in names},
-            "package_lines": spread([packages.lines_of_code(name) for name in names]),
-            "tests": spread([len(task.fail_to_pass) + len(task.pass_to_pass) for task in found]),
-            "fail_to_pass": spread([len(task.fail_to_pass) for task in found]),
-            "gold_patch_lines": spread([task.patch_lines for task in found]),
-            "gold_patch_files": spread([len(task.paths) for task in found]),
-            "hops": spread([task.hops for task in found]),
-        }
+        return instances.facts(settings)
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -128,11 +107,14 @@ class SWEGym(TextEnv):
         if settings.records and self.reward_mode is RewardMode.SHAPED:
             raise UsageError("Published records have no exact expert, so no shaped reward here: use sparse or dense.")
         self.driver = drivers.choose(settings.sandbox)  # says at once where there is none
-        self.panel = panel(**vars(settings))
+        self.panel = instances.panel(**vars(settings))
         if not len(self.panel):
-            raise UsageError(
-                "No SWE-Gym task fits these knobs: allow more packages, another number of bugs or fewer hops."
-            )
+            raise UsageError(f"No SWE-Gym task fits these knobs: {instances.why_none(vars(settings))}")
+        if settings.records:
+            for name in self.panel.games:
+                published.check(
+                    *instances.published_in(settings.records, settings.data_split)[name], self.driver, settings.build
+                )
         self.limits = Limits(
             seconds=settings.command_seconds,
             memory_mb=settings.memory_mb,
@@ -186,11 +168,16 @@ class SWEGym(TextEnv):
     def _open(self, name: str) -> Problem:
         settings = self.settings
         if settings.records:
-            record, recipe = _published(settings.records)[name]
+            record, recipe = instances.published_in(settings.records, settings.data_split)[name]
             return published.PublishedProblem(record, recipe, self.driver, settings.build)
-        if self._lease is None:  # so that what judges stays warm from one problem to the next
-            self._lease = Lease(suite.SPEC, self.driver)
-        return GeneratedProblem(_generated()[name], settings.statement, settings.tests == "hidden", self.driver)
+        task = instances.generated_in(settings.tasks)[name]
+        lease = Lease(
+            suite.spec(task.package.needs), self.driver
+        )  # what judges stays warm from one problem to the next
+        if self._lease is not None:
+            self._lease.close()
+        self._lease = lease
+        return GeneratedProblem(task, settings.statement, settings.tests == "hidden", self.driver)
 
     def _act(self, command: str) -> Outcome:
         action = edits.parse(command)
@@ -322,7 +309,7 @@ class SWEGym(TextEnv):
             "leaky": str(self.driver == "process").lower(),
         }
         if isinstance(self._problem, GeneratedProblem):
-            found["package"] = self._problem.task.package
+            found["package"] = self._problem.package.name
             found["bugs"] = str(len(self._problem.task.bugs))
         return found
 
@@ -352,80 +339,3 @@ class SWEGym(TextEnv):
 
 
 _LOOKING = ("view", "search", "run_tests", "")
-
-
-def worth(report: Report, dense: str, right_files: bool) -> float:
-    """What a report is paid. `right_files`: a file of the gold patch was changed."""
-    if dense == "f2p_gated":
-        return report.f2p_gated
-    if dense == "pass_ratio":
-        return report.pass_ratio
-    kept, broken = len(report.pass_to_pass), len(report.pass_to_pass_broken)
-    mended, left = len(report.fail_to_pass), len(report.fail_to_pass_left)
-    if report.fault or not right_files or not mended:
-        return 0.0
-    return mended / (mended + left) * (kept / (kept + broken) if kept + broken else 1.0)
-
-
-def panel(**settings: Any) -> Panel:
-    """The instances that fit a task's settings, in a fixed order. Raises DataError, UsageError."""
-    only = set(settings["instances"])
-    named, deny = _denied(settings["deny"])
-    if settings["records"]:
-        known = _published(settings["records"])
-        rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
-        name = f"swegym/{Path(settings['records']).name}"
-    else:
-        rows = [(task.package, name, task.instance_id) for name, task in _generated().items() if _fits(task, settings)]
-        name = f"swegym/{settings['split']}"
-    if missing := (only | named) - {row[1] for row in rows}:
-        raise UsageError(
-            f"There is no instance {min(missing)!r} among these {len(rows)}, nor a file of that name: look at the knobs, "
-            "split first."
-        )
-    return make_panel(name, [row for row in rows if (not only or row[1] in only) and row[1] not in named | deny])
-
-
-def _denied(given: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Ids, and those in the files named among them: an id a line, a reason after `#` (`envsuite-check --gold` writes it)."""
-    named: set[str] = set()
-    found: set[str] = set()
-    for word in given:
-        file = Path(word).expanduser()
-        if file.is_file():
-            try:
-                lines = file.read_text().splitlines()
-            except (OSError, UnicodeDecodeError) as error:
-                raise DataError(f"The list of denied instances {word} cannot be read: {error}.") from None
-            found |= {line.partition("#")[0].strip() for line in lines}
-        elif "/" in word:
-            raise DataError(f"The list of denied instances {word} does not exist: name ids, or a file of ids.")
-        else:
-            named.add(word)
-    return named, found
-
-
-def _fits(task: tasks.Generated, settings: dict[str, Any]) -> bool:
-    chosen = packages.package(task.package)
-    return (
-        task.package in settings["package"]
-        and settings["split"] in ("all", chosen.split)
-        and settings["bugs"] in (0, len(task.bugs))
-        and settings["files"] in (0, len(task.paths))
-        and task.hops >= settings["hops"]
-        and (not settings["size"] or packages.lines_of_code(task.package) <= settings["size"])
-    )
-
-
-def _content(record: Any) -> str:
-    return hashlib.sha256(json.dumps(record.plain(), sort_keys=True, default=str).encode()).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _generated() -> dict[str, tasks.Generated]:
-    return {task.instance_id: task for task in tasks.manifest()}
-
-
-@lru_cache(maxsize=4)
-def _published(source: str) -> dict[str, Any]:
-    return published.find(source)

@@ -30,6 +30,10 @@ from envsuite.sandbox.pool import Pool
 
 SHARE = 0.4
 """a bug that breaks more of the tests is no search any more"""
+PATIENCE = 120
+"""seconds that the whole suite of a sound package may take"""
+MOST = 0.8
+"""of its tests must pass; those that do not are left out"""
 FEW = 30
 SYMPTOMS = 3
 _TOLD = 600
@@ -58,7 +62,7 @@ class Baseline:
     def sites(self) -> dict[str, Site]:
         """Every bug that some test reaches, by the digest that its task has."""
         found: dict[str, Site] = {}
-        for path, text in packages.tree(self.package.name).items():
+        for path, text in packages.tree(self.package).items():
             if path.endswith(".py") and packages.is_code(self.package, path):
                 for bug in operators.bugs(text):
                     reaching = self.reaching(path, *_lines(text, bug))
@@ -78,22 +82,36 @@ class Baseline:
         return min((per_test[test] for test in failing if test in per_test), default=1)
 
 
-def baseline(pools: Sequence[Pool], name: str) -> Baseline:
+def baseline(pools: Sequence[Pool], chosen: packages.Package) -> Baseline:
     """Runs the sound package in each of the three pools, in the last one traced; keeps tests that pass each time.
 
     A test whose parameters are called differently from process to process (they come from a set) is left out. Raises
     DataError.
     """
-    chosen = packages.package(name)
-    runs = [suite.run(pool, chosen, packages.tree(name), seconds=120, trace=pool is pools[-1]) for pool in pools]
+    runs = [suite.run(pool, chosen, packages.tree(chosen), seconds=PATIENCE, trace=pool is pools[-1]) for pool in pools]
     for one in runs:
-        if one.fate != "exited" or not one.statuses:
+        for place, text in one.uncollected.items():
+            said = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")] or [text.strip()]
             raise DataError(
-                f"The tests of {chosen.title} do not run here ({one.fate}, pytest's exit code {one.exit_code})."
+                f"Tests of {chosen.title} cannot be imported here: {place}: {said[-1][:200]}. For a package that is missing: "
+                "--with NAME; or say which tests to take: --tests PATH."
             )
+        if one.fate != "exited" or not one.statuses:
+            told = (
+                f"take more than {PATIENCE} s"
+                if one.fate == "timeout"
+                else f"do not run here ({one.fate}, pytest's exit code {one.exit_code})"
+            )
+            raise DataError(f"The tests of {chosen.title} {told}: take other tests or another package.")
     seen: list[set[str]] = [set(one.statuses) for one in runs]
     by_chance = {test.partition("[")[0] for test in seen[0].union(*seen) - seen[0].intersection(*seen)}
     passing: list[set[str]] = [{test for test, status in one.statuses.items() if status == "PASSED"} for one in runs]
+    if len(passing[0].intersection(*passing)) < MOST * len(seen[0].intersection(*seen)):
+        failing = min(seen[0] - passing[0].intersection(*passing))
+        raise DataError(
+            f"The suite of {chosen.title} fails here: {len(passing[0])} of {len(seen[0])} tests pass, {failing} does not. For "
+            "a package that is missing: --with NAME; or say which tests to take: --tests PATH."
+        )
     stable = sorted(
         test
         for test in passing[0].intersection(*passing)
@@ -151,12 +169,12 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
         keep = tuple(test for test in base.tests if test not in mutant.failing)
         symptoms = _symptoms(mutant.failing, run.failures)
         fails = tuple(sorted(mutant.failing))
-        mutant.answer = Generated(base.package.name, mutant.planted, fails, keep, hops, symptoms)
+        mutant.answer = Generated(base.package, mutant.planted, fails, keep, hops, symptoms)
     return [mutant.answer for mutant in mutants]
 
 
 def _mutant(base: Baseline, bugs: Sequence[Site]) -> _Mutant:
-    sound = packages.tree(base.package.name)
+    sound = packages.tree(base.package)
     planted = tuple(Planted(path, bug.operator, bug.function, bug.line, bug.edits) for path, bug in bugs)
     made = _Mutant(bugs, planted, {}, _reaching(base, bugs))
     try:
@@ -180,21 +198,22 @@ def _runs(
     if not variants:
         return []
     seconds = _patience(base) * (1 if first else 10)
-    return suite.run_each(pool, base.package, packages.tree(base.package.name), variants, seconds, explain)
+    return suite.run_each(pool, base.package, packages.tree(base.package), variants, seconds, explain)
 
 
 def confirmed(pool: Pool, base: Baseline, task: Generated) -> bool:
-    """Whether of all tests exactly the task's fail."""
+    """Whether of all tests, but for those that its package leaves out, exactly the task's fail."""
     run = suite.run(pool, base.package, task.files, None, 10 * _patience(base))
+    failing = frozenset(task.fail_to_pass)
     try:
-        return _failing(base, run, base.known) == frozenset(task.fail_to_pass)
+        return _failing(base, run, failing.union(task.pass_to_pass)) == failing
     except Rejected:
         return False
 
 
 def _reaching(base: Baseline, bugs: Iterable[Site]) -> list[str] | None:
     """The tests that reach one of these bugs; None where any may."""
-    sound, found = packages.tree(base.package.name), set()
+    sound, found = packages.tree(base.package), set()
     for path, bug in bugs:
         reached = base.reaching(path, *_lines(sound[path], bug))
         if reached is None:
@@ -240,7 +259,7 @@ def _failed(run: suite.Run, asked: frozenset[str]) -> frozenset[str]:
 
 def _check_needs(pool: Pool, base: Baseline, mutants: Sequence[_Mutant]) -> None:
     """Rejects the compounds of which one bug could be left out."""
-    sound = packages.tree(base.package.name)
+    sound = packages.tree(base.package)
     owners, variants = [], []
     for mutant in mutants:
         for left_out in mutant.planted:

@@ -61,7 +61,7 @@ def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass
     """The report of a run's statuses."""
 
     def passes(test: str, *also: str) -> bool:
-        return _status(test, statuses) in (*PASSING, *also)
+        return status_of(test, statuses) in (*PASSING, *also)
 
     return Report(
         tuple(test for test in fail_to_pass if passes(test)),
@@ -71,7 +71,7 @@ def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass
     )
 
 
-def _status(test: str, statuses: Mapping[str, str]) -> str:
+def status_of(test: str, statuses: Mapping[str, str]) -> str:
     """The status of a test; '' where it has none."""
     if test in statuses or test.count("[") <= test.count("]"):
         return statuses.get(test, "")
@@ -103,3 +103,16 @@ def grade_log(
     if exit_code not in (None, 0) and not {"FAILED", "ERROR"} & set(statuses.values()):
         return refused("exit_code", fail_to_pass, pass_to_pass)
     return grade(statuses, fail_to_pass, pass_to_pass)
+
+
+def worth(report: Report, dense: str, right_files: bool) -> float:
+    """What a report is paid. `right_files`: a file of the gold patch was changed."""
+    if dense == "f2p_gated":
+        return report.f2p_gated
+    if dense == "pass_ratio":
+        return report.pass_ratio
+    kept, broken = len(report.pass_to_pass), len(report.pass_to_pass_broken)
+    mended, left = len(report.fail_to_pass), len(report.fail_to_pass_left)
+    if report.fault or not right_files or not mended:
+        return 0.0
+    return mended / (mended + left) * (kept / (kept + broken) if kept + broken else 1.0)

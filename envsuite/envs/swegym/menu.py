@@ -1,4 +1,4 @@
-"""SWE-Gym's rows: generated tasks on a ladder, each package by itself, compounds, and published records."""
+"""SWE-Gym's rows: generated tasks on a ladder and their train splits, compounds of three bugs, and published records."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
 ENTRY = "envsuite.envs.swegym.env:SWEGym"
-PANEL = "envsuite.envs.swegym.env:panel"
+PANEL = "envsuite.envs.swegym.instances:panel"
 EXTRA = "swegym"
 
 LADDER: dict[str, dict[str, Any]] = {
@@ -50,4 +50,4 @@ for _level, _knobs in LADDER.items():
     _add(_level, SUMMARIES[_level], _level, _splits, **_knobs)
     _add(f"{_level}-train", f"{SUMMARIES[_level]}; the packages to train on", "", _splits, **_knobs, split="train")
 _add("b3", "three bugs, each of them needed", bugs=3, split="all")
-_add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all")
+_add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all", published=True)

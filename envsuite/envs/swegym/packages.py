@@ -1,20 +1,26 @@
-"""The packages that generated tasks are made from: their published source archives, shipped with their licences.
+"""The packages that generated tasks are made from: published source archives, with their licences inside.
 
-Every one is pure Python, needs nothing but pytest, and its whole suite runs in about a second. `train` and `test` split
-by package: no repository of one is seen in the other.
+Those that are shipped are pure Python, need nothing but pytest, and a whole suite of theirs runs in about a second. Any
+other one lies in a folder with its tasks (see `build`): `packages.json` there says of each what PACKAGES says here.
+`train` and `test` split by package: no repository of one is seen in the other.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import tarfile
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from envsuite.cache import write_atomically
 from envsuite.errors import DataError, did_you_mean
 
 SOURCES = Path(__file__).parent / "sources"
+DESCRIBED = "packages.json"
 _LEFT_OUT = ("docs", ".github", "changelog.d", "examples")
 """folders of an archive that no test needs"""
 
@@ -37,10 +43,19 @@ class Package:
     split: str = "train"
     left_out: tuple[str, ...] = ()
     """tests that are not deterministic here or do not pass in every driver, by the start of their id"""
+    needs: tuple[str, ...] = ()
+    """installed distributions that it or its tests import, beside pytest"""
+    folder: Path = SOURCES
+    """where its archive lies"""
 
     @property
     def archive(self) -> Path:
-        return SOURCES / f"{self.name}-{self.version}.tar.gz"
+        return self.folder / f"{self.name}-{self.version}.tar.gz"
+
+    @property
+    def shipped(self) -> bool:
+        """Whether the archive is one of envsuite's own, wherever it lies."""
+        return any(self.sha256 == known.sha256 for known in PACKAGES.values())
 
     @property
     def title(self) -> str:
@@ -65,28 +80,51 @@ PACKAGES = {
 }  # fmt: skip
 
 
-def package(name: str) -> Package:
-    """The built-in package of that name. Raises DataError."""
-    found = PACKAGES.get(name)
-    if found is None:
-        raise DataError(
-            f"There is no built-in package {name!r}: it is {', '.join(PACKAGES)}.{did_you_mean(name, PACKAGES)}"
-        )
-    return found
+def package(name: str, folder: Path | None = None) -> Package:
+    """The package of that name: a built-in one, or one of the tasks in `folder`. Raises DataError."""
+    known = PACKAGES if folder is None else described(folder)
+    if name not in known:
+        where = "built-in package" if folder is None else f"package in {folder} called"
+        raise DataError(f"There is no {where} {name!r}: it is {', '.join(known)}.{did_you_mean(name, known)}")
+    return known[name]
+
+
+def described(folder: Path) -> dict[str, Package]:
+    """The packages whose tasks lie in `folder`, by name. Raises DataError."""
+    path = folder / DESCRIBED
+    try:
+        found = [_read(row, folder) for row in json.loads(path.read_text())]
+    except OSError as error:
+        cure = f"make some there with `python -m envsuite.envs.swegym.build {folder} -p NAME`"
+        raise DataError(f"{folder} holds no generated tasks ({path.name}: {error.strerror}): {cure}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} describes no packages ({type(error).__name__}: {error}).") from None
+    return {one.name: one for one in found}
+
+
+def describe(folder: Path, found: Iterable[Package]) -> None:
+    """Writes what `described` reads."""
+    rows = [{key: value for key, value in asdict(one).items() if key != "folder"} for one in found]
+    write_atomically(folder / DESCRIBED, json.dumps(rows, indent=1) + "\n")
+
+
+def _read(row: dict[str, Any], folder: Path) -> Package:
+    typed = {key: tuple(value) if isinstance(value, list) else str(value) for key, value in row.items()}
+    if any(not isinstance(typed[key], tuple) for key in ("code", "tests", "left_out", "needs")):
+        raise ValueError("code, tests, left_out and needs are lists")
+    return Package(**typed, folder=folder)  # type: ignore[arg-type]
 
 
 @cache
-def tree(name: str) -> dict[str, str]:
+def tree(chosen: Package) -> dict[str, str]:
     """The text files of a package's archive by path, without its generated metadata. Raises DataError."""
-    chosen = package(name)
+    cure = "Install envsuite again." if chosen.folder == SOURCES else "Make the tasks in that folder again."
     try:
         data = chosen.archive.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"The source archive of {chosen.title} cannot be read: {error}. Install envsuite again."
-        ) from None
+        raise DataError(f"The source archive of {chosen.title} cannot be read: {error}. {cure}") from None
     if hashlib.sha256(data).hexdigest() != chosen.sha256:
-        raise DataError(f"The source archive {chosen.archive} is not the published one. Install envsuite again.")
+        raise DataError(f"The source archive {chosen.archive} is not the one that was published. {cure}")
     return read_archive(chosen.archive)
 
 
@@ -111,10 +149,9 @@ def read_archive(archive: Path) -> dict[str, str]:
 
 
 @cache
-def lines_of_code(name: str) -> int:
+def lines_of_code(chosen: Package) -> int:
     """Lines of the package's own Python files."""
-    chosen = package(name)
-    code = [text for path, text in tree(name).items() if path.endswith(".py") and is_code(chosen, path)]
+    code = [text for path, text in tree(chosen).items() if path.endswith(".py") and is_code(chosen, path)]
     return sum(text.count("\n") for text in code)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -86,15 +87,43 @@ def of_image(name: str) -> Place:
 # ---- recipes --------------------------------------------------------------------------------------------------------------
 
 
+_TEXTS = ("python", "test_cmd", "directives")
+_LISTS = ("pins", "pre_pip")
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
-    """A recipe's file. Raises DataError."""
+    """A recipe's file. Raises DataError naming the field."""
     try:
         recipe = json.loads(path.read_text())
-        known = recipe["source"]["kind"] == "sdist" and recipe["source"]["req"] and list(recipe["pins"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"The recipe {path} cannot be used ({type(error).__name__}: {error}).") from None
-    if not known:
-        raise DataError(f"The recipe {path} names no source archive and pins.")
+    source = recipe.get("source") if isinstance(recipe, dict) else None
+    wrong = ""
+    if (
+        not isinstance(source, dict)
+        or source.get("kind") != "sdist"
+        or not isinstance(source.get("req"), str)
+        or not source["req"]
+    ):
+        wrong = 'field \'source\' is not {"kind": "sdist", "req": "NAME==VERSION"}'
+    elif "pins" not in recipe:
+        wrong = "field 'pins' is missing"
+    else:
+        texts, env = {name: recipe[name] for name in _TEXTS if name in recipe}, recipe.get("env", {})
+        for name in _LISTS:
+            value = recipe.get(name) or []
+            if not isinstance(value, list) or not all(
+                isinstance(word, str) and word and word[0] != "-" for word in value
+            ):
+                wrong = f"field {name!r} is not a list of requirements"
+        if bad := [name for name, value in texts.items() if not isinstance(value, str) or not value.strip()]:
+            wrong = f"field {bad[0]!r} is not text"
+        if not isinstance(env, dict) or not all(isinstance(value, (str, int, float)) for value in env.values()):
+            wrong = "field 'env' is not an object of texts"
+        elif any(re.search(r"[{}]", str(value).replace("{testbed}", "")) for value in env.values()):
+            wrong = "field 'env' holds a brace that is not {testbed}"
+    if wrong:
+        raise DataError(f"The recipe {path} cannot be used: {wrong}.")
     return dict(recipe)
 
 

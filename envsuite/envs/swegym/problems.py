@@ -7,6 +7,7 @@ SWE-Gym and SWE-bench.
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import sys
 import tempfile
@@ -17,10 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from envsuite.cache import cache_dir
-from envsuite.envs.swegym import packages, statement, suite, tampering
+from envsuite.envs.swegym import packages, sabotage, statement, suite, tampering
 from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.envs.swegym.tasks import Generated
-from envsuite.errors import MissingExtra
+from envsuite.errors import DataError, MissingExtra
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
 from envsuite.sandbox.pool import Lease, Pool
@@ -75,7 +76,7 @@ class Problem(ABC):
 
     @abstractmethod
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
-        """A summary of the tests that the agent may see, run in a fresh sandbox."""
+        """A summary of the tests that the agent may see, run in a fresh sandbox. Raises DataError where none is named so."""
 
     def close(self) -> None:  # noqa: B027  most hold nothing
         """Gives back what was borrowed for judging."""
@@ -86,7 +87,7 @@ class GeneratedProblem(Problem):
 
     def __init__(self, task: Generated, detail: str, hidden: bool, driver: str) -> None:
         self.task, self.hidden, self.driver = task, hidden, driver
-        self.package = packages.package(task.package)
+        self.package = task.package
         self.instance_id = task.instance_id
         self.kind = "+".join(sorted({bug.operator for bug in task.bugs}))
         self.gold_files = task.paths
@@ -94,7 +95,7 @@ class GeneratedProblem(Problem):
         self._lease: Lease | None = None
 
     def spec(self, limits: Limits) -> Spec:
-        site = pytest_site()
+        site = pytest_site(self.package.needs)
         path = f"{site / 'bin'}:{interpreter_root()}/bin:/usr/local/bin:/usr/bin:/bin"
         return Spec(
             workspace="/testbed",
@@ -106,7 +107,7 @@ class GeneratedProblem(Problem):
 
     def variables(self) -> dict[str, str]:
         roots = dict.fromkeys([f"{{testbed}}/{self.package.path}".removesuffix("/."), "{testbed}"])
-        return {"PYTHONPATH": ":".join([*roots, str(pytest_site())])}
+        return {"PYTHONPATH": ":".join([*roots, str(pytest_site(self.package.needs))])}
 
     @cached_property
     def _seen(self) -> dict[str, str]:
@@ -121,7 +122,7 @@ class GeneratedProblem(Problem):
         return {path: text.encode() for path, text in self._seen.items()}
 
     def gold(self) -> dict[str, bytes | None]:
-        sound = packages.tree(self.task.package)
+        sound = packages.tree(self.package)
         return {path: sound[path].encode() for path in self.gold_files}
 
     def judge(self, changes: Changes, seconds: float) -> Report:
@@ -136,6 +137,8 @@ class GeneratedProblem(Problem):
         run = suite.run(self._pool(), self.package, files, seconds=seconds)
         if run.fate != "exited":
             return refused(run.fate, fail, keep)
+        if "TAMPERED" in run.statuses.values():
+            return refused("tampered", fail, keep)
         # Neither skipped nor failed as expected: every one of these tests passed on the published package.
         statuses = {test: status for test, status in run.statuses.items() if status not in ("XFAIL", "SKIPPED")}
         failed = {"FAILED", "ERROR"} & set(run.statuses.values()) or run.uncollected
@@ -147,11 +150,12 @@ class GeneratedProblem(Problem):
         return report
 
     def _can_fail(self, files: dict[str, str], passed: tuple[str, ...], seconds: float) -> bool:
-        """Whether the tests that passed fail where they must. See `tampering`."""
-        files, expected = dict(files), set()
+        """Whether the tests that passed fail where they must. See `sabotage`."""
+        files, expected, dice = dict(files), set(), random.SystemRandom()
         for path in {test.partition("::")[0] for test in passed}:
-            files[path], found = tampering.sabotaged(files[path], self._of(path, passed))
-            expected |= found
+            made = sabotage.in_python(files[path], self._of(path, passed), path, "pytest", dice)
+            files[path] = made.text
+            expected |= made.expected
         run = suite.run(self._pool(), self.package, files, sorted(expected), seconds)
         return run.fate == "exited" and all(run.statuses.get(test) == "FAILED" for test in expected)
 
@@ -159,7 +163,7 @@ class GeneratedProblem(Problem):
         files = {**self._seen, **{path: text for path, text in self._admitted(changes).items() if text is not None}}
         only = None if not tests else [test for test in self._tests() if test.startswith(tests)]
         if only == []:
-            return "There is no test of that name."
+            raise DataError("There is no test of that name.")
         run = suite.run(self._pool(), self.package, files, only, seconds, explain=True)
         return summary(run)
 
@@ -186,7 +190,7 @@ class GeneratedProblem(Problem):
 
     def _pool(self) -> Pool:
         if self._lease is None:
-            self._lease = Lease(suite.SPEC, self.driver)
+            self._lease = Lease(suite.spec(self.package.needs), self.driver)
         return self._lease.pool
 
     def close(self) -> None:
@@ -214,19 +218,19 @@ def summary(run: suite.Run) -> str:
 
 
 @cache
-def pytest_site() -> Path:
-    """A folder of the cache that holds pytest alone, and `python` and `pytest` to call: what agents' shells see.
+def pytest_site(needs: tuple[str, ...] = ()) -> Path:
+    """A folder of the cache that holds pytest and `needs`, and `python` and `pytest` to call: what agents' shells see.
 
-    Copies, not links, so that a driver can show the folder at its own path and nothing beside it.
+    Copies, not links, so that a driver can show the folder at its own path and nothing beside it. Raises MissingExtra.
     """
-    name = f"pytest-{version_of('pytest')}-{sys.implementation.cache_tag}"
+    name = "-".join(f"{one}-{version_of(one)}" for one in ("pytest", *needs)) + f"-{sys.implementation.cache_tag}"
     target = cache_dir("swegym") / name
     if target.is_dir():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder, "site")
         (made / "bin").mkdir(parents=True)
-        for entry, source in closure(("pytest",)).items():
+        for entry, source in closure(("pytest", *needs)).items():
             if source.is_dir():
                 shutil.copytree(source, made / entry, ignore=shutil.ignore_patterns("__pycache__"))
             else:
@@ -251,6 +255,7 @@ def version_of(name: str) -> str:
     try:
         return version(name)
     except ModuleNotFoundError:
+        wanted = "'envsuite[swegym]'" if name == "pytest" else name
         raise MissingExtra(
-            f"SWE-Gym needs the package {name!r}, which is not installed: pip install 'envsuite[swegym]'"
+            f"SWE-Gym needs the package {name!r}, which is not installed: pip install {wanted}"
         ) from None

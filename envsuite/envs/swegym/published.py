@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from envsuite.envs.swegym import places, records, tampering
-from envsuite.envs.swegym.grading import Report, grade_log, refused
+from envsuite.envs.swegym import places, records, sabotage, tampering
+from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.logs import PARSERS
 from envsuite.envs.swegym.problems import GIT, Changes, Problem
-from envsuite.envs.swegym.repos import END, START, directives, repo_of, test_command, test_files
+from envsuite.envs.swegym.repos import END, REPOS, START, directives, repo_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers, leftovers
@@ -29,24 +30,49 @@ JUDGING = Limits(memory_mb=4096, disk_mb=2048, processes=256, files=1024, output
 _APPLY = ("git apply --verbose -", "git apply --verbose --reject -", "patch --batch --forward --fuzz=5 -p1")
 
 
-def find(source: str) -> dict[str, tuple[records.Record, dict[str, Any] | None]]:
+def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[str, Any] | None]]:
     """Records by id, with their recipes: of a records file, or of a folder with a folder per instance.
 
-    Raises DataError.
+    `split`: of a data set on the hub. Raises DataError.
     """
     path = Path(source).expanduser()
     if not path.is_dir():
-        return {record.instance_id: (record, None) for record in records.load(source)}
-    found = {}
+        return {record.instance_id: (record, None) for record in records.load(source, split)}
+    found: dict[str, tuple[records.Record, dict[str, Any] | None]] = {}
     for folder in sorted(path.iterdir()):
         file = folder / "instance.json"
         if file.is_file():
-            (record,) = records.load(file)
+            held = records.load(file)
+            if len(held) != 1:
+                raise DataError(f"{file} holds {len(held)} records: it must hold one.")
             recipe = folder / "replay.json"
-            found[record.instance_id] = (record, places.read_recipe(recipe) if recipe.is_file() else None)
+            if held[0].instance_id in found:
+                raise DataError(f"{file}: instance_id {held[0].instance_id!r} is there twice.")
+            found[held[0].instance_id] = (held[0], places.read_recipe(recipe) if recipe.is_file() else None)
     if not found:
         raise DataError(f"The folder {source} holds no NAME/instance.json: name a records file, or such a folder.")
     return found
+
+
+def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
+    """Whether a record can be played with this driver. Raises DataError, in one line with the cure."""
+    if record.repo.lower() not in REPOS:
+        raise DataError(
+            f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Leave it out with "
+            f"--set deny={record.instance_id}; known are the repositories of SWE-Gym and SWE-bench."
+        )
+    if driver != "docker" and (build or recipe is None):
+        raise DataError(
+            f"{record.instance_id} {'is to be built into an image' if build else 'has no recipe'}, and its image "
+            f"({records.image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
+            "NAME/instance.json and NAME/replay.json."
+        )
+
+
+class _Sabotaged(NamedTuple):
+    files: dict[str, bytes | None]
+    expected: set[str]
+    covered: set[str]
 
 
 class PublishedProblem(Problem):
@@ -54,12 +80,7 @@ class PublishedProblem(Problem):
 
     def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
         """`build`: a recipe becomes an image. Raises DataError where there is neither recipe nor docker."""
-        if driver != "docker" and (build or recipe is None):
-            raise DataError(
-                f"{record.instance_id} {'is to be built into an image' if build else 'has no recipe'}, and its image "
-                f"({records.image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
-                "NAME/instance.json and NAME/replay.json."
-            )
+        check(record, recipe, driver, build)
         self.record, self.recipe, self.driver = record, recipe or {}, driver
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
@@ -107,6 +128,8 @@ class PublishedProblem(Problem):
         admitted = tampering.admitted(changes, self.gold_files, test_files(record.test_patch))
         if not admitted:
             return refused("nothing_admitted", fail, keep)
+        if tampering.expects_failure(self._files, admitted):
+            return refused("expects_failure", fail, keep)
         parser = repo_of(record).parser
         with self._bench(seconds) as session:
             log, exit_code, fault = self.run_tests(session, admitted)
@@ -115,15 +138,30 @@ class PublishedProblem(Problem):
             report = grade_log(log, parser, fail, keep, exit_code)
             if not report.fail_to_pass:
                 return report
-            if b"xfail" in b"".join(content or b"" for content in admitted.values()):
-                return refused("reaches_for_the_judge", fail, keep)  # an expected failure counts as a pass
+            before = PARSERS[parser](log)
+            passed = [test for test in (*fail, *report.pass_to_pass) if status_of(test, before) == "PASSED"]
+            # Before the change these were skipped, or failed as expected, too: they pass on both sides.
+            if not self._unchanged(session, [test for test in report.pass_to_pass if test not in passed], before):
+                return refused("tampered", fail, keep)
             session.reset()
-            expected: set[str] = set()
-            log, _, fault = self.run_tests(session, admitted, sabotage=report.fail_to_pass, sabotaged=expected)
+            dice = random.SystemRandom()
+            made = self._sabotaged(session, admitted, passed, dice)
+            if missed := set(report.fail_to_pass) - made.covered:
+                return refused(f"cannot_be_checked: {min(missed)}", fail, keep)
+            log, _, fault = self.run_tests(session, admitted, over=made.files)
             after = PARSERS[parser](log)
-            if fault or any(after.get(test) != "FAILED" for test in expected):
+            if fault or not all(sabotage.failed(name, after, status_of(name, after)) for name in made.expected):
                 return refused("tampered", fail, keep)
             return report
+
+    def _unchanged(self, session: Session, tests: list[str], statuses: dict[str, str]) -> bool:
+        """Whether these tests come out the same without the submission."""
+        if not tests:
+            return True
+        session.reset()
+        log, _, fault = self.run_tests(session, {})
+        plain = PARSERS[repo_of(self.record).parser](log)
+        return not fault and all(status_of(test, plain) == status_of(test, statuses) for test in tests)
 
     @contextlib.contextmanager
     def _bench(self, seconds: float) -> Iterator[Session]:
@@ -134,19 +172,14 @@ class PublishedProblem(Problem):
             yield session
 
     def run_tests(
-        self,
-        session: Session,
-        changes: Changes,
-        held_out: bool = True,
-        sabotage: tuple[str, ...] = (),
-        sabotaged: set[str] | None = None,
+        self, session: Session, changes: Changes, held_out: bool = True, over: Changes | None = None
     ) -> tuple[str, int, str]:
-        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox, `changes` laid in."""
-        lay(session, changes)
-        if held_out and not _apply(session, self.record.test_patch):
+        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox, `changes` laid in and the
+        held-out tests applied; `over` is laid over both."""
+        if not self._laid(session, changes, held_out):
             return "", 1, "not_applied"
-        if sabotage and sabotaged is not None:
-            self._sabotage(session, sabotage, sabotaged)
+        if over:
+            lay(session, over)
         command = self._command()
         script = f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
         variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
@@ -164,20 +197,62 @@ class PublishedProblem(Problem):
         row = repo_of(self.record)
         return (f"{row.before};" if row.before else ""), test_command(self.record)
 
-    def _sabotage(self, session: Session, tests: tuple[str, ...], found: set[str]) -> None:
-        with leftovers.passing("swegym") as folder:
-            for path in {test.partition("::")[0] for test in tests}:
-                if path not in test_files(self.record.test_patch) or not path.endswith(".py"):
+    def _laid(self, session: Session, changes: Changes, held_out: bool) -> bool:
+        """Lays `changes` in and applies the test patch, by the first way that works, as the data sets' own harness does:
+        each is tried on a workspace that those before have not touched."""
+        lay(session, changes)
+        if not held_out:
+            return True
+        for number, command in enumerate(_APPLY):
+            if number:
+                session.reset()
+                lay(session, changes)
+            if session.run(command, stdin=self.record.test_patch.encode(), limits=JUDGING).exit_code == 0:
+                return True
+        return False
+
+    def _sabotaged(self, session: Session, changes: Changes, tests: list[str], dice: random.Random) -> _Sabotaged:
+        """The files in which `tests` must fail, laid over `changes` and the held-out tests. Uses up the session's state."""
+        made = _Sabotaged({}, set(), set())
+        patched = test_files(self.record.test_patch)
+        row = repo_of(self.record)
+        style = "mypy" if self.record.repo.lower() == "python/mypy" else row.parser
+        style = style if style in ("mypy", "django", "sympy") else "pytest"
+        if not self._laid(session, changes, held_out=True):
+            return made
+        texts: dict[str, str | None] = {}
+        for added in (False, True):  # a test stands in only for one that none of the files holds
+            by_file: dict[str, list[str]] = {}
+            for test in tests:
+                for path in () if test in made.covered else sabotage.paths(test, style, patched):
+                    if path in patched or (path in self._files and tampering.is_test(path)):
+                        by_file.setdefault(path, []).append(test)
+            for path, asked in by_file.items():
+                asked = [test for test in asked if test not in made.covered]
+                text = texts[path] if path in texts else self._text(session, path)
+                if text is None or not asked or (added and style == "mypy"):  # of mypy's tests only named ones are run
                     continue
+                if path.endswith(".test"):
+                    one = sabotage.in_cases(text, asked, dice)
+                else:
+                    one = sabotage.in_python(text, asked, path, style, dice, added)
+                texts[path], made.files[path] = one.text, one.text.encode()
+                made.expected.update(one.expected)
+                made.covered.update(one.covered)
+        session.reset()
+        return made
+
+    def _text(self, session: Session, path: str) -> str | None:
+        with leftovers.passing("swegym") as folder:
+            try:
                 session.copy_out(path, Path(folder))
-                file = Path(folder, Path(path).name)
-                text, seen = tampering.sabotaged(file.read_text(), [test for test in tests if test.startswith(path)])
-                lay(session, {path: text.encode()})
-                found |= seen
+                return Path(folder, Path(path).name).read_text()
+            except (DataError, OSError, UnicodeDecodeError):
+                return None
 
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
         if tests:
-            return "Name tests to the shell: run_tests runs the files that the issue's tests belong to."
+            raise DataError("Name tests to the shell: run_tests runs the files that the issue's tests belong to.")
         with self._bench(seconds) as session:
             log, _, fault = self.run_tests(session, changes, held_out=False)
         if fault:
@@ -204,11 +279,6 @@ def lay(session: Session, changes: Changes) -> None:
         session.run(["rm", "-f", "--", *gone])
 
 
-def _apply(session: Session, patch: str) -> bool:
-    """Applies a patch by the first way that works, as the data sets' own harness does."""
-    return any(session.run(command, stdin=patch.encode(), limits=JUDGING).exit_code == 0 for command in _APPLY)
-
-
 def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
     """What a patch makes of the files it names: path -> content. Raises DataError where it does not apply.
 
@@ -217,7 +287,9 @@ def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
     with leftovers.passing("swegym") as name:
         folder = Path(name)
         for path in test_files(patch):
-            if (source / path).is_file():
+            if ".." in path.split("/") or path.startswith("/"):
+                raise DataError(f"A patch names the file {path!r}, which is not in the repository.")
+            if (source / path).is_file() and not (source / path).is_symlink():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / path, folder / path)
         done = subprocess.run(

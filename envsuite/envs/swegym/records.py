@@ -66,12 +66,14 @@ def image_name(record: Record) -> str:
 def load(source: str | Path, split: str = "") -> list[Record]:
     """The records of a `.jsonl`, `.json` or `.parquet` file, or of a data set on the hub named 'owner/name'.
 
+    `split`: of the data set on the hub; '': `default_split`.
+
     Raises DataError naming file, line (or row) and field.
     """
     path = Path(source).expanduser()
     if not path.exists():
         if isinstance(source, str) and source.count("/") == 1 and not path.suffix:
-            return _from_hub(source, split or "train")
+            return _from_hub(source, split or default_split(source))
         raise DataError(
             f"Records file {source} does not exist: name a .jsonl, .json or .parquet file, or a folder with a folder per instance."
         )
@@ -84,6 +86,12 @@ def load(source: str | Path, split: str = "") -> list[Record]:
     found = [parse(row, f"{path}, {where}") for where, row in reader(path)]
     _no_doubles(found, str(path))
     return found
+
+
+def default_split(name: str) -> str:
+    """The split of a data set on the hub that holds its instances: SWE-Gym has `train` alone, SWE-bench is played on `test`
+    (Lite and the whole have `dev` beside it, Verified nothing else)."""
+    return "test" if "swe-bench" in name.lower() else "train"
 
 
 def parse(row: Any, where: str) -> Record:

@@ -18,6 +18,7 @@ import threading
 import time
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +27,12 @@ from _pytest.assertion import rewrite
 FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/dev/null"]
 # These cost time in every test and decide none: of what is logged or left unraised nobody reads here.
 FLAGS += ["-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception"]
+SEALED = (
+    "_pytest.runner", "_pytest.reports", "_pytest.python", "_pytest.unittest", "_pytest.main", "_pytest.nodes", "_pytest.outcomes",
+    "_pytest.skipping", "_pytest._code.code", "_pytest.assertion.util", "_pytest.config", "pluggy._hooks", "pluggy._callers",
+    "pluggy._manager", "pluggy._result", "unittest.case", "builtins", "time", "datetime", "json",
+)  # fmt: skip
+"""modules whose functions and classes decide a verdict"""
 NOWHERE = ".nowhere"
 TEXT = 2000
 """characters kept of a failure"""
@@ -55,6 +62,7 @@ class Reporter:
         self.statuses: dict[str, str] = {}
         self.failures: dict[str, str] = {}
         self.uncollected: dict[str, str] = {}
+        self.tampered: set[str] = set()
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         if self.only is not None:
@@ -68,11 +76,55 @@ class Reporter:
         elif report.skipped:
             self.statuses[test] = "XFAIL" if hasattr(report, "wasxfail") else "SKIPPED"
         elif report.when == "call" and before is None:
-            self.statuses[test] = "PASSED"
+            self.statuses[test] = "TAMPERED" if test in self.tampered else "PASSED"
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.uncollected[report.nodeid] = report.longreprtext[-TEXT:]
+
+
+class Seal:
+    """Sees whether what judges is still what it was before the code under test was imported.
+
+    It looks when a test has run and before that is reported: what was replaced only for the test itself and put back by
+    its teardown (monkeypatch) is out of place then too, so a test that replaces one of these cannot be used.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self.known: list[tuple[Any, str, Any]] = []
+        self.code: list[tuple[Any, Any, Any]] = []
+        self.plugins: set[int] = set()
+        self.config: Any = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: Any) -> None:
+        owners: list[Any] = [Reporter, Seal]
+        for name in SEALED:
+            if name in sys.modules:
+                module = sys.modules[name]
+                owners += [module, *(one for one in vars(module).values() if getattr(one, "__module__", "") == name)]
+        for place in (vars(owner) for owner in owners if isinstance(owner, (type, ModuleType))):
+            for key, value in list(place.items()):
+                if callable(value) or isinstance(value, (property, classmethod, staticmethod)):
+                    self.known.append((place, key, value))
+                if isinstance(value, FunctionType):
+                    self.code.append((value, value.__code__, value.__defaults__))
+        self.config = session.config
+        self.plugins = {id(one) for one in session.config.pluginmanager.get_plugins()}
+
+    def broken(self) -> bool:
+        return not (
+            all(place.get(key) is value for place, key, value in self.known)
+            and all(one.__code__ is code and one.__defaults__ is defaults for one, code, defaults in self.code)
+            and all(id(one) in self.plugins or str(getattr(one, "__file__", "")).endswith("conftest.py")
+                    for one in self.config.pluginmanager.get_plugins())
+        )  # fmt: skip
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+        if call.when == "call" and self.broken():
+            self.reporter.tampered.add(item.nodeid)
 
 
 def lay(files: dict[str, str], root: str) -> None:
@@ -95,7 +147,7 @@ def handle(payload: bytes) -> bytes:
     sys.path[:0] = dict.fromkeys([os.path.normpath(os.path.join(root, job["path"])), root])
     os.environ.update(PYTHONPATH=os.pathsep.join(sys.path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     reporter = Reporter(job.get("only"))
-    plugins: list[Any] = [reporter]
+    plugins: list[Any] = [reporter, Seal(reporter)]
     tests = job["tests"]
     tracer = batch = None
     if job.get("trace"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from envsuite.envs.swegym import packages
 from envsuite.envs.swegym.tasks import Generated, Symptom
 
 DETAILS = ("full", "names", "symptom", "nothing")
@@ -21,8 +20,7 @@ _RAISED = re.compile(
 
 def write(task: Generated, detail: str, visible: bool) -> str:
     """The issue's text. `visible`: the failing tests are in the repository."""
-    title = packages.package(task.package).title
-    parts = [f"Something in {title} does not work as it should any more."]
+    parts = [f"Something in {task.package.title} does not work as it should any more."]
     if detail == "symptom":
         parts += list(dict.fromkeys(_symptom(one) for one in task.symptoms))[:2]
     if detail in ("full", "names"):

@@ -14,13 +14,17 @@ from envsuite.sandbox.pool import Pool
 from envsuite.sandbox.protocol import Fate, Limits, Spec
 
 RUNNER = Path(__file__).with_name("runner.py")
-SPEC = Spec(program=RUNNER, distributions=("pytest",), limits=Limits(seconds=60, disk_mb=64))
 
 
-def pools(driver: str, workers: int) -> list[Pool]:
+def spec(needs: tuple[str, ...] = ()) -> Spec:
+    """A sandbox that runs tests; `needs`: the distributions that it holds beside pytest."""
+    return Spec(program=RUNNER, distributions=("pytest", *needs), limits=Limits(seconds=60, disk_mb=64))
+
+
+def pools(driver: str, workers: int, needs: tuple[str, ...] = ()) -> list[Pool]:
     """Three pools of sandboxes whose interpreters put sets in different orders, where the driver lets them."""
-    specs = [replace(SPEC, environment=(("PYTHONHASHSEED", str(seed)),)) for seed in range(3)]
-    return [Pool(spec, driver, workers) for spec in specs]
+    specs = [replace(spec(needs), environment=(("PYTHONHASHSEED", str(seed)),)) for seed in range(3)]
+    return [Pool(one, driver, workers) for one in specs]
 
 
 @dataclass(frozen=True)

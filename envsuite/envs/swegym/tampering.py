@@ -4,22 +4,32 @@ A submission is the agent's changes to plain files, laid over a fresh copy of th
 the agent's own sandbox goes with it: no process, no cache, no environment, no installed package. Of the changes, those to
 the tests and to what configures or extends the test runner are left out.
 
-Code under test runs in the process that judges it, and could reach for the judge. So a submission that seems to mend
-something is run once more with the tests that passed sabotaged: each begins with a failing statement, and each must
-fail then. Code that makes chosen tests, or all, come out as passed is found out by that. Of generated tasks, whose packages
-have no business with it, code that newly names the test runner or the interpreter's innards is refused outright.
+Code under test runs in the process that judges it, and could reach for the judge. Against that, in this order:
 
-Not closed: code that first looks whether it is being sabotaged, without naming anything that is looked for here.
+- Of generated tasks, whose packages have no business with it, code that newly names the test runner or the interpreter's
+  innards, or runs text as code, is refused outright. Comments and docstrings may say what they like.
+- The runner of generated tasks looks after each test, before it is reported, whether pytest, `unittest`, the built-in
+  functions and the clocks are still what they were before the code was imported (`runner.Seal`).
+- A submission that seems to mend something is run once more with every test that passed *sabotaged* (`sabotage`), and
+  each must fail then. Code that makes chosen tests, or all, come out as passed is found out by that, and so are values
+  that equal everything and results that were printed rather than earned.
+
+Not closed: code that tells the very failure it is to hide by the values in it, and passes on every other, can hide it
+where nothing but sabotage looks: in published records always, in generated tasks once it gets by the names and the seal.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
-import secrets
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import token
+import tokenize
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
+
+from envsuite.envs.swegym import sabotage
 
 MACHINERY = {
     "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "noxfile.py",
@@ -28,7 +38,6 @@ MACHINERY = {
 """files that configure the runner or the interpreter"""
 SUFFIXES = (".pth", ".pyc", ".pyo", ".so", ".egg-link", ".zip", ".egg")
 _SHADOWED = {"pytest", "_pytest", "pluggy", "py", "iniconfig", "packaging", "pygments", "xdist", "execnet"}
-SABOTAGE = "raise AssertionError('sabotaged to see whether this test can fail')"
 
 
 def is_test(path: str) -> bool:
@@ -48,9 +57,18 @@ def meddles(path: str) -> bool:
     return parts[-1] in MACHINERY or path.endswith(SUFFIXES) or "__pycache__" in parts or shadow
 
 
-_REACHING = re.compile(
-    r"\b(_?pytest\w*|PYTEST\w*|pluggy|unittest|gc|ctypes|_exit|kill|_getframe|settrace|setprofile|f_back|f_locals|f_globals|"
-    r"currentframe|TMPDIR|sabotaged)\b"
+_MODULES = {
+    "pytest", "_pytest", "pluggy", "unittest", "gc", "ctypes", "builtins", "importlib", "marshal", "runpy", "code", "codeop", "timeit",
+    "doctest", "pdb", "bdb", "atexit",
+}  # fmt: skip
+_BUILTINS = {"exec", "eval", "compile", "__import__", "__builtins__"}
+_NAMES = {
+    "_exit", "kill", "_getframe", "_current_frames", "settrace", "setprofile", "f_back", "f_locals", "f_globals", "f_builtins",
+    "tb_frame", "currentframe", "__builtins__", "__globals__", "__subclasses__", "__code__", "CodeType", "FunctionType", "excepthook",
+    "addaudithook", "setitimer",
+}  # fmt: skip
+_IN_WORDS = re.compile(
+    r"_?pytest[\w.]*|PYTEST\w*|pluggy[\w.]*|unittest[\w.]*|TMPDIR|builtins|" + "|".join(sorted(_BUILTINS | _NAMES))
 )
 
 
@@ -58,9 +76,48 @@ def reaches(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
     """Names of the test runner or the interpreter's innards that a file of `after` has and that of `before` has not."""
     found: set[str] = set()
     for path, text in after.items():
-        if text != before.get(path):
-            found |= set(_REACHING.findall(text)) - set(_REACHING.findall(before.get(path, "")))
+        if text != before.get(path) and path.endswith(".py"):
+            found |= _reached(text) - _reached(before.get(path, ""))
     return found
+
+
+def _reached(text: str) -> set[str]:
+    """What a file's code names of that: imports, names, attributes, and strings that are such a name and nothing else."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()  # no code: nothing of it will run
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            roots = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+            found |= {root.partition(".")[0] for root in roots if not getattr(node, "level", 0)} & _MODULES
+            found |= {one.name for one in node.names} & _NAMES
+        elif isinstance(node, ast.Name):
+            found |= {node.id} & (_BUILTINS | _NAMES)
+        elif isinstance(node, ast.Attribute):
+            found |= {node.attr} & _NAMES
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _IN_WORDS.fullmatch(node.value):
+            found.add(node.value)
+    return found
+
+
+def expects_failure(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> bool:
+    """Whether Python code of `after` newly names pytest's xfail, under which a failure counts as a pass."""
+
+    def named(content: bytes | None) -> bool:
+        try:
+            tokens = list(tokenize.tokenize(io.BytesIO(content or b"").readline))
+        except (tokenize.TokenError, SyntaxError, ValueError):
+            return b"xfail" in (content or b"")
+        return any(token.type in _CODE and "xfail" in token.string.lower() for token in tokens)
+
+    return any(
+        path.endswith(".py") and named(content) and not named(before.get(path)) for path, content in after.items()
+    )
+
+
+_CODE = {token.NAME, token.STRING}
 
 
 def admitted(
@@ -75,53 +132,6 @@ def admitted(
     }
 
 
-def sabotaged(text: str, tests: Sequence[str]) -> tuple[str, set[str]]:
-    """A test file's text in which the functions of `tests` (ids of pytest) fail at once, and the ids that must fail now.
-
-    Where some are no functions of the text, a further test is added, which fails like the others.
-    """
-    wanted: dict[tuple[str, ...], list[str]] = {}
-    for test in tests:
-        wanted.setdefault(tuple(test.split("[")[0].split("::")[1:]), []).append(test)
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return text, set()
-    lines, found = text.splitlines(keepends=True), set()
-    places = []
-    for names, function in _functions(tree, ()):
-        if names in wanted:
-            body = function.body
-            docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
-            first = body[1] if docstring else body[0]
-            number = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", []))])
-            places.append((number, first.col_offset))
-            found.update(wanted[names])
-    for number, column in sorted(places, reverse=True):
-        before = lines[number - 1].encode()[:column].decode()
-        if before.strip():  # a body on the line of its head
-            lines[number - 1] = f"{before}{SABOTAGE}; {lines[number - 1][len(before) :]}"
-        else:
-            lines.insert(number - 1, f"{before}{SABOTAGE}\n")
-    if len(found) < len(set(tests)):
-        name = f"test_{secrets.token_hex(6)}"
-        lines.append(f"\n\ndef {name}():\n    {SABOTAGE}\n")
-        found.add(f"{tests[0].partition('::')[0]}::{name}")
-    return "".join(lines), found
-
-
-def _functions(
-    node: ast.AST, above: tuple[str, ...]
-) -> Iterable[tuple[tuple[str, ...], ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield (*above, child.name), child
-        elif isinstance(child, ast.ClassDef):
-            yield from _functions(child, (*above, child.name))
-        elif not isinstance(child, ast.expr):
-            yield from _functions(child, above)
-
-
 def without(text: str, tests: Iterable[str]) -> str | None:
     """A test file's text without the functions of `tests`, as they are held out of an agent's copy; None where one of them
     is no function of the file's text (made by a class factory, say)."""
@@ -131,12 +141,12 @@ def without(text: str, tests: Iterable[str]) -> str | None:
     except (SyntaxError, ValueError):
         return None
     lines = text.splitlines(keepends=True)
-    for names, function in sorted(_functions(tree, ()), key=lambda item: -item[1].lineno):
+    for names, function in sorted(sabotage.functions(tree), key=lambda item: -item[1].lineno):
         if names in wanted:
             first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
             keep = (
                 [" " * function.col_offset + "pass\n"] if function.col_offset else []
             )  # a class must not become empty
             lines[first - 1 : function.end_lineno] = keep
-    missing = wanted - {names for names, _ in _functions(tree, ())}
+    missing = wanted - {names for names, _ in sabotage.functions(tree)}
     return None if missing else "".join(lines)

@@ -6,6 +6,7 @@ import difflib
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -17,6 +18,7 @@ from envsuite.envs.swegym import operators, packages
 from envsuite.errors import DataError
 
 MANIFEST = Path(__file__).with_name("manifest.jsonl.gz")
+"""the shipped list; that of another folder of tasks has the same name there"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Symptom:
 class Generated:
     """A package with one or more bugs, verified."""
 
-    package: str
+    package: packages.Package
     bugs: tuple[Planted, ...]
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...]
@@ -55,7 +57,9 @@ class Generated:
 
     @cached_property
     def instance_id(self) -> str:
-        return f"{self.package}-{packages.package(self.package).version}-{digest(self.bugs)}"
+        """Name, version and 8 hex digits that stand for the bugs, and for the archive where it is not a shipped one."""
+        archive = "" if self.package.shipped else self.package.sha256
+        return f"{self.package.name}-{self.package.version}-{digest(self.bugs, archive)}"
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -87,22 +91,39 @@ def plant(files: Mapping[str, str], bugs: Iterable[Planted]) -> dict[str, str]:
     return {**files, **{path: operators.apply(files[path], found) for path, found in edits.items()}}
 
 
-def digest(bugs: Iterable[Planted]) -> str:
-    """8 hex digits that name a set of bugs."""
+def digest(bugs: Iterable[Planted], archive: str = "") -> str:
+    """8 hex digits that name a set of bugs, of the archive with that hash where one is given."""
     plain = sorted((bug.path, [list(edit) for edit in bug.edits]) for bug in bugs)
-    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:8]
+    return hashlib.sha256((archive + json.dumps(plain)).encode()).hexdigest()[:8]
 
 
 def diff(path: str, old: str | None, new: str | None) -> str:
     """A unified diff of one file as git writes it; None stands for a file that is not there."""
-    before, after = ([] if text is None else text.splitlines(keepends=True) for text in (old, new))
-    name, new_name = ("/dev/null" if text is None else f"{side}/{path}" for side, text in (("a", old), ("b", new)))
+    before, after = ([] if text is None else re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
+    name, new_name = (
+        "/dev/null" if text is None else _quoted(f"{side}/{path}") for side, text in (("a", old), ("b", new))
+    )
     found = []
     for line in difflib.unified_diff(before, after, name, new_name):
         found.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    head = f"diff --git a/{path} b/{path}\n"
+    head = f"diff --git {_quoted(f'a/{path}')} {_quoted(f'b/{path}')}\n"
     head += "new file mode 100644\n" if old is None else "deleted file mode 100644\n" if new is None else ""
     return head + "".join(found) if found or old is None or new is None else ""
+
+
+_ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
+
+
+def _quoted(name: str) -> str:
+    """A file's name as git writes it in a diff: in quotes, with escapes, where it is not plain."""
+    data = name.encode(errors="surrogateescape")
+    if all(32 <= byte < 127 and byte not in _ESCAPES for byte in data):
+        return name
+    spelt = (
+        f"\\{_ESCAPES[byte]}" if byte in _ESCAPES else chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
+        for byte in data
+    )
+    return f'"{"".join(spelt)}"'
 
 
 # ---- the manifest: per package a line with its tests, then a line per task ------------------------------------------------
@@ -111,8 +132,8 @@ def diff(path: str, old: str | None, new: str | None) -> str:
 def write(found: Iterable[Generated], tests: Mapping[str, list[str]], path: Path = MANIFEST) -> None:
     """Writes the manifest; a task names its tests by their place in its package's list."""
     lines = [json.dumps({"package": name, "tests": listed}) for name, listed in sorted(tests.items())]
-    for task in sorted(found, key=lambda task: (task.package, len(task.bugs), task.instance_id)):
-        lines.append(json.dumps(row(task, tests[task.package]), ensure_ascii=False, separators=(",", ":")))
+    for task in sorted(found, key=lambda task: (task.package.name, len(task.bugs), task.instance_id)):
+        lines.append(json.dumps(row(task, tests[task.package.name]), ensure_ascii=False, separators=(",", ":")))
     write_atomically(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
 
 
@@ -121,7 +142,7 @@ def row(task: Generated, tests: list[str]) -> dict[str, Any]:
     places = {test: place for place, test in enumerate(tests)}
     return {
         "id": task.instance_id,
-        "package": task.package,
+        "package": task.package.name,
         "bugs": [[bug.path, bug.operator, bug.function, bug.line, bug.edits] for bug in task.bugs],
         "fail": [places[test] for test in task.fail_to_pass],
         "hops": task.hops,
@@ -130,8 +151,10 @@ def row(task: Generated, tests: list[str]) -> dict[str, Any]:
 
 
 @cache
-def manifest(path: Path = MANIFEST) -> tuple[Generated, ...]:
-    """The tasks of a manifest, in its order. Raises DataError naming the line."""
+def manifest(folder: Path | None = None) -> tuple[Generated, ...]:
+    """The shipped tasks, or those in `folder`, in the list's order. Raises DataError naming the line."""
+    known = packages.PACKAGES if folder is None else packages.described(folder)
+    path = MANIFEST if folder is None else folder / MANIFEST.name
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
@@ -144,17 +167,17 @@ def manifest(path: Path = MANIFEST) -> tuple[Generated, ...]:
             if "tests" in row:
                 tests[row["package"]] = row["tests"]
             else:
-                found.append(read(row, tests[row["package"]]))
+                found.append(read(row, known[row["package"]], tests[row["package"]]))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise DataError(f"{path}, line {number}: not a task ({type(error).__name__}: {error}).") from None
     return tuple(found)
 
 
-def read(row: dict[str, Any], tests: list[str]) -> Generated:
+def read(row: dict[str, Any], package: packages.Package, tests: list[str]) -> Generated:
     """The task of a line. Raises ValueError, KeyError, TypeError or IndexError for what is none."""
-    failing, left_out = set(row["fail"]), packages.package(row["package"]).left_out
+    failing, left_out = set(row["fail"]), package.left_out
     task = Generated(
-        row["package"],
+        package,
         tuple(Planted(p, o, f, n, tuple((a, b, t) for a, b, t in edits)) for p, o, f, n, edits in row["bugs"]),
         tuple(tests[place] for place in row["fail"] if not tests[place].startswith(left_out)),
         tuple(test for place, test in enumerate(tests) if place not in failing and not test.startswith(left_out)),

@@ -7,7 +7,7 @@ import secrets
 import shlex
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from envsuite.envs.swegym.edits import Action
@@ -19,6 +19,8 @@ SHOWN = "/testbed"
 """where the repository is said to be, whatever the driver calls it"""
 LARGE = 1000
 """files from which on changes are found by git rather than by comparing all of them"""
+LONGEST = 120_000
+"""bytes of a command: the kernel takes no word of 128 KiB or more"""
 WINDOW = 200
 """lines of a file shown at once"""
 _GIT = (
@@ -26,6 +28,10 @@ _GIT = (
     "git -c user.name=envsuite -c user.email=envsuite@localhost -c commit.gpgsign=false commit -q --no-verify -m base && git rev-parse HEAD"
 )
 _DATE = {"GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z"}
+_WRITE = (
+    'if [ -e "$1" ] && [ ! -f "$1" ]; then [ ! -d "$1" ] || echo ": Is a directory" >&2; exit 1; fi; '
+    'mkdir -p "$(dirname "$1")" && cat > "$1"'
+)
 _ENDINGS = {
     Fate.TIMEOUT: "The command was ended: it took longer than {seconds:g} seconds.",
     Fate.MEMORY: "The command was ended: it took more than {memory_mb} MB of memory.",
@@ -75,6 +81,8 @@ class Workspace:
 
     def shell(self, command: str) -> Answer:
         """Runs a command in the working directory, which outlives it; background processes and variables do not."""
+        if too_long := _too_long(command):
+            return too_long
         if self.root != SHOWN:
             command = command.replace(SHOWN, self.root)
         mark = secrets.token_hex(8)
@@ -93,12 +101,14 @@ class Workspace:
         target = self._inside(path)
         if target is None:
             return _outside(path)
+        if too_long := _too_long(pattern) or _too_long(path):
+            return too_long
         # Sorted: the order of a folder's entries differs from copy to copy.
         script = (
             'find "$1" -name .git -prune -o -name __pycache__ -prune -o -type f -print0 | LC_ALL=C sort -z | '
             'xargs -0 -r grep -nIHE -m 20 -e "$2" --'
         )
-        done = self.session.run(["/bin/bash", "-c", script, "search", target or ".", pattern], limits=self.limits)
+        done = self.session.run(["/bin/bash", "-c", script, "search", _word(target), pattern], limits=self.limits)
         lines = [line.removeprefix("./") for line in done.stdout.decode(errors="replace").splitlines()]
         if done.stderr and not lines:
             return Answer(self.shown(done.stderr.decode(errors="replace").strip()), 2, ok=False)
@@ -110,6 +120,10 @@ class Workspace:
         path = self._inside(action.path)
         if path is None or path.split("/")[0] == ".git":
             return _outside(action.path)
+        if any(len(part.encode()) > 255 for part in path.split("/")) or len(path.encode()) > 4000:
+            return Answer("No file has so long a name.", 1, ok=False)
+        if not path and action.kind != "view":
+            return Answer(f"{action.path!r} is a folder.", 1, ok=False)
         content = self.read(path) if path else None
         if action.kind == "view":
             return self._folder(path) if content is None else _numbered(content, action)
@@ -149,12 +163,15 @@ class Workspace:
             found = Path(folder, PurePosixPath(path).name)
             return found.read_bytes() if found.is_file() and not found.is_symlink() else None
 
-    def write(self, path: str, content: bytes) -> None:
-        with leftovers.passing("swegym") as folder:
-            file = Path(folder, PurePosixPath(path).name)
-            file.write_bytes(content)
-            parent = str(PurePosixPath(path).parent)
-            self.session.copy_in(file, "" if parent == "." else parent)
+    def write(self, path: str, content: bytes) -> str:
+        """Why the file could not be written; '' where it was."""
+        done = self.session.run(
+            ["/bin/bash", "-c", _WRITE, "write", _word(path)], stdin=content, limits=replace(self.limits, output_kb=64)
+        )
+        if done.fate is not Fate.EXITED:
+            return f"{path} cannot be written. " + _ENDINGS[done.fate].format(**self.limits.plain())
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2].rpartition(": ")[2]
+        return f"{path} cannot be written: {said or 'it is no plain file'}." if done.exit_code else ""
 
     def files(self) -> dict[str, bytes]:
         """Every plain file, by path; without .git and what Python and pytest leave about.
@@ -230,29 +247,39 @@ class Workspace:
         return None if path.startswith("/") else "/".join(parts)
 
     def _folder(self, path: str) -> Answer:
-        command = ["find", path or ".", "-maxdepth", "2", "-not", "-path", "*/.*", "-not", "-name", "__pycache__"]
+        command = ["find", _word(path), "-maxdepth", "2", "-not", "-path", "*/.?*", "-not", "-name", "__pycache__"]
         done = self.session.run(command, limits=self.limits)
         if done.exit_code:
             return Answer(f"There is no file or folder {path}.", 1, ok=False)
-        return Answer(self.shown("\n".join(sorted(done.stdout.decode(errors="replace").split("\n")))).strip())
+        found = sorted(
+            line.removeprefix("./") if path else line for line in done.stdout.decode(errors="replace").split("\n")
+        )
+        return Answer(self.shown("\n".join(found)).strip())
 
     def _put(self, path: str, before: bytes | None, after: bytes, said: str) -> Answer:
-        try:
-            self.write(path, after)
-        except EngineFailure as error:
-            return Answer(self.shown(str(error)), 1, ok=False)
+        if reason := self.write(path, after):
+            return Answer(self.shown(reason), 1, ok=False)
         self._undo.setdefault(path, []).append(before)
         return Answer(said)
 
     def _back(self, path: str, content: bytes | None) -> Answer:
         if content is None:
             self.session.run(["rm", "-f", "--", path], limits=self.limits)
-        else:
-            try:
-                self.write(path, content)
-            except EngineFailure as error:
-                return Answer(self.shown(str(error)), 1, ok=False)
+        elif reason := self.write(path, content):
+            return Answer(self.shown(reason), 1, ok=False)
         return Answer(f"The last edit of {path} is taken back.")
+
+
+def _word(path: str) -> str:
+    """A path below the repository as a word of a command that no program takes for an option or an expression."""
+    return f"./{path}" if path else "."
+
+
+def _too_long(text: str) -> Answer | None:
+    size = len(text.encode(errors="replace"))
+    if size <= LONGEST:
+        return None
+    return Answer(f"The command has {size} bytes, {LONGEST} are the most: write long text with create.", 1, ok=False)
 
 
 def _outside(path: str) -> Answer:

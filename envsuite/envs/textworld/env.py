@@ -30,6 +30,7 @@ from envsuite.envs.textworld.games import SETTINGS, GameSpec, check_settings, ga
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.observation import compact, opening_text
 from envsuite.envs.textworld.store import PATIENCE, find_game
+from envsuite.envs.textworld.story import SUFFIXES, check_story
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.types import Knob, Outcome
 
@@ -170,10 +171,10 @@ class TextWorld(TextEnv):
         return found
 
     def remaining(self) -> int | None:
-        """Commands on a shortest way to win. Raises UsageError where the game is too large to know, or unknown."""
+        """Commands on a shortest way to win. Raises DataError where the game is too large to know, or unknown."""
         remaining, _ = self._plan()
         if remaining == UNKNOWN:
-            raise UsageError(
+            raise DataError(
                 f"No exact plan is known for {self._labels['instance']} (its .json is missing, or {PLAN_STATES:,} states "
                 f"were not enough), so no shaped reward here: use sparse or dense."
             )
@@ -217,8 +218,11 @@ def _story_files(game: str) -> list[Path]:
     if not path.is_dir():
         if not path.exists():
             raise DataError(f"Game {path} does not exist: check the path (tw-make writes .z8 files).")
+        check_story(path)
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (".z3", ".z4", ".z5", ".z6", ".z7", ".z8"))
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
     if not files:
         raise DataError(f"Folder {path} holds no Z-machine files (.z8): check the path.")
+    for file in files:
+        check_story(file)
     return files

@@ -56,7 +56,7 @@ for _w, _o, _q, _cap in ((2, 3, 4, 12), (8, 3, 4, 12), (2, 12, 4, 12), (8, 12, 4
 for _rewards in ("dense", "balanced", "sparse"):
     _task(
         f"simple-{_rewards}",
-        f"{GUIDE}: the fixed house, detailed goal, {_rewards} rewards (play with --reward-mode dense), 24 turns",
+        f"{GUIDE}: the fixed house, detailed goal, {_rewards} rewards (play with --reward dense), 24 turns",
         {"challenge": "simple", "rewards": _rewards, "max_steps": 24},
         "simple-dense",  # the three differ in what pays alone
         SIMPLE,

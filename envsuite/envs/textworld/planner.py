@@ -8,6 +8,7 @@ again; neither is in any shortest plan. What is left is searched breadth-first, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Planner:
         self._all = sum(1 << number for number, quest in enumerate(self.quests) if quest.counts)
         self.moves = self._useful([self._move(action, command) for action, command in actions])
         self._plans: dict[State, tuple[int | None, str | None]] = {}
+        self._initial = self._state_bits(initial)
 
     def _mask(self, facts: Iterable[Proposition]) -> int | None:
         """The bits of the facts that can change; None where one of the others does not hold."""
@@ -145,8 +147,21 @@ class Planner:
         """(commands to go, the first of a shortest plan); (0, None) when won, (None, None) when lost. Raises TooLarge."""
         start = (self._state_bits(facts), done)
         if start not in self._plans:
+            if self._hopeless:
+                raise TooLarge
             self._search(start)
         return self._plans[start]
+
+    @cached_property
+    def _hopeless(self) -> bool:
+        """Whether the game is too large from its beginning: then no state on the way is searched, which would cost as much."""
+        start = (self._initial, self._completed(self._initial, 0))
+        try:
+            if start not in self._plans:
+                self._search(start)
+        except TooLarge:
+            return True
+        return False
 
     def _search(self, start: State) -> None:
         """Breadth-first; the whole plan found goes into `_plans`, so that who follows it asks for no other."""

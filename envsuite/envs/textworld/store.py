@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir
-from envsuite.envs.textworld.games import GameSpec
+from envsuite.envs.textworld.games import SETTINGS, GameSpec, game_spec
 from envsuite.envs.textworld.story import check_story
-from envsuite.errors import DataError, EngineFailure
+from envsuite.errors import DataError, EngineFailure, UsageError
 
 PATIENCE = 300.0
 """seconds one game may take to generate; most take one, a few of the treasure hunt's hard ones never end"""
@@ -121,3 +121,12 @@ def generate_many(
         pool.shutdown(cancel_futures=True)
         for worker in everyone:
             worker.close()
+
+
+def prepare(settings: Mapping[str, Any], seeds: Iterable[int], processes: int | None = None) -> Iterator[Generated]:
+    """`generate_many` for the games that a task with these knobs plays under `seeds`. Raises UsageError for files."""
+    if settings.get("game"):
+        raise UsageError(f"game={settings['game']} names files: there is nothing to generate.")
+    challenge = settings.get("challenge", "custom")
+    own = {name: settings[name] for name in SETTINGS[challenge] if name in settings}
+    return generate_many([game_spec(challenge, own, seed) for seed in seeds], processes)

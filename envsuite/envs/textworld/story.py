@@ -8,9 +8,11 @@ import numpy as np
 
 from envsuite.errors import DataError
 
+SUFFIXES = tuple(f".z{version}" for version in range(3, 9))
+"""what the interpreter plays"""
 HEADER = 64  # bytes
 LENGTH, CHECKSUM = 0x1A, 0x1C
-UNIT = {1: 2, 2: 2, 3: 2, 4: 4, 5: 4, 6: 8, 7: 8, 8: 8}  # bytes that one count of the length word stands for
+UNIT = {3: 2, 4: 4, 5: 4, 6: 8, 7: 8, 8: 8}  # bytes that one count of the length word stands for
 
 
 def check_story(path: Path) -> None:
@@ -19,8 +21,8 @@ def check_story(path: Path) -> None:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"Game {path} cannot be read ({error.strerror}): check the path.") from None
-    if path.suffix.lower() not in {f".z{version}" for version in UNIT}:
-        raise DataError(f"Game {path} is no Z-machine file by its name: it takes .z1 to .z8 (tw-make writes .z8).")
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"Game {path} is no Z-machine file by its name: it takes .z3 to .z8 (tw-make writes .z8).")
     if len(data) < HEADER or data[0] not in UNIT:
         raise DataError(f"Game {path} is no Z-machine file by its first bytes: get or generate it anew.")
     word = lambda at: data[at] << 8 | data[at + 1]

@@ -1,0 +1,320 @@
+"""Generated tasks of any package: a source archive looked through, tasks made of it, a folder that is played."""
+
+import io
+import shutil
+import sys
+import tarfile
+import zipfile
+from dataclasses import replace
+
+import pytest
+
+from envsuite import registry
+from envsuite.envs.swegym import build, packages, sdists, tasks
+from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
+from envsuite.sandbox import drivers
+
+DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
+ABOUT = "Metadata-Version: 2.4\nName: Wordy\nVersion: 1.0\nLicense-Expression: MIT\n"
+CODE = """
+def shorten(text, limit=10):
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "~"
+
+
+def count(words):
+    found = {}
+    for word in words:
+        if not word:
+            continue
+        found[word] = found.get(word, 0) + 1
+    return found
+
+
+def join(first, second, sep=" "):
+    if not second:
+        return first
+    return first + sep + second
+"""
+TESTS = """
+import pytest
+import wordy
+
+
+@pytest.mark.parametrize("text", ["a", "abcdefghij", "abcdefghijk", "abcdefghijklmn"])
+def test_shorten(text):
+    short = wordy.shorten(text)
+    assert len(short) <= 10
+    assert (short == text) == (len(text) < 11)
+
+
+def test_count():
+    assert wordy.count(["a", "b", "a"]) == {"a": 2, "b": 1}
+
+
+def test_count_passes_over_what_is_empty():
+    assert wordy.count(["", "a"]) == {"a": 1}
+
+
+def test_join():
+    assert wordy.join("a", "b") == "a b"
+    assert wordy.join("a", "") == "a"
+"""
+BACKEND = f"""
+import os
+
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    os.mkdir(os.path.join(folder, "wordy-1.0.dist-info"))
+    with open(os.path.join(folder, "wordy-1.0.dist-info", "METADATA"), "w") as file:
+        file.write({ABOUT!r})
+    return "wordy-1.0.dist-info"
+"""
+TREE = {
+    "PKG-INFO": ABOUT,
+    "LICENSE": "MIT",
+    "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+    "backend/__init__.py": BACKEND,
+    "src/wordy/__init__.py": CODE,
+    "tests/test_wordy.py": TESTS,
+}
+
+
+def sdist(folder, files=TREE):
+    """A source archive as a build backend makes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "wordy-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"wordy-1.0/{name}")
+            member.size = len(text.encode())
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(archive, folder with tasks of it)."""
+    scratch = tmp_path_factory.mktemp("wordy")
+    archive, folder = sdist(scratch / "index"), scratch / "tasks"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "ROUND", {1: 6, 2: 1})
+        patch.setattr(sys, "argv", ["build", str(folder), "-p", str(archive), "-j", "1", "-r", "1"])
+        build.main()
+    return archive, folder
+
+
+def played(folder, player, **knobs):
+    """How many of all tasks are won."""
+    env = registry.build("SWEGym-medium-v0", sandbox=DRIVER, tasks=str(folder), bugs=0, **knobs)
+    won = 0
+    try:
+        for seed in range(len(env.panel)):
+            _, info = env.reset(seed=seed)
+            assert info["labels"]["package"] == "wordy"
+            over = False
+            while not over:
+                *_, terminated, truncated, info = env.step(env.expert() if player == "expert" else env.idle())
+                over = terminated or truncated
+            won += info["success"]
+        return won, len(env.panel)
+    finally:
+        env.close()
+
+
+def test_the_tasks_of_a_package_are_won_by_their_gold_patch_alone(made):
+    won, of = played(made[1], "expert")
+    assert won == of >= 6
+    assert played(made[1], "idle") == (0, of)
+
+
+def test_what_is_played_is_the_list_the_archives_and_their_description_alone(made, tmp_path):
+    _, folder = made
+    for name in (packages.DESCRIBED, tasks.MANIFEST.name, "wordy-1.0.tar.gz"):
+        shutil.copy(folder / name, tmp_path / name)
+    task = registry.TASKS["SWEGym-medium-v0"]
+    there, here = (registry.panel(task, tasks=str(place), bugs=0) for place in (folder, tmp_path))
+    assert there.games and (there.games, there.digest) == (here.games, here.digest)
+    assert all(name.startswith("wordy-1.0-") for name in here.games)
+    assert registry.panel(task).digest != here.digest
+    (tmp_path / "wordy-1.0.tar.gz").write_bytes(b"something else")
+    with pytest.raises(DataError, match=r"not the one that was published\. Make the tasks"):
+        registry.build(task.id, sandbox=DRIVER, tasks=str(tmp_path)).reset(seed=0)
+
+
+def test_an_id_stands_for_the_archive_too(made):
+    task = tasks.manifest(made[1])[0]
+    other = replace(task, package=replace(task.package, sha256="0" * 64))
+    assert other.instance_id != task.instance_id
+    shipped = tasks.manifest()[0]
+    assert replace(shipped, package=replace(shipped.package, folder=made[1])).instance_id == shipped.instance_id
+
+
+def test_a_folder_goes_on_with_what_it_holds_and_takes_nothing_else_under_that_name(made, tmp_path):
+    archive, folder = made
+    known = packages.package("wordy", folder)
+    assert build.admit(folder, "wordy") == build.admit(folder, "wordy==1.0") == known
+    assert build.admit(folder, str(archive), tests=["tests"]) == known
+    other = sdist(tmp_path, {**TREE, "README": "another one"})
+    with pytest.raises(UsageError, match=r"holds tasks of wordy 1\.0 made otherwise"):
+        build.admit(folder, str(other))
+    built_in = build.admit(tmp_path / "both", "inflection")
+    assert packages.described(tmp_path / "both") == {"inflection": built_in}
+    assert built_in.shipped and packages.tree(built_in) == packages.tree(packages.package("inflection"))
+
+
+def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
+    def looked(files, **said):
+        keys = {"code": (), "tests": (), "needs": (), "split": "", **said}
+        return sdists.look(sdist(tmp_path, {"PKG-INFO": ABOUT, **files}), tmp_path, **keys)
+
+    test = {"tests/test_a.py": ""}
+    found = looked({"wordy.py": "", "setup.py": "", **test})
+    assert (found.name, found.version, found.licence, found.split) == ("wordy", "1.0", "MIT", "test")
+    assert (found.path, found.code, found.tests) == (".", ("wordy.py",), ("tests",))
+    assert looked({"src/other/__init__.py": "", **test}).code == ("src/other",)
+    assert looked({"wordy/__init__.py": "", "more/__init__.py": "", **test}).code == ("wordy",)
+    assert looked({"wordy/__init__.py": "", "wordy/tests/test_a.py": ""}).tests == ("wordy/tests",)
+    assert looked({"wordy.py": "", "test_b.py": "", "test_c.py": ""}).tests == ("test_b.py", "test_c.py")
+    assert looked({"wordy.py": "", "tests.py": ""}).tests == ("tests.py",)
+    said = looked(
+        {"a/__init__.py": "", "b.py": "", "check/it.py": ""}, code=("a", "b.py"), tests=("check/it.py",), split="train"
+    )
+    assert (said.path, said.code, said.tests, said.split) == (".", ("a", "b.py"), ("check/it.py",), "train")
+    more = {
+        "PKG-INFO": ABOUT + 'Requires-Dist: NumPy>1\nRequires-Dist: nothing; extra == "x"\n',
+        "wordy.py": "",
+        **test,
+    }
+    assert looked(more, needs=("docker",)).needs == ("NumPy", "docker")
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "words"),
+    [
+        ({"wordy.py": "", "tests/test_a.py": ""}, {}, "no PKG-INFO"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "", "README": "x"}, {}, "holds no tests: take another version"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "", "check/test_a.py": ""}, {}, "say it with --tests, say check/test_a.py"),
+        ({"PKG-INFO": ABOUT, "a.py": "", "b.py": "", "test_a.py": ""}, {}, "say it with --code, of a.py, b.py"),
+        ({"PKG-INFO": ABOUT, "wordy/__init__.py": "", "wordy/fast.c": "", "test_a.py": ""}, {}, r"not pure Python \(wordy/fast.c\)"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"tests": ["nowhere"]}, "no 'nowhere' in wordy 1.0"),
+        ({"PKG-INFO": ABOUT, "a.py": "", "b/c.py": "", "test_a.py": ""}, {"code": ["a.py", "b/c.py"]}, "must lie in one folder"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"needs": ["no-such-thing"]}, "pip install no-such-thing"),
+        ({"PKG-INFO": ABOUT.replace("Wordy", "pluggy"), "pluggy.py": "", "test_a.py": ""}, {}, "would lie beside the copy"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "x" * (sdists.LARGE + 1), "test_a.py": ""}, {}, "a package may hold 4000000"),
+    ],
+)  # fmt: skip
+def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, said, words):
+    with pytest.raises(EnvsuiteError, match=words):
+        build.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), **said)
+    assert not (tmp_path / "tasks" / packages.DESCRIBED).exists()
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        ("import no_such_thing\n", "tests/test_wordy.py: ModuleNotFoundError: No module named 'no_such_thing'.*--with NAME"),
+        ("def test_a():\n    assert 0\ndef test_b(): pass\n", "1 of 2 tests pass, tests/test_wordy.py::test_a does not"),
+        ("x = 1\n", "do not run here"),
+    ],
+)  # fmt: skip
+def test_a_suite_that_does_not_pass_here_is_refused_with_the_cure(tmp_path, tests, words):
+    chosen = build.admit(tmp_path, str(sdist(tmp_path / "index", {**TREE, "tests/test_wordy.py": tests})))
+    with pytest.raises(DataError, match=words):
+        build.build(tmp_path, [chosen], 1, 60, 1)
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A package index on disk, and pip that knows no other."""
+    for name, *files in (("wordy", "wordy-1.0.tar.gz"), ("wheely", "wheely-2.0-py3-none-any.whl")):
+        folder = tmp_path / "simple" / name
+        sdist(folder)
+        (folder / "index.html").write_text("".join(f'<a href="{file}">{file}</a>' for file in files))
+    with zipfile.ZipFile(tmp_path / "simple" / "wheely" / "wheely-2.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("wheely.py", "")
+        wheel.writestr("wheely-2.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wheely\nVersion: 2.0\n")
+        wheel.writestr("wheely-2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("wheely-2.0.dist-info/RECORD", "")
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", f"file://{tmp_path}/simple")
+
+
+def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
+    found = build.admit(tmp_path / "tasks", "wordy==1.0", split="train")
+    assert (found.title, found.split) == ("wordy 1.0", "train")
+    assert packages.tree(found)["src/wordy/__init__.py"] == CODE
+    assert packages.described(tmp_path / "tasks") == {"wordy": found}
+
+
+def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monkeypatch, capsys):
+    def said(*words):
+        monkeypatch.setattr(sys, "argv", ["build", str(tmp_path / "tasks"), *words])
+        with pytest.raises(SystemExit) as ended:
+            build.main()
+        assert ended.value.code == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+        return line
+
+    assert "The package index has no wordy==9 for this Python" in said("-p", "wordy==9")
+    assert "wheely has no source archive (.tar.gz) on the package index" in said("-p", "wheely")
+    assert "cannot be read" in said("-p", str(tmp_path / "none.tar.gz"))
+    assert "name it alone with -p" in said("-p", "wordy", "-p", "wheely", "--tests", "tests")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    assert "The package index cannot be reached for wordy: name a source archive's path instead" in said("-p", "wordy")
+
+
+def test_a_folder_that_cannot_be_played_says_why(made, tmp_path):
+    for knobs, words in (
+        ({"tasks": str(tmp_path)}, "holds no generated tasks .* -p NAME"),
+        ({"tasks": str(made[1]), "split": "train"}, "are to test on: set split=all"),
+        ({"tasks": str(made[1]), "package": ("wordi",)}, "Did you mean 'wordy'"),
+        ({"tasks": str(made[1]), "records": "x.jsonl"}, "one at a time"),
+    ):
+        with pytest.raises((UsageError, DataError), match=words):
+            registry.build("SWEGym-medium-v0", sandbox=DRIVER, **knobs)
+    (tmp_path / packages.DESCRIBED).write_text('[{"name": 1}]')
+    with pytest.raises(DataError, match="describes no packages"):
+        registry.build("SWEGym-medium-v0", sandbox=DRIVER, tasks=str(tmp_path))
+
+
+def test_what_the_tests_need_is_in_both_sandboxes_and_missed_by_name(tmp_path, monkeypatch):
+    """filelock is a distribution that pytest does not need."""
+    tests = TESTS.replace("import wordy\n", "import filelock\nimport wordy\n")
+    archive = sdist(tmp_path, {**TREE, "PKG-INFO": ABOUT + "Requires-Dist: filelock\n", "tests/test_wordy.py": tests})
+    monkeypatch.setattr(build, "ROUND", {1: 1})
+    folder = tmp_path / "tasks"
+    monkeypatch.setattr(sys, "argv", ["build", str(folder), "-p", str(archive), "-j", "1", "-r", "1"])
+    build.main()
+    env = registry.build("SWEGym-easy-v0", sandbox=DRIVER, tasks=str(folder))
+    try:
+        env.reset(seed=0)
+        assert " passed" in env.step("python -m pytest -q")[0]
+        env.step(env.expert())
+        assert env.step("submit")[4]["success"]
+    finally:
+        env.close()
+    known = packages.package("wordy", folder)
+    packages.describe(folder, [replace(known, needs=("no-such-thing",))])
+    again = shutil.copytree(folder, tmp_path / "again")
+    with pytest.raises(MissingExtra, match="pip install no-such-thing"):
+        registry.build("SWEGym-easy-v0", sandbox=DRIVER, tasks=str(again)).reset(seed=0)
+
+
+@pytest.mark.slow
+def test_a_package_of_the_real_index_is_fetched_made_into_tasks_and_played(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "ROUND", {1: 4, 2: 1})
+    chosen = build.admit(tmp_path, "jsonpointer==3.1.1")
+    build.build(tmp_path, [chosen], 1, float("inf"), 1)
+    build.write(tmp_path, [chosen], 1, tmp_path / tasks.MANIFEST.name)
+    env = registry.build("SWEGym-medium-v0", sandbox=DRIVER, tasks=str(tmp_path), bugs=0)
+    try:
+        assert len(env.panel) == 5
+        for seed in range(5):
+            env.reset(seed=seed)
+            env.step(env.expert())
+            assert env.step("submit")[4]["success"] or env.step(env.expert())[4]["success"]
+    finally:
+        env.close()
