@@ -259,6 +259,14 @@ def test_bands_are_students():
     assert mean - low == pytest.approx(high - mean)
 
 
+def test_a_flattened_draw_is_refused_where_tokens_are_learnt():
+    """The log-probs of drawn commands are those at temperature 1, and the trainer would recompute them at another."""
+    acting = {"choose": "admissible", "temperature": 0.7}
+    with pytest.raises(UsageError, match="set it to 1"):
+        recipes.parse(recipe("m", acting=acting))
+    recipes.parse(recipe("m", algorithm="twosome", acting=acting))  # learns the distribution it draws from
+
+
 def test_environments_stay_between_batches_unless_others_are_asked_for(folder, tmp_path):
     execution = Execution(num_workers=1, max_concurrent=8)
     run = Run(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
