@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("material", reason="mkdocs-material is not installed")
+pytestmark = pytest.mark.timeout(900)  # the site is built in the first test that asks for it
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ def launch(spec: Spec, home: Path) -> Container:
 
 def thin(client: Any) -> str:
     """The image of an empty root, made on first use."""
-    if not client.images.list(THIN):
+    if not client.api.images(THIN):
         client.api.import_image_from_data(_thin_root(), THIN, changes=f"LABEL {THIN_LABEL}=1")
     return THIN
 

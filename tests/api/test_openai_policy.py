@@ -26,7 +26,7 @@ def server():
 def ask(server, *prompts, **options):
     """Replies of a policy that pauses for a moment only."""
     url = options.pop("base_url", server.url)
-    who = OpenAIPolicy("small-model", **{"base_url": url, "first_pause": 0.01, "timeout": 5.0, **options})
+    who = OpenAIPolicy("small-model", **{"base_url": url, "first_pause": 0.01, "timeout": 60.0, **options})
     try:
         return who.act(prompts or [prompt()])
     finally:
@@ -90,17 +90,21 @@ FAULTS = {
     "a list": garbage("[1, 2]"),
     "odd usage": garbage('{"choices": [{"message": {"content": "x"}}], "usage": 7}'),
     "not text": garbage('{"choices": [{"message": {"content": 3}}]}'),
-    "hang": hang(4.0),
+    "hang": hang(120.0),
     "cut stream": cut,
     "hang up": hang_up,
     "slow drip": drip,
 }
 
 
+SILENT = ("hang", "slow drip")
+"""end with the policy's patience; the others answer at once, however long that takes on a loaded machine"""
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_passes_is_tried_again_and_nothing_is_lost(server, fault):
     server.script = [FAULTS[fault]]
-    reply = ask(server, timeout=2.0)[0]  # long enough for a good answer on a loaded machine
+    reply = ask(server, timeout=10.0 if fault in SILENT else 60.0)[0]
     assert (reply.text, reply.error) == ("<action>look</action>", "")
     assert len(server.requests) == 2
     assert server.requests[0][0] == server.requests[1][0], "the same question, the same dice"
@@ -152,9 +156,11 @@ def test_the_pause_a_server_asks_for_is_made(server):
 
 
 def test_requests_keep_to_the_rate(server):
-    ask(server, *[prompt(key=str(number)) for number in range(5)], requests_per_minute=240)
-    times = sorted(moment for _, _, moment in server.requests)
-    assert times[-1] - times[0] > 0.5, "five requests, a quarter of a second apart, and half of that for a slow machine"
+    began = time.monotonic()
+    ask(server, *[prompt(key=str(number)) for number in range(4)], requests_per_minute=120)
+    assert len(server.requests) == 4
+    last = max(moment for _, _, moment in server.requests)
+    assert last - began > 1.4, "four requests, half a second apart; from before the first, which may itself come late"
 
 
 def test_conversations_keep_to_their_server_and_leave_it_when_it_fails():
@@ -275,7 +281,7 @@ def test_an_address_without_path_gets_the_usual_one():
 
 def test_a_server_is_known_again_by_its_weights(server):
     """After a failure it is asked the fixed question anew: the same goes on, another ends the run."""
-    who = OpenAIPolicy("small-model", base_url=server.url, first_pause=0.01, timeout=5.0, watch=True)
+    who = OpenAIPolicy("small-model", base_url=server.url, first_pause=0.01, timeout=60.0, watch=True)
     try:
         assert not who.act([prompt()])[0].error
         asked = len(server.requests)

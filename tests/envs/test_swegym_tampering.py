@@ -8,9 +8,13 @@ import pytest
 from envsuite import registry
 from envsuite.envs.swegym import packages, suite, tampering, tasks
 from envsuite.envs.swegym.problems import GeneratedProblem
+from envsuite.errors import EnvsuiteError
 from envsuite.sandbox import drivers
 
-DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
+try:  # never `process`: what follows removes what it can reach
+    DRIVER = drivers.choose("auto", drivers.SAFE)
+except EnvsuiteError as error:
+    pytest.skip(f"neither bwrap, landlock nor docker works here: {error}", allow_module_level=True)
 TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)
 INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.package("uritemplate"))
 
@@ -106,11 +110,8 @@ def test_there_is_no_history_and_no_original_to_find(env):
     if DRIVER in ("bwrap", "docker"):
         assert "tar.gz" not in found
         assert ".py" not in found
-    if DRIVER != "process":
-        assert (
-            "exit code 0"
-            not in env.step("python -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\"")[0]
-        )
+    said = env.step("python -c \"import socket; socket.create_connection(('1.1.1.1', 53), 2)\"")[0]
+    assert "exit code 0" not in said
 
 
 # ---- in the code under test -----------------------------------------------------------------------------------------------
