@@ -288,7 +288,7 @@ def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
         for task in tasks:
             config = configure(task, asked)
             if name and config.panel:
-                suites.check_panel(name, config.task, config.panel.digest)
+                suites.check_panel(name, config.task, config.panel)
             found[config.run_id] = Planned(config, asked.baseline_episodes)
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
