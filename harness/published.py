@@ -26,7 +26,7 @@ from harness.records import SCHEMA, schema_cure
 REPRODUCED, WITHIN, DEVIATES, NOT_RUN = "reproduced", "within interval", "deviates", "not run"
 SHARED = ("models", "zero-shot", "trained")  # sections of tables.toml that are no tables
 PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
-"""what must be equal in all of one model's runs that stand in one table"""
+"""what must be equal in all of one model's runs that stand in one table; of one task, the panel too"""
 
 
 class Cell(NamedTuple):
@@ -224,8 +224,10 @@ def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path
 
 
 def _departure(summary: dict[str, Any], name: str) -> str:
-    """In what a run was not played as the suite asks, of cap, reward, sampling and prompting; '' where in nothing."""
+    """In what a run was not played as the suite asks, of games, cap, reward, sampling and prompting; '' where in nothing."""
     suite = suites.suite(name)
+    if said := _other_games(summary, name):
+        return said
     prompting = summary.get("prompting") or {}
     told = {
         "max_turns": summary.get("max_turns"),
@@ -245,12 +247,25 @@ def _departure(summary: dict[str, Any], name: str) -> str:
     return ""
 
 
+def _other_games(summary: dict[str, Any], name: str) -> str:
+    """In what a run's games are not the suite's: those of another split, a later stretch of them, another panel."""
+    task = registry.TASKS[summary["task"]]
+    first, wanted = summary["seeds"][0], suites.first_seed(name, task)
+    if first != wanted:
+        return f"first seed is {first}, the suite's {wanted}"
+    if panel := summary.get("panel"):
+        _, digest, games = panel
+        if whole := suites.panel_departure(name, task.id, digest, games):
+            return f"panel is {digest} of {games} games, the suite's {whole}"
+    return ""
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         summary: dict[str, Any] = json.loads(path.read_text())
         schema = summary.get("schema_version", SCHEMA)
-        summary["task"], summary["knobs"], summary["model"], summary["episodes"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        summary["task"], summary["knobs"], summary["model"], summary["episodes"], summary["seeds"][0]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path} is no summary ({type(error).__name__}: {error}): finish the run with --resume."
         ) from error
@@ -270,7 +285,8 @@ def _interval(summary: dict[str, Any], metric: str, task_type: str) -> dict[str,
 
 
 def _refuse_unlike(path: Path, label: str, summary: dict[str, Any], first: tuple[Path, dict[str, Any]]) -> None:
-    for key in PROTOCOL:
+    same_task = summary["task"] == first[1]["task"]
+    for key in (*PROTOCOL, *(["panel"] if same_task else [])):
         mine, theirs = summary.get(key), first[1].get(key)
         if mine != theirs:
             raise UsageError(

@@ -78,6 +78,6 @@ def _config(table: PaperTable, column: Column, model: str, asked: argparse.Names
     args.set = [*args.set, *(f"{name}={value}" for name, value in column.knobs.items())]
     config = configure(registry.TASKS[column.task], args)
     if config.panel:
-        suites.check_panel(table.suite, config.task, config.panel.digest)
+        suites.check_panel(table.suite, config.task, config.panel)
     episodes = min(len(config.seeds), few) if few else config.episodes
     return dataclasses.replace(config, model=record_name(model), episodes=episodes)

@@ -9,10 +9,10 @@ from typing import Any
 
 from envsuite import registry
 from envsuite.errors import UsageError, did_you_mean
-from envsuite.types import Task
+from envsuite.types import Panel, Task
 
 PREFIX = "suite:"
-NOT_FLAGS = ("tasks", "after", "caps", "panels", "metric", "free", "needs")
+NOT_FLAGS = ("tasks", "after", "caps", "panels", "games", "metric", "free", "needs")
 FEWER = ("episodes", "baseline_episodes")
 """may be lowered, and the table then shows the smaller n"""
 STANDARD: dict[str, Any] = {
@@ -58,14 +58,33 @@ def tasks(name: str) -> list[Task]:
     return found
 
 
-def check_panel(name: str, task: Task, digest: str) -> None:
+def check_panel(name: str, task: Task, panel: Panel) -> None:
     """Raises UsageError where the games on this machine are not those of the suite."""
-    expected = suite(name).get("panels", {}).get(task.id)
-    if expected is not None and digest != expected:
+    if wanted := panel_departure(name, task.id, panel.digest, len(panel)):
         raise UsageError(
-            f"Suite {name!r} plays panel {expected} of {task.id}, and this machine holds {digest}: fetch the whole panel "
-            "with `envsuite-data`, or name the task with --env for another number."
+            f"Suite {name!r} plays {wanted} of {task.id}, and this machine holds {len(panel)} ({panel.digest}): fetch the "
+            "whole panel with `envsuite-data`, or name the task with --env for another number."
         )
+
+
+def panel_departure(name: str, task: str, digest: str, games: int) -> str:
+    """The panel that a suite fixes, in words, where that is not the one of `games` games and hash `digest`; else ''.
+
+    Of a panel whose hash nobody here could take, the suite fixes the number of games alone.
+    """
+    fixed = suite(name)
+    count, hashed = fixed.get("games", {}).get(task, games), fixed.get("panels", {}).get(task, digest)
+    if (count, hashed) == (games, digest):
+        return ""
+    return f"all {count} games" + (f" (panel {hashed})" if task in fixed.get("panels", {}) else "")
+
+
+def first_seed(name: str, task: Task) -> int:
+    """The seed that a suite's first episode of a task has; of a panel, the number of its game."""
+    fixed = suite(name)
+    split = fixed["split"] or ("" if task.panel else registry.default_split(task))
+    first: int = task.splits[split][fixed["seed"]] if not task.panel else fixed["seed"]
+    return first
 
 
 def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) -> argparse.Namespace:

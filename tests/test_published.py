@@ -9,6 +9,8 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness import published, reproduce, suites
 from harness.cli import table as command
+from harness.evaluate import RunConfig, evaluate
+from harness.policies import make_policy
 from harness.published import Cell, verdict
 from tests import toys  # noqa: F401
 
@@ -71,7 +73,7 @@ def test_the_printed_numbers_are_the_papers():
 def summary(folder, model, **changes):
     base = {
         "task": "TextWorld-w2-o3-q4-v0", "knobs": {}, "model": model, "metrics": {}, "reward_mode": "sparse",
-        "episodes": 100, "success": {"value": 0.1, "low": 0.05, "high": 0.18, "n": 100},
+        "seeds": [1, 100], "panel": None, "episodes": 100, "success": {"value": 0.1, "low": 0.05, "high": 0.18, "n": 100},
     }  # fmt: skip
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps({**base, **changes}))
@@ -117,6 +119,7 @@ def test_runs_of_different_protocols_in_one_table_are_refused_by_name(tmp_path):
         ({"reward_mode": "dense"}, "reward is dense, the suite's sparse"),
         ({"prompting": {"thinking": True}}, "thinking is on, the suite's off"),
         ({"sampling": {"temperature": 0.0}}, "temperature is 0.0, the suite's 0.4"),
+        ({"seeds": [1_000_000, 100]}, "first seed is 1000000, the suite's 1"),
     ],
 )
 def test_a_run_that_was_not_played_as_the_suite_asks_is_left_out_and_named(tmp_path, other, said):
@@ -126,6 +129,35 @@ def test_a_run_that_was_not_played_as_the_suite_asks_is_left_out_and_named(tmp_p
     (ours,) = [row for row in found.rows if row.ours]
     assert ours.cells["w2-o3-q4"].n == 100
     assert found.left_out == [f"{tmp_path / 'b'}: {said}"]
+
+
+def test_games_of_the_training_split_stand_in_no_table(tmp_path):
+    task = registry.TASKS["BabyAI-goto-v0"]
+    for split in task.splits:
+        config = RunConfig(task, "random", split=split, episodes=2)
+        evaluate(config, tmp_path / split, lambda: make_policy("random"))
+    found = published.table("verlog-babyai", [tmp_path])
+    (ours,) = [row for row in found.rows if row.ours]
+    assert [cell.n for cell in ours.cells.values()] == [2]
+    assert len(found.left_out) == 1 and "train/BabyAI-goto-v0--random" in found.left_out[0]
+    assert "first seed is 0, the suite's 1000000" in found.left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "split", "panel", "said"),
+    [
+        ("gigpo-alfworld", "valid_seen", ["alfworld/valid_seen", "bf393197e137786e", 140], ""),
+        ("gigpo-alfworld", "valid_seen", ["alfworld/valid_seen", "0000", 140], "the suite's all 140 games (panel bf39"),
+        ("react-alfworld", "valid_unseen", ["alfworld/valid_unseen", "0000", 3], "of 3 games, the suite's all 134 games"),
+    ],
+)
+def test_games_of_a_part_of_a_panel_stand_in_no_table(tmp_path, table, split, panel, said):
+    turns = suites.suite(published.tables()[table]["suite"])["max_turns"]
+    played = {"seeds": [0, panel[2]], "panel": panel, "max_turns": turns, "by_task_type": {}}
+    summary(tmp_path / "a", "random", task=f"ALFWorld-{split}-v0", **played)
+    found = published.table(table, [tmp_path])
+    assert bool(found.left_out) == bool(said)
+    assert said in "".join(found.left_out)
 
 
 def test_another_schema_says_how_to_migrate_and_a_torn_summary_is_named(tmp_path):

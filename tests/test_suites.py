@@ -1,11 +1,15 @@
 """Suites fix what changes the number, and say so where a flag disagrees."""
 
 import dataclasses
+import importlib.util
 
 import pytest
 
 from envsuite import envs, registry
+from envsuite.envs.alfworld.data import EXPECTED
+from envsuite.envs.alfworld.generator import Recipe, generate
 from envsuite.errors import UsageError
+from envsuite.types import Panel
 from harness import cli, suites
 from harness.cli.eval import parser, plan
 
@@ -57,15 +61,38 @@ def test_quick_plays_twice_for_a_model_and_twenty_times_for_floor_and_ceiling():
 
 def test_other_games_or_another_cap_than_the_suites_are_refused(monkeypatch):
     task = registry.TASKS["ALFWorld-valid_seen-v0"]
-    suites.check_panel("alfworld-seen", task, "bf393197e137786e")
-    with pytest.raises(UsageError, match="this machine holds 0000"):
-        suites.check_panel("alfworld-seen", task, "0000")
+    games = lambda count: tuple(map(str, range(count)))
+    suites.check_panel("alfworld-seen", task, Panel("seen", games(140), "bf393197e137786e"))
+    with pytest.raises(UsageError, match=r"this machine holds 140 \(0000\)"):
+        suites.check_panel("alfworld-seen", task, Panel("seen", games(140), "0000"))
+    unseen = registry.TASKS["ALFWorld-valid_unseen-v0"]
+    for name in ("alfworld-unseen", "guide-alfworld"):
+        suites.check_panel(name, unseen, Panel("unseen", games(134), "whatever it is"))
+        with pytest.raises(UsageError, match=r"plays all 134 games of .*, and this machine holds 1 \(one\)"):
+            suites.check_panel(name, unseen, Panel("unseen", games(1), "one"))
     goto = registry.TASKS["BabyAI-goto-v0"]
     monkeypatch.setitem(registry.TASKS, goto.id, dataclasses.replace(goto, kwargs={**goto.kwargs, "max_steps": 9}))
     with pytest.raises(UsageError, match="at 64 commands, the task here at 9"):
         suites.tasks("verlog-babyai")
 
 
+def test_a_suite_knows_how_many_games_each_official_panel_has():
+    for name, fixed in suites.read().items():
+        for task in suites.tasks(name):
+            if task.id.removeprefix("ALFWorld-").removesuffix("-v0") in EXPECTED:
+                assert fixed["games"][task.id] == EXPECTED[task.id.split("-")[1]], name
+
+
+def test_a_part_of_a_panel_is_not_played_under_a_suites_name(tmp_path, monkeypatch):
+    """One copied game once gave 100 % under the suite's name."""
+    if importlib.util.find_spec("alfworld") is None:
+        pytest.skip("the package alfworld is not installed")
+    kept = tmp_path / "json_2.1.1/valid_unseen/pick_and_place_simple-Mug-None-Desk-1/trial_1/game.tw-pddl"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(generate(0, Recipe(("pick_and_place_simple",), receptacles=6, objects=4)).text)
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    with pytest.raises(UsageError, match="plays all 134 games of ALFWorld-valid_unseen-v0, and this machine holds 1 "):
+        planned("-e", "suite:alfworld-unseen")
 def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
     configs = planned("-e", "suite:verlog-babyai", "-n", "3")
     assert [config.task.id for config in configs][:2] == ["BabyAI-goto-v0", "BabyAI-pickup-v0"]

@@ -8,6 +8,7 @@ import pytest
 
 from envsuite.errors import DataError, UsageError
 from harness.completions import Price
+from harness.policies.health import REST
 from harness.policies.openai import SILENT_BATCHES, OpenAIPolicy
 from harness.policies.weights import Fingerprint
 from harness.types import Prompt
@@ -318,3 +319,49 @@ def test_two_servers_of_one_run_must_hold_the_same_weights(server):
 def test_numerical_noise_is_told_from_other_weights(tokens, root, same):
     first = Fingerprint("weights/a", "a b", (("a", -0.1), ("b", -0.9)))
     assert (first.differs(Fingerprint(root, "a b", tokens)) == "") is same
+
+
+def talks(*names):
+    return [prompt(f"room {name}", key=name) for name in names]
+
+
+def test_a_conversation_stays_with_its_server_and_a_new_one_goes_where_the_least_is_to_do(server):
+    with misbehaving.running() as other:
+        who = OpenAIPolicy("m", base_url=f"{server.url},{other.url}", first_pause=0.01)
+        asked = lambda one: [body["messages"][1]["content"].removeprefix("room ") for body, _, _ in one.requests]
+        who.act(talks(*"abcdefgh"))
+        here, there = asked(server), asked(other)
+        assert (len(here), len(there)) == (4, 4)
+        who.act(talks(*here, *"wxyz"))
+        who.close()
+        assert sorted(asked(server)[4:]) == sorted(here), "each knows the prefix of its own"
+        assert sorted(asked(other)[4:]) == list("wxyz"), "the other had nothing else to do"
+
+
+def test_a_server_that_hangs_is_paid_for_once_and_used_again_when_it_answers(server):
+    with misbehaving.running() as other:
+        other.script = [hang(60.0)] * 100
+        who = OpenAIPolicy("m", base_url=f"{server.url},{other.url}", first_pause=0.01, timeout=2.0)
+        assert not any(reply.error for reply in who.act(talks(*"abcdefgh")))
+        assert len(other.requests) == 4, "each timed out once, side by side"
+        for _ in range(3):
+            assert not any(reply.error for reply in who.act(talks(*"abcdefgh", *"wxyz")))
+        assert len(other.requests) == 4, "nobody has waited for it again"
+        other.script = []
+        who._health._rests_until[1] = 0.0  # its rest is over
+        who.act(talks("new"))
+        assert len(other.requests) == 5, "it holds the fewest conversations"
+        who.close()
+
+
+def test_a_dead_server_is_looked_at_before_it_is_used_again(server):
+    with misbehaving.running() as gone:
+        pass
+    who = OpenAIPolicy("m", base_url=f"{server.url},{gone.url}", first_pause=0.01)
+    assert not any(reply.error for reply in who.act(talks("a", "b")))
+    for _ in range(3):
+        who._health._rests_until[1] = 0.0
+        assert not any(reply.error for reply in who.act(talks("a", "b")))
+        assert who._health.well() == [0]
+    assert who._health._rest[1] == 16 * REST, "it rests longer each time"
+    who.close()

@@ -111,10 +111,9 @@ class SWEGym(TextEnv):
         if not len(self.panel):
             raise UsageError(f"No SWE-Gym task fits these knobs: {instances.why_none(vars(settings))}")
         if settings.records:
-            for name in self.panel.games:
-                published.check(
-                    *instances.published_in(settings.records, settings.data_split)[name], self.driver, settings.build
-                )
+            known = instances.published_in(settings.records, settings.data_split)
+            for record, recipe in (known[name] for name in self.panel.games):
+                published.check(record, recipe, self.driver, settings.build)
         self.limits = Limits(
             seconds=settings.command_seconds,
             memory_mb=settings.memory_mb,
