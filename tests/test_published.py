@@ -255,6 +255,11 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
     assert found.small == [
         "In small: algorithm: ppo 0.25 -> 0.62 [0.00, 1.00] (2 seeds); rloo not run; 32 held-out games a run"
     ]
+    (folder / "runs.jsonl").write_text(line(0, 0.5) + "\n")
+    (said,) = published.table("guide-10", trained=tmp_path).small
+    assert "ppo 0.25 -> 0.50 (one seed, no interval); rloo not run; 32 held-out games a run" in said
+    (folder / "runs.jsonl").unlink()
+    assert published.table("guide-10", trained=tmp_path).small == ["In small: algorithm: ppo not run; rloo not run"]
     assert any(note.startswith("in small, by models and budgets of ours") for note in command.notes(found))
     assert found.rows == published.table("guide-10").rows
     with pytest.raises(DataError, match="no study"):
