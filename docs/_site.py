@@ -35,6 +35,7 @@ def on_config(config: Any) -> Any:
         {"Environments": sorted(f"envs/{path.name}" for path in (ROOT / "docs" / "envs").glob("*.md"))},
         {"Leaderboards": ["leaderboards/README.md", *(f"leaderboards/{one.name}/README.md" for one in _boards())]},
         {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
+        {"Training in small": [path.relative_to(ROOT).as_posix() for path in _studies()]},
         {"Benchmarks": sorted(f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.md"))},
         {"Command line": "cli.md"},
     ]
@@ -47,7 +48,9 @@ def on_files(files: Files, config: Any) -> Files:
     def add(path: str, content: str) -> None:
         files.append(File.generated(config, path, content=content))
 
-    for path in [*_tables(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
+    for path in sorted((ROOT / "leaderboards" / "training").glob("*/*.svg")):
+        add(path.relative_to(ROOT).as_posix(), path.read_text())
+    for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path, text in boards.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
@@ -90,6 +93,12 @@ def _boards() -> list[Path]:
 def _tables() -> list[Path]:
     """Published tables beside our runs, their overview first."""
     return sorted((ROOT / "leaderboards" / "tables").glob("*.md"), key=lambda path: (path.stem != "README", path.name))
+
+
+def _studies() -> list[Path]:
+    """Trainings in small, their overview first, and the notes on each."""
+    root = ROOT / "leaderboards" / "training"
+    return [root / "README.md", *sorted([*root.glob("*/README.md"), *root.glob("*/NOTES.md")])]
 
 
 def command_line() -> str:

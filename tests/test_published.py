@@ -210,6 +210,16 @@ def test_a_published_row_of_the_random_player_is_compared_with_ours(tmp_path, ca
     assert mine["status"] in ("reproduced", "within interval", "deviates") and mine["published"]["value"] == 0.15
 
 
+def test_columns_whose_games_are_not_here_are_named_and_the_table_goes_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))  # nor in the user's cache
+    asked = ["react-alfworld", "--run", "tiny", "-o", tmp_path / "runs"]
+    assert run(*asked, "--dry-run") == 0
+    assert "random  Pick: not played: ALFWORLD_DATA is not set" in capsys.readouterr().out
+    assert run(*asked) == 0
+    assert "published cells" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

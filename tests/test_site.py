@@ -28,6 +28,8 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
     for table in (ROOT / "leaderboards" / "tables").glob("*.md"):
         name = "index" if table.stem == "README" else table.stem
         assert (site / "leaderboards" / "tables" / f"{name}.html").exists()
+    for study in (ROOT / "leaderboards" / "training").glob("*/README.md"):
+        assert (site / "leaderboards" / "training" / study.parent.name / "index.html").exists()
     for board in (ROOT / "leaderboards").glob("*/metadata.json"):
         found = site / "leaderboards" / board.parent.name
         assert "<table>" in (found / "index.html").read_text()
