@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from envsuite import registry
+from harness.cli.envs import card
+
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("material", reason="mkdocs-material is not installed")
 
@@ -35,6 +38,14 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
         assert "<table>" in (found / "index.html").read_text()
         assert "episodes.html" in (found / "index.html").read_text()
         assert 'id="viewer"' in (found / "episodes.html").read_text()
+
+
+def test_every_measured_card_is_on_the_page_of_cards(site):
+    page = (site / "cards.html").read_text()
+    for task in registry.tasks("*"):
+        if found := card(task):
+            row = re.search(rf"<td[^>]*>{re.escape(task.id)}</td>\s*<td[^>]*>(\d+)</td>\s*<td[^>]*>([\d.]+)</td>", page)
+            assert row and (int(row[1]), float(row[2])) == (found["episodes"], found["random_success"]), task.id
 
 
 def test_the_command_line_page_holds_every_command_and_its_flags(site):

@@ -206,6 +206,7 @@
     $("#v-body").replaceChildren(...(other ? beside(number, one, versus, other) : turns(one)));
     $("#v-body").scrollTop = 0;
     turn = 0;
+    $("#v-body").querySelector(".turn, .turn-row")?.classList.add("here");
     if (!viewer.open) viewer.showModal();
     $("#v-body").focus();
     history.replaceState(null, "", `#e=${number}`);
