@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 EXTRAS ?= all
 # What tests, lint and docs need beside it.
-DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,verifiers,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,verifiers,swebench,ray,capacity,dev
 WORKERS ?= 2
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -51,11 +51,12 @@ TINY = $(BIN)/python -m baselines.tiny --context
 studies: setup  ## what the plans in leaderboards/training still lack (hours of one core; goes on where it was cut)
 	@test -d models/tiny-food || $(TINY) 512 --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 -o models/tiny-food
 	@test -d models/tiny-salad || $(TINY) 512 --env Overcooked-tomato_salad-v0 --size xxs --vocabulary 1024 -o models/tiny-salad
-	@test -d models/tiny-textworld || $(TINY) 1024 --env TextWorld-w2-o3-q4-v0 --size xs --vocabulary 1024 -o models/tiny-textworld
-	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xs --vocabulary 512 -o models/tiny-babyai
+	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
+	@test -d models/tiny-babyai || $(TINY) 1024 --env BabyAI-goto-v0 --size xxs --vocabulary 512 -o models/tiny-babyai
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-v0 --size xs --vocabulary 1024 -o models/tiny-alfworld
-	@test -d runs/train/food-preparation-start/model || $(BIN)/envsuite-train food-preparation-start
-	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.study $(dir $(wildcard leaderboards/training/*/plan.json))
+	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start alfworld-start; do \
+	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.study --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
 	$(BIN)/python -m baselines.curves leaderboards/training
 
 proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes

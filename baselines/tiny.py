@@ -15,7 +15,6 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from envsuite import registry
 from envsuite.errors import UsageError
@@ -63,18 +62,9 @@ def texts(patterns: Sequence[str], episodes: int = 30) -> Iterator[str]:
 
 
 def make(
-    folder: Path,
-    corpus: Iterable[str],
-    size: str = "s",
-    vocabulary: int = 2048,
-    context: int = 2048,
-    seed: int = 0,
-    copying: int = 0,
+    folder: Path, corpus: Iterable[str], size: str = "s", vocabulary: int = 2048, context: int = 2048, seed: int = 0
 ) -> int:
-    """Writes the model to `folder`, whole or not at all; returns its number of parameters. The same seed, the same weights.
-
-    `copying`: so many steps of `teach_copying` before it is written.
-    """
+    """Writes the model to `folder`, whole or not at all; returns its number of parameters. The same seed, the same weights."""
     import torch
     from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
@@ -115,8 +105,6 @@ def make(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
-        if copying:
-            teach_copying(model, copying)
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
@@ -132,36 +120,6 @@ def make(
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def teach_copying(model: Any, steps: int, rows: int = 16, width: int = 256) -> list[float]:
-    """Trains `model` to go on with what it has read before; returns the loss of each step, in nats a token.
-
-    Rows are random tokens that repeat with a period of 8 to `width` / 2; what counts is the loss once they repeat. What this
-    forms (heads that look up what followed a token last time: Olsson et al., 2022) lets a model answer with names out of
-    its prompt; a few hundred demonstrations alone do not bring it about.
-    """
-    import torch
-
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
-    first, count = len(SPECIAL), model.config.vocab_size
-    model.train()
-    log = []
-    for step in range(steps):
-        for group in optimiser.param_groups:
-            group["lr"] = 1e-3 * min(1.0, (step + 1) / 50)
-        period = torch.randint(8, width // 2 + 1, (rows, 1))
-        place = torch.arange(width).expand(rows, width)
-        ids = torch.randint(first, count, (rows, width)).gather(1, place % period)
-        logits = model(input_ids=ids).logits[:, :-1]
-        known = place[:, 1:] > period  # the token before was read once already
-        loss = torch.nn.functional.cross_entropy(logits[known], ids[:, 1:][known])
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        log.append(loss.item())
-    return log
-
-
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m baselines.tiny", description=(__doc__ or "").splitlines()[0])
     found.add_argument(
@@ -172,7 +130,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--vocabulary", type=int, default=2048)
     found.add_argument("--context", type=int, default=2048)
     found.add_argument("--episodes", type=int, default=30, help="games per task to read")
-    found.add_argument("--copying", type=int, default=0, metavar="STEPS", help="teach it first to copy from its prompt")
     found.add_argument("--seed", type=int, default=0)
     found.add_argument("--module", action="append", default=[])
     found.add_argument("-v", "--verbose", action="store_true")
@@ -189,7 +146,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.output.exists() and not (args.output / "config.json").exists():
         raise UsageError(f"{args.output} exists and is no model: choose another --output.")
     corpus = itertools.islice(texts(args.env, args.episodes), 200_000)
-    count = make(args.output, corpus, args.size, args.vocabulary, args.context, args.seed, args.copying)
+    count = make(args.output, corpus, args.size, args.vocabulary, args.context, args.seed)
     print(f"{args.output}: {count / 1e6:.2f} million parameters")
     return 0
 

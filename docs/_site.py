@@ -117,7 +117,10 @@ def cards() -> str:
             continue
         if task.family != family:
             family = task.family
-            lines += [f"\n## {family}\n", "| task | episodes | random | expert | its commands, mean (most) | admissible, mean |"]
+            lines += [
+                f"\n## {family}\n",
+                "| task | episodes | random | expert | its commands, mean (most) | admissible, mean |",
+            ]
             lines.append("|---|--:|--:|--:|--:|--:|")
         length = found.get("solution_length")
         cells = [task.id, found["episodes"], found["random_success"], found.get("expert_success", "–")]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 SHARED = Path(os.environ.get("ENVSUITE_SHARED", Path(__file__).resolve().parents[1].parent / "shared"))
+USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
+"""the cache that the tests were told to use; '' for one of their own"""
 
 
 @pytest.fixture(scope="session")
@@ -23,15 +25,21 @@ def smollm() -> Path:
     """The bundled model's folder: fetched once into the user's own cache, as `make` does."""
     from harness import models
 
-    return models.fetch("smollm2-135m")
+    with pytest.MonkeyPatch.context() as patch:
+        if not USERS_CACHE:
+            patch.delenv("ENVSUITE_CACHE", raising=False)
+        return models.fetch("smollm2-135m")
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    """Tests share one cache folder of their own and never touch the user's."""
-    if "ENVSUITE_CACHE" not in os.environ:
-        root = tmp_path_factory.getbasetemp().parent / "envsuite-cache"
-        monkeypatch.setenv("ENVSUITE_CACHE", str(root))
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """Tests, and the fixtures of whole modules, share one cache folder of this run and never touch the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not USERS_CACHE:
+            base = tmp_path_factory.getbasetemp()  # each worker's own lies in that of the run
+            root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+            patch.setenv("ENVSUITE_CACHE", str(root / "envsuite-cache"))
+        yield
 
 
 @pytest.fixture

@@ -145,9 +145,7 @@ def test_the_experts_rows_under_a_models_name_are_found(board):
 
 def test_a_model_says_its_whole_protocol_and_its_commands_stand_in_its_replies(board):
     (config,) = [
-        one.config
-        for place, one in boards.prescribed("overcooked").items()
-        if place[0] == "Overcooked-tomato_salad-v0"
+        one.config for place, one in boards.prescribed("overcooked").items() if place[0] == "Overcooked-tomato_salad-v0"
     ]
     sampling, prompting = asdict(config.sampling), asdict(config.prompting)
     del sampling["temperature"], prompting["wording"]  # the latter is left out where it is the plain one

@@ -179,7 +179,8 @@ def test_records_hold_any_string_a_model_may_say():
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("model", ["random", "expert", "replay"])
 def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, proved):
-    size = ("--set", "delay=0.03", "--set", "size=512", "--set", "max_steps=6")
+    delay = 0.04 * workers  # the same seconds to be killed in, however many share the work
+    size = ("--set", f"delay={delay:g}", "--set", "size=512", "--set", "max_steps=6")
     words = ["-e", "Slow-v0", "-n", 16, *size, "--baselines", "none"]
     if model == "replay":
         assert cli("-m", "random", *words, "-o", tmp_path / "source").returncode == 0

@@ -148,7 +148,12 @@ def test_games_of_the_training_split_stand_in_no_table(tmp_path):
     [
         ("gigpo-alfworld", "valid_seen", ["alfworld/valid_seen", "bf393197e137786e", 140], ""),
         ("gigpo-alfworld", "valid_seen", ["alfworld/valid_seen", "0000", 140], "the suite's all 140 games (panel bf39"),
-        ("react-alfworld", "valid_unseen", ["alfworld/valid_unseen", "0000", 3], "of 3 games, the suite's all 134 games"),
+        (
+            "react-alfworld",
+            "valid_unseen",
+            ["alfworld/valid_unseen", "0000", 3],
+            "of 3 games, the suite's all 134 games",
+        ),
     ],
 )
 def test_games_of_a_part_of_a_panel_stand_in_no_table(tmp_path, table, split, panel, said):

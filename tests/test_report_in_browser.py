@@ -14,7 +14,10 @@ from harness.summary import percent, summarise
 from tests import toys  # noqa: F401
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.timeout(900),  # a browser starts slowly on a loaded machine
+]
 ATTACK = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>"
 
 
@@ -22,7 +25,7 @@ ATTACK = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'
 def browser():
     driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with driver.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000)
         yield found
         found.close()
 
@@ -197,8 +200,26 @@ def test_the_page_is_usable_from_the_keyboard(opened):
     assert page.locator("#search").input_value() == "random max_steps"
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
-    page.wait_for_function("document.activeElement.dataset.place !== undefined")
-    assert page.evaluate("document.activeElement.dataset.place") == "2"
+    # The browser gives the focus back to where it was, row 1; the page then moves it to the episode that was read last.
+    page.wait_for_function("document.activeElement.dataset.place === '2'")
+
+
+def test_a_key_pressed_right_after_a_search_finds_the_rows_it_left(opened):
+    """Without a pause: no keystroke of a reader is quicker."""
+    page = opened()
+    page.focus("#search")
+    page.evaluate(
+        """() => {
+          const search = document.querySelector("#search");
+          search.value = "random max_steps";
+          search.dispatchEvent(new Event("input", { bubbles: true }));
+          for (const key of ["Escape", "j", "j"])
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+        }"""
+    )
+    counts(page, "[1-9][0-9]? of 120")
+    page.wait_for_timeout(200)  # longer than the table waits for typing to go on
+    assert page.evaluate("document.activeElement.dataset.place") == "1"
 
 
 def test_two_runs_of_one_game_are_laid_side_by_side_up_to_where_they_part(opened, runs):
@@ -223,17 +244,22 @@ def test_what_a_model_wrote_stays_text(opened):
     view(page)
     assert page.locator("#v-objective").inner_text() == ATTACK
     page.get_by_text("Reply as written").first.click()
-    assert page.get_by_text(ATTACK, exact=True).count() >= 2
+    written = page.locator("#v-body details[open]").first
+    expect(written).to_be_visible()
+    expect(written.get_by_text(ATTACK, exact=True)).to_have_count(1)
     page.wait_for_timeout(200)
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0
     # Even markup that did get into the page would not run: the content policy knows the page's own script alone.
     assert not opened.wrong
-    page.evaluate(
-        "() => { const s = document.createElement('script'); s.textContent = 'pwned = 3'; document.body.append(s) }"
-    )
+    with page.expect_console_message(lambda said: "Content Security Policy" in said.text):
+        page.evaluate(
+            "() => { const s = document.createElement('script'); s.textContent = 'pwned = 3'; document.body.append(s) }"
+        )
     assert page.evaluate("window.pwned") is None
-    assert "Content Security Policy" in opened.wrong.pop()
+    (refused,) = opened.wrong
+    assert "Content Security Policy" in refused
+    opened.wrong.clear()
 
 
 @pytest.mark.parametrize("task", ["Overcooked-tomato_salad-v0", "VirtualHome-food_preparation-v0", "BabyAI-goto-v0"])

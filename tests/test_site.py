@@ -11,6 +11,7 @@ from harness.cli.envs import card
 
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("material", reason="mkdocs-material is not installed")
+pytestmark = pytest.mark.timeout(900)  # the site is built in the first test that asks for it
 
 
 @pytest.fixture(scope="module")

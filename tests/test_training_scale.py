@@ -128,11 +128,14 @@ def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launch
     command = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     Run(recipes.load(path), tmp_path / "one").train()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    together = [sys.executable, "-m", *launcher.split(), port, *command, tmp_path / "two"]
-    done = subprocess.run(together, cwd=ROOT, env=quiet, capture_output=True, text=True)
+    for _ in range(3):  # another process may take the port before the launcher does
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        together = [sys.executable, "-m", *launcher.split(), port, *command, tmp_path / "two"]
+        done = subprocess.run(together, cwd=ROOT, env=quiet, capture_output=True, text=True)
+        if "EADDRINUSE" not in done.stderr and "is already in use" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "two" / "recipe.json").read_text())["processes"] == 2
     assert done.stdout.count("on held-out games") == 1  # one speaks for all
@@ -259,6 +262,14 @@ def test_bands_are_students():
     assert mean - low == pytest.approx(high - mean)
 
 
+def test_a_flattened_draw_is_refused_where_tokens_are_learnt():
+    """The log-probs of drawn commands are those at temperature 1, and the trainer would recompute them at another."""
+    acting = {"choose": "admissible", "temperature": 0.7}
+    with pytest.raises(UsageError, match="set it to 1"):
+        recipes.parse(recipe("m", acting=acting))
+    recipes.parse(recipe("m", algorithm="twosome", acting=acting))  # learns the distribution it draws from
+
+
 def test_environments_stay_between_batches_unless_others_are_asked_for(folder, tmp_path):
     execution = Execution(num_workers=1, max_concurrent=8)
     run = Run(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
@@ -275,21 +286,6 @@ def test_environments_stay_between_batches_unless_others_are_asked_for(folder, t
     finally:
         run.close()
     assert not worker.is_alive()
-
-
-def test_a_tiny_model_is_taught_to_copy(tmp_path):
-    corpus = ["north east south west"] * 20
-    for name, steps in (("plain", 0), ("taught", 150)):
-        tiny.make(tmp_path / name, corpus, size="xxs", vocabulary=300, context=256, copying=steps)
-    from transformers import AutoModelForCausalLM
-
-    ids = torch.randint(5, 260, (4, 24), generator=torch.Generator().manual_seed(1)).repeat(1, 2)
-    loss = {}
-    for name in ("plain", "taught"):
-        model = AutoModelForCausalLM.from_pretrained(tmp_path / name)
-        logits = model(ids).logits[:, 24:-1]
-        loss[name] = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 25:].flatten()).item()
-    assert loss["taught"] < loss["plain"] - 0.5, loss
 
 
 def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
@@ -370,16 +366,20 @@ def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folde
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_run_that_is_killed_resumes_to_the_same_weights(folder, tmp_path):
     path = write(tmp_path / "recipe.toml", recipe(folder, updates=30))
     words = [sys.executable, "-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run([*words, tmp_path / "whole"], check=True, cwd=ROOT, env=quiet, capture_output=True)
     cut = subprocess.Popen([*words, tmp_path / "cut"], cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL)
-    while not (tmp_path / "cut" / "checkpoint.pt").exists() and cut.poll() is None:
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "cut" / "checkpoint.pt").exists() and cut.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
+    killed = cut.poll() is None
     cut.send_signal(signal.SIGKILL)
     cut.wait()
+    assert killed and (tmp_path / "cut" / "checkpoint.pt").exists(), "it was to be killed between two updates"
     subprocess.run([*words, tmp_path / "cut", "--resume"], check=True, cwd=ROOT, env=quiet, capture_output=True)
     one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("whole", "cut"))
     assert all(torch.equal(value, two["model"]["lm"][name]) for name, value in one["model"]["lm"].items())

@@ -39,7 +39,7 @@ class Faulty(HiLo):
         if self.bad and self.settings.how == "exit":
             os._exit(3)
         if self.bad and self.settings.how == "hang":
-            time.sleep(60)
+            time.sleep(600)
         return super()._act(command)
 
 

@@ -31,7 +31,7 @@ from envsuite.sandbox.inside import kernel
 from envsuite.sandbox.protocol import Spec
 
 CURE = "Start a Docker daemon (`apt-get install docker.io`), or name its socket in DOCKER_HOST"
-THIN = "envsuite-thin:2"
+THIN = "envsuite-thin:3"
 THIN_LABEL = "envsuite.thin"
 """of images without a system of their own: the host's /usr is mounted into them"""
 LABEL = "envsuite.sandbox"
@@ -136,8 +136,8 @@ def launch(spec: Spec, home: Path) -> Container:
 
 def thin(client: Any) -> str:
     """The image of an empty root, made on first use."""
-    if not client.images.list(THIN):
-        client.api.import_image_from_data(_thin_root(), *THIN.split(":"), changes=f"LABEL {THIN_LABEL}=1")
+    if not client.api.images(THIN):
+        client.api.import_image_from_data(_thin_root(), THIN, changes=f"LABEL {THIN_LABEL}=1")
     return THIN
 
 
@@ -221,7 +221,8 @@ def _walls(spec: Spec, home: Path, link: Path, user: int, whole: bool) -> dict[s
     binds.append(f"{link}:/envsuite/link:rw")
     if spec.workspace:
         binds.append(f"{home / 'workspace'}:{spec.workspace}:rw")
-    size = f"size={limits.disk_mb * 2}m,uid={user},gid={user},mode=0755,exec"
+    # Its owner is not named, which Podman does not know: anybody may write there, and but one user is there.
+    size = f"size={limits.disk_mb * 2}m,mode=1777,exec"
     memory = (limits.memory_mb + limits.disk_mb + BASE_MB) << 20
     return {
         "user": f"{user}:{user}",
@@ -236,6 +237,11 @@ def _walls(spec: Spec, home: Path, link: Path, user: int, whole: bool) -> dict[s
         "nano_cpus": 10**9,
         "pids_limit": limits.processes + 16,
         "cap_drop": ["ALL"],
+        # Podman's own are more than a root without CAP_SYS_RESOURCE may ask for. Those of a run are set inside.
+        "ulimits": [
+            {"Name": name, "Soft": most, "Hard": most}
+            for name, most in (("nofile", max(4096, limits.files)), ("nproc", max(4096, limits.processes)))
+        ],
         "security_opt": ["no-new-privileges"],
         "auto_remove": True,
         "working_dir": "/scratch",
@@ -258,7 +264,7 @@ def _thin_root() -> bytes:
     with tarfile.open(fileobj=stream, mode="w") as tar:
         for name in ("usr", "etc", "proc", "sys", "dev", "tmp", "root", "scratch", "envsuite", "run", "opt"):
             folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name == "scratch" else 0o755
             tar.addfile(folder)
         for name in ("bin", "lib", "lib64", "sbin"):
             if Path("/usr", name).is_dir():

@@ -200,11 +200,13 @@ def shrink(client: Any, keep: str = "") -> list[str]:
     import docker
 
     budget, used, sizes = budget_bytes(), _used(client), {}
-    for image in client.images.list():
-        for tag in image.tags:
+    for (
+        image
+    ) in client.api.images():  # `client.images.list` asks for each again, and fails where one has gone meanwhile
+        for tag in image["RepoTags"] or ():
             # What others build from an image of ours inherits its label.
-            if tag in used or (LABEL in (image.labels or {}) and tag.startswith(BUILT)):
-                sizes[tag] = image.attrs["Size"]
+            if tag in used or (LABEL in (image["Labels"] or {}) and tag.startswith(BUILT)):
+                sizes[tag] = image["Size"]
     removed = []
     for name in sorted(sizes, key=lambda tag: used.get(tag, 0.0)):
         if sum(sizes.values()) <= budget:

@@ -249,11 +249,18 @@ def play(
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
 
         def ended(record: Any, run: Any) -> None:
-            progress(record)
+            progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
             if args.verbose or is_broken(record):
                 _tell(console, record)
 
         records, summary = evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+        if progress.cached:
+            console.print(
+                f"{name}: {progress.cached:,} of {progress.read:,} prompt tokens ({progress.cached / progress.read:.0%}) were cached: "
+                "read in an earlier turn, not again",
+                highlight=False,
+                soft_wrap=True,
+            )
     players.spend(config, summary)
     return records, summary
 

@@ -17,6 +17,7 @@ class RunProgress:
     def __init__(self, console: Console, name: str, total: int, quiet: bool = False) -> None:
         self.console, self.name, self.total, self.quiet = console, name, total, quiet
         self.ended = self.wins = self.broken = self.turns = self.faults = self.tokens = 0
+        self.read = self.cached = 0
         self.began = self.said = time.monotonic()
         self.bar: Progress | None = None
 
@@ -41,13 +42,16 @@ class RunProgress:
         if self.bar:
             self.bar.stop()
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: Record, cached: int = 0) -> None:
+        """`cached`: of its prompt tokens, those that the model had in memory."""
         self.ended += 1
         self.broken += is_broken(record)
         self.wins += record["success"]
         self.turns += record["num_turns"]
         self.faults += sum(record["faults"].values())
         self.tokens += record["output_tokens"]
+        self.read += record["input_tokens"]
+        self.cached += cached
         if self.bar:
             self.bar.update(self.row, advance=1, state=self.state())
         elif not self.quiet and (time.monotonic() - self.said > 10 or self.ended == self.total):
@@ -64,6 +68,8 @@ class RunProgress:
         parts = [f"success {100 * self.wins / scored:.0f} %", f"invalid {100 * self.faults / max(1, self.turns):.0f} %"]
         if self.tokens:
             parts.append(f"{self.tokens / max(1e-9, time.monotonic() - self.began):.0f} tok/s")
+        if self.cached:
+            parts.append(f"{100 * self.cached / max(1, self.read):.0f} % of prompts cached")
         if self.broken:
             parts.append(f"broken {self.broken}")
         return "  ".join(parts)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from envsuite.errors import EngineFailure, EnvsuiteError, MissingExtra, UsageError
+from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
 from harness.cluster import connect
 from harness.slots import CLEARING, Hosts, Request, Shown, lost
 from harness.types import Episode
@@ -102,15 +102,10 @@ class RaySlots:
                     "see `ray status`."
                 )
             for ref in ready:
-                connect.check_versions(self.ray.get(ref), "of an environment worker")
+                connect.check_actor(self.ray, ref, "environment worker")
         except self.ray.exceptions.RayError as error:
             self.close()
-            last = str(error).strip().splitlines()[-1]
-            if "ModuleNotFoundError" in last:
-                raise MissingExtra(
-                    f"An environment worker: {last}: install envsuite and its extras on every node."
-                ) from None
-            raise UsageError(f"An environment worker did not start: {last}") from None
+            raise UsageError(f"An environment worker did not start: {connect.last_line(error)}") from None
         except EnvsuiteError:
             self.close()
             raise
@@ -175,9 +170,12 @@ class RaySlots:
         except self.ray.exceptions.RayActorError:
             self._replace(worker, "its worker died")
             return []
-        except self.ray.exceptions.RayError as error:  # what an actor cannot send or take
-            said = f"{EngineFailure.__name__}: {str(error).strip().splitlines()[-1]}"
+        except self.ray.exceptions.RayTaskError as error:  # what an actor cannot send or take
+            said = f"{EngineFailure.__name__}: {connect.last_line(error)}"
             found = [(slot, [Shown("", {}, error=said)]) for slot in slots]
+        except self.ray.exceptions.RayError as error:  # answered, and gone with the node's memory
+            self._replace(worker, f"its answer was lost ({type(error).__name__})")
+            return []
         del self._asked[ref]
         worker.since = time.monotonic()
         for slot, shown in found:
@@ -198,28 +196,37 @@ class RaySlots:
             self._at_hand.extend((slot, lost(why, not number)) for slot in self._asked.pop(ref)[1])
         self._at_hand.extend((request[1], lost(why, False)) for request in worker.outbox)
         self.batched = False
+        self._succeed(worker)
+
+    def _succeed(self, worker: _Worker) -> _Worker:
         self.ray.kill(worker.actor)
         successor = _Worker(self._class.remote(self._config))
         successor.born = successor.actor.versions.remote()
         self._workers = [successor if one is worker else one for one in self._workers]
+        return successor
 
     def _settle_replacements(self) -> None:
         """Lets replacements that have started work; those that find no room give their slots to a worker that lives.
 
-        Raises UsageError where none does.
+        Raises UsageError where none does, or MissingExtra, where a node that they start on lacks what is needed.
         """
-        unborn = {one for one in self._workers if one.born is not None}
-        for worker in unborn:
+        for worker in {one for one in self._workers if one.born is not None}:
             if self.ray.wait([worker.born], timeout=0)[0]:
-                worker.born = None  # should it have died, its first answer tells
-                continue
+                try:
+                    connect.check_actor(self.ray, worker.born, "environment worker")
+                    worker.born, worker.since = None, time.monotonic()
+                    continue
+                except self.ray.exceptions.RayError:  # it died on the way; its time to start goes on
+                    successor = self._succeed(worker)
+                    successor.outbox, successor.since = worker.outbox, worker.since
+                    worker = successor
             alive = [one for one in self._workers if one.born is None]
             if alive and time.monotonic() - worker.since > self.MOVING:
                 self.ray.kill(worker.actor)
                 home = min(alive, key=self._workers.count)
                 home.outbox.extend(worker.outbox)
                 self._workers = [home if one is worker else one for one in self._workers]
-        if unborn and all(one.born is not None and time.monotonic() - one.since > self.ALONE for one in self._workers):
+        if all(one.born is not None and time.monotonic() - one.since > self.ALONE for one in self._workers):
             raise UsageError(
                 f"No environment worker lives, and the cluster had no room for another within {self.ALONE:.0f} s: "
                 "see `ray status`, start its nodes again, and go on with --resume. What has ended is kept."

@@ -11,7 +11,6 @@ import asyncio
 import os
 import time
 import warnings
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ import tenacity
 from envsuite.errors import DataError, UsageError, did_you_mean
 from harness.chat import without_oldest_turn
 from harness.completions import Price, address, read, refusal, retry_after, shown
+from harness.homes import Homes
+from harness.policies.health import Health
 from harness.policies.weights import Weights
 from harness.types import Message, Prompt, Reply
 
@@ -52,7 +53,8 @@ class _TooLong(Exception):
 
 
 class OpenAIPolicy:
-    """Asks `model` at `base_url` (several, separated by commas: conversations are spread over them).
+    """Asks `model` at `base_url` (several, separated by commas: a new conversation goes to the one with the least to do,
+    and stays there, where its prefix is cached, until that one fails).
 
     `api_key_var` names the environment variable that holds the key (default: OPENAI_API_KEY at OpenAI's own address, none
     elsewhere). `served_model_name` is what the server calls the model, where that differs. A request takes at most
@@ -107,6 +109,7 @@ class OpenAIPolicy:
             self._fields["chat_template_kwargs"] = {"enable_thinking": False}
         self._dropped: set[str] = set()
         self._weights = Weights(self.served_name) if watch else None
+        self._homes, self._health = Homes(), Health(len(self.servers))
         self._answered, self._silent = False, 0
         self._runner: asyncio.Runner | None = None
         self._client: httpx.AsyncClient | None = None
@@ -140,7 +143,9 @@ class OpenAIPolicy:
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
             self._client = httpx.AsyncClient(headers=headers, timeout=self.timeout, limits=limits)
-        tasks = [asyncio.create_task(self._answer(prompt)) for prompt in prompts]
+        await self._health.look(self._client, self.servers)
+        homes = self._homes.share([prompt.key or str(prompt.seed) for prompt in prompts], self._health.well())
+        tasks = [asyncio.create_task(self._answer(prompt, home)) for prompt, home in zip(prompts, homes, strict=True)]
         try:
             return list(await asyncio.gather(*tasks))
         finally:
@@ -148,12 +153,12 @@ class OpenAIPolicy:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, prompt: Prompt) -> Reply:
+    async def _answer(self, prompt: Prompt, home: int) -> Reply:
         messages: Sequence[Message] = prompt.messages
         dropped = 0
         while True:
             try:
-                reply = await self._persist(prompt, messages)
+                reply = await self._persist(prompt, home, messages)
             except _TooLong:
                 shorter = without_oldest_turn(messages)
                 if shorter is None:
@@ -166,10 +171,9 @@ class OpenAIPolicy:
             reply.dropped_turns = dropped
             return reply
 
-    async def _persist(self, prompt: Prompt, messages: Sequence[Message]) -> Reply:
-        """One reply, asked for until it comes or the tries are used up."""
-        home = zlib.crc32((prompt.key or str(prompt.seed)).encode())  # one server per conversation: it knows the prefix
-        tries = 0
+    async def _persist(self, prompt: Prompt, home: int, messages: Sequence[Message]) -> Reply:
+        """One reply, asked for until it comes or the tries are used up: first of `home`, then of the others that are well."""
+        place, tries = home, 0
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
@@ -185,9 +189,14 @@ class OpenAIPolicy:
                 reraise=True,
             ):
                 with attempt:
-                    server = self.servers[(home + tries) % len(self.servers)]
+                    if tries:
+                        place = self._health.after(place)
                     tries += 1
-                    return await self._ask(server, prompt, messages)
+                    reply = await self._ask(self.servers[place], prompt, messages)
+                    self._health.answered(place)
+                    if place != home:
+                        self._homes.move(prompt.key or str(prompt.seed), place)
+                    return reply
         except _Passing as error:
             count = f" (tried {tries} times)" if tries > 1 else ""
             raise _Passing(f"{error}{count}") from None
@@ -219,6 +228,7 @@ class OpenAIPolicy:
         if answer.status_code == 200:
             reply = read(answer, self._fields.get("stop", ()), self.price)
             if reply is None:
+                self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(answer.text.split()))[:120]
                 raise _Passing(f"{shown(server)} answered what is no chat completion: {start!r}")
             return reply
@@ -258,6 +268,7 @@ class OpenAIPolicy:
         raise _Refused(where)
 
     def _doubt(self, server: str) -> None:
+        self._health.failed(self.servers.index(server))
         if self._weights is not None:
             self._weights.doubt(server)
 

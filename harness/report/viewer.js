@@ -96,6 +96,14 @@
     filter();
   }
 
+  let pause = 0; // the table is filtered when typing has paused, or is over
+  function settle() {
+    if (!pause) return;
+    clearTimeout(pause);
+    pause = 0;
+    filter();
+  }
+
   function terms() {
     return $("#search").value.toLowerCase().split(/\s+/).filter(Boolean);
   }
@@ -338,6 +346,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
     if (typing) {
+      if (event.key === "Enter" || event.key === "Escape") settle(); // or the rows are replaced under the next key
       if (event.key === "Enter" && event.target.id === "search") { event.preventDefault(); searchTranscripts(); }
       if (event.key === "Escape" && !viewer.open) { event.preventDefault(); event.target.blur(); } // what was typed stays
       return;
@@ -378,8 +387,7 @@
     heads();
     $("#by-fault").addEventListener("change", filter);
     $("#by-kind").addEventListener("change", filter);
-    let pause;
-    $("#search").addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(filter, 80); });
+    $("#search").addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(settle, 80); });
     $("#filters").addEventListener("reset", () => setTimeout(filter));
     $("#filters").addEventListener("submit", (event) => event.preventDefault());
     $("#deep").addEventListener("click", searchTranscripts);

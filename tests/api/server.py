@@ -92,7 +92,7 @@ def garbage(text: str) -> Behaviour:
     return lambda handler: send(handler, 200, text)
 
 
-def hang(seconds: float = 5.0) -> Behaviour:
+def hang(seconds: float = 120.0) -> Behaviour:
     """Says nothing."""
     return lambda handler: time.sleep(seconds)
 
@@ -112,12 +112,11 @@ def hang_up(handler: Handler) -> None:
 
 
 def drip(handler: Handler) -> None:
-    """A byte now and then, never silent for long."""
-    data = completion("<action>look</action>").encode()
+    """A byte now and then, never silent for long, and without an end while anybody listens."""
     handler.send_response(200)
-    handler.send_header("Content-Length", str(len(data)))
+    handler.send_header("Content-Length", "1000000")
     handler.end_headers()
-    for byte in data:
-        handler.wfile.write(bytes([byte]))
+    while True:
+        handler.wfile.write(b" ")
         handler.wfile.flush()
         time.sleep(0.1)

@@ -15,9 +15,10 @@ from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt
 
 MISSING = [name for name in ("fastapi", "uvicorn", "openai") if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(
-    bool(MISSING), reason=f"no transformers serve: pip install 'envsuite[serving]' {MISSING}"
-)
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"transformers serve is not installed: envsuite[serving] lacks {MISSING}"),
+    pytest.mark.timeout(900),  # two models are loaded
+]
 TOKENS = 16
 TIE = 1e-3
 CONTINUOUS = ("--continuous-batching", "--cb-num-blocks", "64", "--cb-max-batch-tokens", "512")
@@ -26,30 +27,52 @@ CONTINUOUS = ("--continuous-batching", "--cb-num-blocks", "64", "--cb-max-batch-
 
 @pytest.fixture(scope="module", params=[(), pytest.param(CONTINUOUS, marks=pytest.mark.slow)], ids=["", "continuous"])
 def url(request, smollm, tmp_path_factory):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("serve") / "log"
     command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(smollm)]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32", *request.param]
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
-    address = f"http://127.0.0.1:{port}"
+    command += ["--host", "127.0.0.1", "--device", "cpu", "--dtype", "float32", *request.param, "--port"]
+    process = None
     try:
-        deadline = time.monotonic() + 200
-        while True:
-            try:
-                if httpx.get(f"{address}/health", timeout=5).status_code == 200:
-                    break
-            except httpx.HTTPError:
-                pass
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.5)
-        yield f"{address}/v1"
+        for _ in range(3):  # another process may take the port before the server does
+            port = free_port()
+            with log.open("w") as file:
+                process = subprocess.Popen([*command, str(port)], stdout=file, stderr=file)
+            if answers(process, f"http://127.0.0.1:{port}/health", log):
+                break
+            assert "address already in use" in log.read_text(), log.read_text()
+        assert process.poll() is None, log.read_text()
+        yield f"http://127.0.0.1:{port}/v1"
     finally:
+        stop(process)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def answers(process, address, log):
+    """Waits until the server answers, or has ended."""
+    deadline = time.monotonic() + 400
+    while process.poll() is None:
+        try:
+            if httpx.get(address, timeout=30).status_code == 200 and process.poll() is None:
+                return True
+        except httpx.HTTPError:
+            pass
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.5)
+    return False
+
+
+def stop(process):
+    if process is not None:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def talks():

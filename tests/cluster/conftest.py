@@ -37,6 +37,7 @@ def nodes(*cpus, **options):
 
     from harness.cluster.connect import connect
 
+    ray.shutdown()  # of whatever cluster this process was connected to
     cluster = _start(cpus, options)
     try:
         connect(cluster.address)

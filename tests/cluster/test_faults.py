@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # several whole runs in one test
 ROOT = Path(__file__).resolve().parents[2]
 EVAL = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", "-m", "random", "--baselines", "none"]
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
@@ -21,7 +22,7 @@ def results(folder):
 
 
 def play(*words, **options):
-    return subprocess.run([*EVAL, *map(str, words)], cwd=ROOT, capture_output=True, text=True, timeout=280, **options)
+    return subprocess.run([*EVAL, *map(str, words)], cwd=ROOT, capture_output=True, text=True, timeout=600, **options)
 
 
 @pytest.mark.slow
@@ -43,7 +44,7 @@ def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_
         cp $(find {small} -name results.jsonl) {tmp_path}/results.jsonl
         exit $code
     """
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=280)
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=600)
     said = (tmp_path / "said").read_text()
     assert done.returncode == 2, done.stderr
     assert "No space left on device" in said and said.count("\n") == 1
@@ -59,7 +60,7 @@ def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path, proved):
     """Wall clock of the run's processes alone; neither its budget of time nor its workers' patience runs out."""
     if FAKETIME is None:
         pytest.skip("faketime is not installed")
-    words = ["-e", "hilo", "-n", "600", "--set", "size=512", "-c", "4"]
+    words = ["-e", "Slow-v0", "-n", "60", "--set", "size=512", "--set", "delay=0.05", "-c", "4"]
     assert play(*words, "-o", tmp_path / "whole").returncode == 0
     offset = tmp_path / "offset"
     offset.write_text("+0d\n")

@@ -1,11 +1,14 @@
 """On a cluster a run is the same run: the same bytes, whatever is killed meanwhile."""
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+import uuid
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,8 @@ from tests import toys  # noqa: F401  registers Slow, Faulty
 from tests.cluster.conftest import nodes
 from tests.lm.tiny import tiny_model, tiny_tokenizer
 
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.timeout(900)  # a cluster has three tries to start
 SLOW = {"delay": 0.05, "size": 512, "max_steps": 8}
 
 
@@ -190,29 +195,42 @@ def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_proce
         "-c",
         "4",
     ]
-    subprocess.run([*command, "-o", str(tmp_path / "whole")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, "-o", str(tmp_path / "whole")], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     cut = [*command, "-o", str(tmp_path / "cut"), "--executor", "ray", "--resume"]
     wanted = random.Random(0).randint(2, 6)
-    head = subprocess.Popen(cut, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    mark = f"ENVSUITE_TEST_RUN={uuid.uuid4().hex}"  # other tests have clusters of their own
+    environment = {**os.environ, **dict([mark.split("=")])}
+    quiet = {"cwd": ROOT, "env": environment, "stdout": subprocess.DEVNULL}
+    head = subprocess.Popen(cut, stderr=subprocess.DEVNULL, start_new_session=True, **quiet)
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and head.poll() is None:
         if sum(path.read_bytes().count(b"\n") for path in (tmp_path / "cut").glob("**/journal.jsonl")) >= wanted:
             break
         time.sleep(0.05)
     assert head.poll() is None
+    assert _bearing(mark), "or nothing is shown below"
     head.kill()
     head.wait()
-    subprocess.run(cut, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    subprocess.run(cut, check=True, timeout=600, **quiet)
     (whole,), (found,) = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
     proved("the head of a Ray run killed, then --resume", whole.read_bytes(), found.read_bytes())
     deadline = time.monotonic() + 60
-    while _ours() and time.monotonic() < deadline:
+    while _bearing(mark) and time.monotonic() < deadline:
         time.sleep(0.5)
-    assert not _ours()
+    assert not _bearing(mark)
 
 
-def _ours():
-    return subprocess.run(["pgrep", "-f", "ray::EnvWorker"], capture_output=True, text=True).stdout.split()
+def _bearing(mark):
+    """The environment workers whose environment holds `mark`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (
+                b"ray::EnvWorker" in (path / "cmdline").read_bytes()
+                and mark.encode() in (path / "environ").read_bytes()
+            ):
+                found.append(path.name)
+    return found
 
 
 def test_what_the_cluster_cannot_give_is_said_at_once(cluster):
@@ -253,8 +271,9 @@ def test_an_address_where_no_cluster_is_is_one_line(tmp_path, address, said):
     ]
     done = subprocess.run(
         [*command, "-o", str(tmp_path), "--executor", "ray", "--ray-address", address],
+        cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr

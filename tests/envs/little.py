@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from filelock import FileLock
+
 from envsuite.envs.swegym import places, problems
 
 CODE = "def double(x):\n    return x\n"
@@ -40,17 +42,24 @@ def instances(folder: Path, records: list[dict]) -> str:
         (place / "instance.json").write_text(json.dumps(row))
         (place / "replay.json").write_text(json.dumps(recipe))
     home = places.home_of(recipe)
-    if not (home / "venv" / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
-        (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
-        for entry in problems.pytest_site().iterdir():
-            if entry.name != "bin":
-                (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, packages / entry.name)
-        script = home / "venv" / "bin" / "pytest"
-        script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
-        script.chmod(0o755)
-        (home / "source" / "tests").mkdir(parents=True)
-        (home / "source" / "calc.py").write_text(CODE)
-        (home / "source" / "tests" / "test_calc.py").write_text(TESTS)
-        (home / "venv" / "ready").touch()
+    with FileLock(home / "lock"):  # as `places.prepare` does: other processes' tests want the same
+        if not (home / "venv" / "ready").exists():
+            _lay(home)
     return str(folder)
+
+
+def _lay(home: Path) -> None:
+    for part in ("venv", "source"):  # of one that was cut short
+        shutil.rmtree(home / part, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
+    (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
+    for entry in problems.pytest_site().iterdir():
+        if entry.name != "bin":
+            (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, packages / entry.name)
+    script = home / "venv" / "bin" / "pytest"
+    script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
+    script.chmod(0o755)
+    (home / "source" / "tests").mkdir(parents=True)
+    (home / "source" / "calc.py").write_text(CODE)
+    (home / "source" / "tests" / "test_calc.py").write_text(TESTS)
+    (home / "venv" / "ready").touch()

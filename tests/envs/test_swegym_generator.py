@@ -186,6 +186,7 @@ def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(p
     assert len(found.tests) == 228
 
 
+@pytest.mark.timeout(900)  # the judge's own limit is 600 s
 @pytest.mark.parametrize("name", packages.PACKAGES)
 def test_the_judge_accepts_every_published_package(name):
     """What every gold patch comes to; so every task of the package is won by its own."""

@@ -66,6 +66,18 @@ def test_lists_of_tests_may_be_json_text_and_unknown_fields_are_kept(tmp_path):
     assert record.plain()["difficulty"] == "<15 min"
 
 
+def test_the_command_of_mypy_depends_on_its_version():
+    row = {
+        **PLAIN,
+        "repo": "python/mypy",
+        "test_patch": "diff --git a/t.test b/t.test\n+[case testOne]\n+[case testTwo]\n",
+    }
+    for version, command in (("0.820", "pytest -n0 -rA -k"), ("1.6", "pytest -n0 -rA -k"), ("1.7", "pytest -rA -k"),
+                             ("1.11", "pytest -rA -k"), ("", "pytest -rA -k")):  # fmt: skip
+        record = records.parse({**row, "version": version}, "here")
+        assert repos.test_command(record) == f'{command} "testOne or testTwo"'
+
+
 def test_parquet_and_json_hold_the_same_records(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet", reason="the swegym extra is not installed")
     import pyarrow

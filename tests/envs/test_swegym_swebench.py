@@ -1,11 +1,14 @@
 """Our reading of logs and our verdicts beside those of the `swebench` package, on the same logs."""
 
 import json
+import os
 import random
+import types
 
 import pytest
 
-from envsuite.envs.swegym import grading, logs, records
+from envsuite.envs.swegym import grading, logs, published, records
+from envsuite.sandbox import drivers
 
 swebench = pytest.importorskip("swebench", reason="the package swebench is not installed")
 
@@ -17,6 +20,7 @@ PAIRS = {
     "matplotlib": "parse_log_matplotlib",
     "sympy": "parse_log_sympy",
     "django": "parse_log_django",
+    "pytest_progress": "parse_log_pytest_v2",  # which knows no percentages: they are put in below
 }
 PIECES = [
     "PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", " ", " - ", "\n", "\n", "t.py::test_a", "t.py::test_b[x y]", "[1]",
@@ -39,12 +43,16 @@ def test_every_parser_reads_what_theirs_reads(ours):
     theirs = PARSER_REGISTRY[PAIRS[ours]]
     compared = 0
     for log in some_logs(2000):
+        read = log
+        if ours == "pytest_progress":
+            log = "\n".join(line.rstrip() for line in log.replace("[ 50%]", "").split("\n"))
+            read = "\n".join(f"{line}  [ 50%]" for line in log.split("\n"))
         try:
             expected = theirs(log, None)
         except IndexError:  # theirs stumbles over a heading without a name
-            logs.PARSERS[ours](log)
+            logs.PARSERS[ours](read)
             continue
-        assert logs.PARSERS[ours](log) == expected, log
+        assert logs.PARSERS[ours](read) == expected, log
         compared += 1
     assert compared > 1000
 
@@ -69,3 +77,45 @@ def test_the_verdict_is_theirs(shared, tmp_path):
             assert list(ours.pass_to_pass_broken) == report["PASS_TO_PASS"]["failure"]
     assert (grading.START, grading.END) == (constants.START_TEST_OUTPUT, constants.END_TEST_OUTPUT)
     assert json.dumps(tests)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("instance", ["getmoto__moto-5876", "getmoto__moto-6920", "getmoto__moto-7365"])
+def test_on_the_logs_of_real_instances_reports_agree(shared, tmp_path, instance, monkeypatch):
+    """With the gold patch, with nothing, with a patch that breaks the package, and with what a shell would leave of a log."""
+    from swebench.harness import grading as theirs
+
+    if "ENVSUITE_PROOF_CACHE" in os.environ:  # virtual environments take minutes to make
+        monkeypatch.setenv("ENVSUITE_CACHE", os.environ["ENVSUITE_PROOF_CACHE"])
+    driver = drivers.choose("auto", (*drivers.SAFE, "process"))
+    problem = published.PublishedProblem(*published.find(str(shared / "data" / "swe"))[instance], driver)
+    record, seen = problem.record, []
+    broken = dict.fromkeys(problem.gold_files, b"raise ImportError('broken')\n")
+    for name, changes in (("gold", problem.gold()), ("nothing", {}), ("broken", broken)):
+        with problem._bench(600) as session:
+            log, code, fault = problem.run_tests(session, changes)
+        assert not fault
+        for kind, text in (
+            (name, log),
+            (f"{name}-cut", log[: len(log) // 2]),
+            (f"{name}-bare", log.replace(grading.START, "")),
+        ):
+            file = tmp_path / f"{kind}.log"
+            file.write_text(text)
+            spec = types.SimpleNamespace(
+                instance_id=instance, log_parser="parse_log_pytest", eval_type="pass_and_fail",
+                FAIL_TO_PASS=list(record.fail_to_pass), PASS_TO_PASS=list(record.pass_to_pass),
+            )  # fmt: skip
+            given = {"instance_id": instance, "model_name_or_path": "x", "model_patch": "x"}
+            report = theirs.get_eval_report(spec, given, str(file), include_tests_status=True)[instance]
+            ours = grading.grade_log(text, "pytest", record.fail_to_pass, record.pass_to_pass, None)
+            assert ours.resolved == report["resolved"], kind
+            found = theirs.get_logs_eval(spec, str(file))
+            assert bool(ours.fault) == (not found[1] or not found[0]), kind
+            if not ours.fault:
+                assert logs.pytest(grading.between_markers(text)) == found[0]
+                assert list(ours.fail_to_pass) == report["tests_status"]["FAIL_TO_PASS"]["success"]
+                assert list(ours.pass_to_pass) == report["tests_status"]["PASS_TO_PASS"]["success"]
+            seen.append(ours.resolved)
+    assert seen == [True, *[False] * 8]

@@ -142,7 +142,9 @@ def test_a_killed_generator_leaves_no_game_and_the_next_one_makes_it():
 
     thread = threading.Thread(target=make)
     thread.start()
+    deadline = time.monotonic() + 200
     while not (partial / "game.json").exists():  # now it compiles
+        assert thread.is_alive() and time.monotonic() < deadline, f"nothing was seen to compile: {outcome}"
         time.sleep(0.002)
     os.killpg(worker.pid, signal.SIGKILL)
     thread.join()

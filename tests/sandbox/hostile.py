@@ -6,6 +6,7 @@ read), `parent` (process id), `zygote`, ports and sockets of the parent, the fol
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
 TRY = """
@@ -270,6 +271,8 @@ HOSTILE: dict[str, Hostile] = {
     ),
 }
 
+LEFT = f"envsuite_test_left_{uuid.uuid4().hex}"  # under `process` other tests' programs write there too
+
 # Two programs that follow each other: the second must not find what the first has left.
 CARRIED: dict[str, tuple[str, str, bool]] = {
     "a file in the home folder": (
@@ -278,11 +281,11 @@ CARRIED: dict[str, tuple[str, str, bool]] = {
         False,
     ),
     "a file in /tmp, /dev/shm or /var/tmp": (
-        "for folder in ('/tmp', '/dev/shm', '/var/tmp'):\n    attempt_ = folder + '/envsuite_test_left'\n"
+        "for folder in ('/tmp', '/dev/shm', '/var/tmp'):\n    attempt_ = folder + '/" + LEFT + "'\n"
         "    try: open(attempt_, 'w').write('x')\n    except OSError: pass",
         "import os\nfor folder in ('/tmp', '/dev/shm', '/var/tmp'):\n"
-        "    attempt('left', lambda: os.path.exists(folder + '/envsuite_test_left') or None)\n"
-        "    try: os.unlink(folder + '/envsuite_test_left')\n    except OSError: pass",
+        "    attempt('left', lambda: os.path.exists(folder + '/" + LEFT + "') or None)\n"
+        "    try: os.unlink(folder + '/" + LEFT + "')\n    except OSError: pass",
         True,
     ),
     "a global of the interpreter": (

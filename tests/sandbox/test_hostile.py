@@ -95,9 +95,10 @@ def test_folders_that_resist_removal_do_not_pile_up(driver):
 KILLED = """
 import sys
 from envsuite import sandbox
+from envsuite.sandbox import leftovers
 session = sandbox.open(sandbox.Spec(), sys.argv[1])
 session.run("true")
-print(session._home, flush=True)
+print(session._home, leftovers.owner(), flush=True)
 session.run(["sleep", sys.argv[2]], limits=sandbox.Limits(seconds=600))
 """
 
@@ -105,15 +106,15 @@ session.run(["sleep", sys.argv[2]], limits=sandbox.Limits(seconds=600))
 def test_a_caller_that_is_killed_leaves_no_process_and_no_container_behind(driver, tmp_path):
     mark = f"{2_000_000 + os.getpid()}.25"
     caller = subprocess.Popen([sys.executable, "-c", KILLED, driver, mark], stdout=subprocess.PIPE, text=True)
-    home = caller.stdout.readline().strip()
+    home, owner = caller.stdout.readline().split()
     wait_for(lambda: len(marked(mark)) > 1, "the run has begun")  # the caller itself is marked too
     caller.kill()
     caller.wait()
     wait_for(lambda: not marked(mark), "the run has ended")
     if driver == "docker":
         client = docker.connect()
-        label = {"label": f"{docker.LABEL}={caller.pid}"}
-        wait_for(lambda: not client.containers.list(all=True, filters=label), "the container has gone")
+        look = {"all": True, "filters": {"label": f"{docker.LABEL}={owner}"}, "ignore_removed": True}
+        wait_for(lambda: not client.containers.list(**look), "the container has gone")
         client.close()
     shutil.rmtree(home)
     caller.stdout.close()

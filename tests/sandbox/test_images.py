@@ -1,6 +1,7 @@
 """Images against a real daemon and a registry on loopback: patience, clear words, building once, a budget of disk."""
 
 import time
+import uuid
 
 import pytest
 
@@ -13,19 +14,33 @@ WAITS = (0.05, 0.05)
 
 
 @pytest.fixture
-def client(tmp_path, monkeypatch):
-    working("docker")
-    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
-    made = docker.connect()
-    before = {tag for image in made.images.list() for tag in image.tags}
-    yield made
-    for tag in {tag for image in made.images.list() for tag in image.tags} - before - {docker.THIN}:
-        made.images.remove(tag, force=True)
-    made.close()
+def token():
+    """In every name and every content that a test makes: the daemon is everybody's, other tests' and the user's."""
+    return uuid.uuid4().hex
 
 
 @pytest.fixture
-def registry():
+def client(tmp_path, monkeypatch, token):
+    """Its tests' images are named with the token; those alone enter the budget, and are removed afterwards."""
+    working("docker")
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(images, "BUILT", f"envsuite-built-{token}:")
+    made = docker.connect()
+    yield made
+    for tag in tags(made):
+        if token in tag:
+            made.images.remove(tag, force=True)
+    made.close()
+
+
+def tags(client):
+    """Of one answer of the daemon: `client.images.list` asks again for each, and some may have gone meanwhile."""
+    return {tag for image in client.api.images() for tag in image["RepoTags"] or ()}
+
+
+@pytest.fixture
+def registry(client, token):
+    """Serves images; what was pulled from there is removed afterwards."""
     opened = []
 
     def serve(refusals=0):
@@ -35,6 +50,9 @@ def registry():
     yield serve
     for one in opened:
         one.close()
+        for tag in tags(client):
+            if tag.startswith(f"{one.name}/"):
+                client.images.remove(tag, force=True)
 
 
 def test_a_pull_that_is_refused_for_a_while_is_tried_again(client, registry):
@@ -66,11 +84,11 @@ def test_a_registry_that_does_not_answer_is_named(client, registry):
         images.obtain(client, f"{served.name}/owner/there", WAITS)
 
 
-def test_the_same_content_is_built_once_and_another_anew(client, tmp_path):
+def test_the_same_content_is_built_once_and_another_anew(client, tmp_path, token):
     one, same, other = (tmp_path / name for name in ("one", "same", "other"))
     for folder, text in ((one, "a"), (same, "a"), (other, "b")):
         (folder / "deep").mkdir(parents=True)
-        (folder / "deep" / "file").write_text(text)
+        (folder / "deep" / "file").write_text(text + token)
     base = docker.thin(client)
     first = images.build(client, base, {"/opt/it": one}, {"WORD": "some words"})
     made = client.images.get(first)
@@ -80,21 +98,21 @@ def test_the_same_content_is_built_once_and_another_anew(client, tmp_path):
     assert images.build(client, base, {"/opt/it": same}, {"WORD": "some words"}) == first
     assert images.build(client, base, {"/opt/it": other}, {"WORD": "some words"}) != first
     images.copy_out(client, first, "/opt/it", tmp_path / "out")
-    assert (tmp_path / "out" / "deep" / "file").read_text() == "a"
+    assert (tmp_path / "out" / "deep" / "file").read_text() == "a" + token
     with pytest.raises(DataError, match="holds no /nowhere"):
         images.copy_out(client, first, "/nowhere", tmp_path / "none")
 
 
-def test_least_recently_used_images_of_ours_go_first_and_nobody_elses(client, tmp_path, monkeypatch):
+def test_least_recently_used_images_of_ours_go_first_and_nobody_elses(client, tmp_path, monkeypatch, token):
     monkeypatch.setenv("ENVSUITE_DOCKER_GB", "1")
     base, names = docker.thin(client), []
     for number in range(4):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / "file").write_bytes(bytes([number]) * 1_000_000)
+        (folder / "file").write_bytes(bytes([number]) * 1_000_000 + token.encode())
         names.append(images.build(client, base, {"/it": folder}))
         time.sleep(0.01)
-    client.api.import_image_from_data(small_root(), "somebody-elses", "1")
+    client.api.import_image_from_data(small_root(), f"somebody-elses-{token}", "1")
     images.note_use(client, names[0])
     busy = client.containers.create(names[1], ["true"])
     monkeypatch.setenv("ENVSUITE_DOCKER_GB", "0.0025")
@@ -102,8 +120,7 @@ def test_least_recently_used_images_of_ours_go_first_and_nobody_elses(client, tm
         assert images.shrink(client, keep=names[3]) == [names[2], names[0]]
     finally:
         busy.remove()
-    left = {tag for image in client.images.list() for tag in image.tags}
-    assert {names[1], names[3], "somebody-elses:1", docker.THIN} <= left
+    assert {names[1], names[3], f"somebody-elses-{token}:1", docker.THIN} <= tags(client)
     assert images.shrink(client, keep=names[3]) == []
     monkeypatch.setenv("ENVSUITE_DOCKER_GB", "0")
     assert images.shrink(client) == [names[1], names[3]]

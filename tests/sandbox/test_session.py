@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,7 @@ def test_long_output_keeps_head_and_tail_and_says_so(clean):
 
 
 def test_a_command_that_takes_too_long_is_ended_with_its_children(clean):
-    mark = f"77.{os.getpid()}"  # under `process` the other workers' processes are seen too
+    mark = f"777.{uuid.uuid4().int % 10**12:012}"  # under `process` the other workers' processes are seen too
     result = clean.run(f"sleep {mark} & sleep {mark}", limits=sandbox.Limits(seconds=0.5))
     assert result.fate == "timeout"
     assert clean.run(f"pgrep -f {mark}").stdout == b""
@@ -170,11 +171,20 @@ def test_the_limit_on_processes_holds_for_root_too(session, play):
 
 def test_a_run_whose_zygote_is_killed_is_a_failure_of_the_sandbox_and_the_next_one_works(clean):
     clean.run("true")
-    killer = threading.Timer(0.3, clean._process.force)
+    begun = clean._home / "workspace" / "begun"
+
+    def kill():
+        deadline = time.monotonic() + 120
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        clean._process.force()
+
+    killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(EngineFailure, match=f"The {clean.driver} sandbox broke down"):
-        clean.run("sleep 10")
+        clean.run("touch begun; sleep 1000", limits=sandbox.Limits(seconds=200))
     killer.join()
+    assert begun.exists()
     assert clean.run("echo again").stdout == b"again\n"
 
 

@@ -22,6 +22,8 @@ class Repo(NamedTuple):
     parser: str = "pytest"
     before: str = ""
     """shell to run first"""
+    older: tuple[tuple[int, ...], str] = ((), "")
+    """versions below this one have another command"""
 
 
 _XDIST = "pytest -n0 -rA"
@@ -31,7 +33,7 @@ SWE_GYM: dict[str, Repo] = {
     "bokeh/bokeh": Repo("pytest -rA -n0"),
     "conan-io/conan": Repo(_XDIST, before='export PYTHONPATH="$PYTHONPATH:$(pwd)"'),
     "dask/dask": Repo("pytest -n0 -rA --color=no"),
-    "python/mypy": Repo("pytest -rA -k"),
+    "python/mypy": Repo("pytest -rA -k", older=((1, 7), "pytest -n0 -rA -k")),
     "project-monai/monai": Repo("pytest -rA"),
     "iterative/dvc": Repo("pytest -rA"),
     "pydantic/pydantic": Repo(
@@ -65,11 +67,13 @@ REPOS = {**SWE_GYM, **SWE_BENCH}
 
 
 def repo_of(record: Record) -> Repo:
-    """The row of a record's repository. Raises DataError where there is none."""
+    """The row of a record's repository, at its version. Raises DataError where there is none."""
     found = REPOS.get(record.repo.lower())
     if found is None:
         raise DataError(f"{record.instance_id}: how the tests of {record.repo!r} are run is not known.")
-    return found
+    below, command = found.older
+    version = tuple(map(int, re.findall(r"\d+", record.version)[:2]))
+    return found._replace(command=command) if version and version < below else found
 
 
 def test_files(patch: str) -> list[str]:

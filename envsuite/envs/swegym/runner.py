@@ -18,7 +18,6 @@ import threading
 import time
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -27,12 +26,14 @@ from _pytest.assertion import rewrite
 FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/dev/null"]
 # These cost time in every test and decide none: of what is logged or left unraised nobody reads here.
 FLAGS += ["-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception"]
-SEALED = (
+RUNNER = (
     "_pytest.runner", "_pytest.reports", "_pytest.python", "_pytest.unittest", "_pytest.main", "_pytest.nodes", "_pytest.outcomes",
     "_pytest.skipping", "_pytest._code.code", "_pytest.assertion.util", "_pytest.config", "pluggy._hooks", "pluggy._callers",
-    "pluggy._manager", "pluggy._result", "unittest.case", "builtins", "time", "datetime", "json",
+    "pluggy._manager", "pluggy._result", "unittest.case", "json",
 )  # fmt: skip
 """modules whose functions and classes decide a verdict"""
+WORLD = ("builtins", "time", "datetime")
+"""modules that tests may replace parts of, and the code under test may not"""
 NOWHERE = ".nowhere"
 TEXT = 2000
 """characters kept of a failure"""
@@ -86,45 +87,57 @@ class Reporter:
 class Seal:
     """Sees whether what judges is still what it was before the code under test was imported.
 
-    It looks when a test has run and before that is reported: what was replaced only for the test itself and put back by
-    its teardown (monkeypatch) is out of place then too, so a test that replaces one of these cannot be used.
+    It looks at pytest and `unittest` when a test has run, before that is reported; and at the clocks and the built-in
+    functions before each test, since a test may replace those for itself (monkeypatch).
     """
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
-        self.known: list[tuple[Any, str, Any]] = []
-        self.code: list[tuple[Any, Any, Any]] = []
-        self.plugins: set[int] = set()
-        self.config: Any = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: Any) -> None:
-        owners: list[Any] = [Reporter, Seal]
-        for name in SEALED:
-            if name in sys.modules:
-                module = sys.modules[name]
-                owners += [module, *(one for one in vars(module).values() if getattr(one, "__module__", "") == name)]
-        for place in (vars(owner) for owner in owners if isinstance(owner, (type, ModuleType))):
-            for key, value in list(place.items()):
-                if callable(value) or isinstance(value, (property, classmethod, staticmethod)):
-                    self.known.append((place, key, value))
-                if isinstance(value, FunctionType):
-                    self.code.append((value, value.__code__, value.__defaults__))
-        self.config = session.config
-        self.plugins = {id(one) for one in session.config.pluginmanager.get_plugins()}
+        self.runner = [*_parts(Reporter), *_parts(Seal), *(part for name in RUNNER for part in _parts_of_module(name))]
+        self.world = [part for name in WORLD for part in _parts_of_module(name)]
+        self.manager = session.config.pluginmanager
+        self.plugins = {id(one) for one in self.manager.get_plugins()}
 
-    def broken(self) -> bool:
-        return not (
-            all(place.get(key) is value for place, key, value in self.known)
-            and all(one.__code__ is code and one.__defaults__ is defaults for one, code, defaults in self.code)
-            and all(id(one) in self.plugins or str(getattr(one, "__file__", "")).endswith("conftest.py")
-                    for one in self.config.pluginmanager.get_plugins())
-        )  # fmt: skip
+    def stranger(self) -> bool:
+        """Whether there is a plugin that neither pytest nor the tests' own conftest.py brought."""
+        new = (one for one in self.manager.get_plugins() if id(one) not in self.plugins)
+        return any(not str(getattr(one, "__file__", "")).endswith("conftest.py") for one in new)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: Any) -> None:
+        if not _whole(self.world):
+            self.reporter.tampered.add(item.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        if call.when == "call" and self.broken():
+        if call.when == "call" and (self.stranger() or not _whole(self.runner)):
             self.reporter.tampered.add(item.nodeid)
+
+
+Part = tuple[Any, str, Any, Any]
+"""where it is, its name, itself, its code"""
+
+
+def _parts(owner: Any) -> list[Part]:
+    """The functions and classes of a module or class."""
+    kinds = (property, classmethod, staticmethod)
+    found = [(name, one) for name, one in vars(owner).items() if callable(one) or isinstance(one, kinds)]
+    return [(vars(owner), name, one, getattr(one, "__code__", None)) for name, one in found]
+
+
+def _parts_of_module(name: str) -> list[Part]:
+    module = sys.modules.get(name)
+    if module is None:
+        return []
+    classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == name]
+    return [part for owner in (module, *classes) for part in _parts(owner)]
+
+
+def _whole(parts: list[Part]) -> bool:
+    return all(place.get(name) is one and getattr(one, "__code__", None) is code for place, name, one, code in parts)
 
 
 def lay(files: dict[str, str], root: str) -> None:

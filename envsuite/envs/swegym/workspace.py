@@ -247,14 +247,15 @@ class Workspace:
         return None if path.startswith("/") else "/".join(parts)
 
     def _folder(self, path: str) -> Answer:
-        command = ["find", _word(path), "-maxdepth", "2", "-not", "-path", "*/.?*", "-not", "-name", "__pycache__"]
+        hidden = ["(", "-name", ".*", "-o", "-name", "__pycache__", ")"]
+        command = ["find", _word(path), "-mindepth", "1", "-maxdepth", "2", *hidden, "-prune", "-o", "-print"]
         done = self.session.run(command, limits=self.limits)
         if done.exit_code:
             return Answer(f"There is no file or folder {path}.", 1, ok=False)
-        found = sorted(
-            line.removeprefix("./") if path else line for line in done.stdout.decode(errors="replace").split("\n")
+        found = done.stdout.decode(errors="replace").splitlines()
+        return Answer(
+            self.shown("\n".join([path or ".", *sorted(line.removeprefix("./") if path else line for line in found)]))
         )
-        return Answer(self.shown("\n".join(found)).strip())
 
     def _put(self, path: str, before: bytes | None, after: bytes, said: str) -> Answer:
         if reason := self.write(path, after):
