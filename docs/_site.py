@@ -16,7 +16,9 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from envsuite import registry
 from harness import boards, report
+from harness.cli.envs import card
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ("evaluation", "prompting", "models", "report", "sandbox", "environments", "training", "interop", "not-covered")
@@ -32,9 +34,10 @@ def on_config(config: Any) -> Any:
     config.nav = [
         {"Home": "README.md"},
         {"Guides": [pages[name] for name in order]},
-        {"Environments": sorted(f"envs/{path.name}" for path in (ROOT / "docs" / "envs").glob("*.md"))},
+        {"Environments": [*sorted(f"envs/{path.name}" for path in (ROOT / "docs" / "envs").glob("*.md")), "cards.md"]},
         {"Leaderboards": ["leaderboards/README.md", *(f"leaderboards/{one.name}/README.md" for one in _boards())]},
         {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
+        {"Training in small": [path.relative_to(ROOT).as_posix() for path in _studies()]},
         {"Benchmarks": sorted(f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.md"))},
         {"Command line": "cli.md"},
     ]
@@ -47,7 +50,9 @@ def on_files(files: Files, config: Any) -> Files:
     def add(path: str, content: str) -> None:
         files.append(File.generated(config, path, content=content))
 
-    for path in [*_tables(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
+    for path in sorted((ROOT / "leaderboards" / "training").glob("*/*.svg")):
+        add(path.relative_to(ROOT).as_posix(), path.read_text())
+    for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path, text in boards.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
@@ -55,6 +60,7 @@ def on_files(files: Files, config: Any) -> Files:
         page = report.render(boards.material(folder), f"{folder.name}: episodes", config.extra["replays"])
         add(f"leaderboards/{folder.name}/episodes.html", page)
     add("cli.md", command_line())
+    add("cards.md", cards())
     return files
 
 
@@ -90,6 +96,37 @@ def _boards() -> list[Path]:
 def _tables() -> list[Path]:
     """Published tables beside our runs, their overview first."""
     return sorted((ROOT / "leaderboards" / "tables").glob("*.md"), key=lambda path: (path.stem != "README", path.name))
+
+
+def _studies() -> list[Path]:
+    """Trainings in small, their overview first, and the notes on each."""
+    root = ROOT / "leaderboards" / "training"
+    return [root / "README.md", *sorted([*root.glob("*/README.md"), *root.glob("*/NOTES.md")])]
+
+
+def cards() -> str:
+    """What was measured of every task's difficulty, from the cards that the package ships."""
+    lines = [
+        "# Difficulty cards\n",
+        "What was measured of each task, as `envsuite-envs NAME --card` prints it with the task's knobs. Success of the random",
+        "player and of the expert is a share of the card's episodes; a dash stands where nothing was measured.",
+    ]
+    family = ""
+    for task in sorted(registry.tasks("*"), key=lambda task: (task.family, task.id)):
+        if not (found := card(task)):
+            continue
+        if task.family != family:
+            family = task.family
+            lines += [
+                f"\n## {family}\n",
+                "| task | episodes | random | expert | its commands, mean (most) | admissible, mean |",
+            ]
+            lines.append("|---|--:|--:|--:|--:|--:|")
+        length = found.get("solution_length")
+        cells = [task.id, found["episodes"], found["random_success"], found.get("expert_success", "–")]
+        cells += [f"{length['mean']} ({length['max']})" if length else "–", found["admissible_commands"]["mean"] or "–"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
 
 
 def command_line() -> str:

@@ -38,6 +38,11 @@ SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
 """keys of config.json that `run_id` does not hash"""
 
+COMPUTED = ("random", "expert")
+"""players that write no text: no sampling and no prompting is theirs"""
+UNSAID = {"wording": "plain"}
+"""settings that an identity leaves out at this value"""
+
 Place = tuple[str, str, str]
 """(task, canonical knobs, model): one entry, one row of a table"""
 
@@ -106,7 +111,7 @@ def _order(record: Record) -> tuple[Any, ...]:
 def faults(board: Board) -> Iterable[str]:
     """Where a board is not what it claims: another protocol than its suite's, games left out, doubled or slipped in.
 
-    Whether the records themselves are genuine only replay can tell.
+    Whether the commands lead where the records say only replay can tell; who gave them, nothing can.
     """
     planned = prescribed(board.suite)
     for place, entry in board.entries.items():
@@ -121,7 +126,10 @@ def faults(board: Board) -> Iterable[str]:
         for field, (wanted, said) in _protocol(config, identity).items():
             if wanted != said:
                 yield f"{name}: {field} is {said!r}, and suite {board.suite!r} fixes {wanted!r}"
-        yield from _games(name, config, identity, board.of(place))
+        found = board.of(place)
+        yield from _games(name, config, identity, found)
+        if place[2] not in COMPUTED:
+            yield from _replies(name, config, found)
     for place in sorted({_place(one) for one in board.records} - board.entries.keys()):
         yield f"{place[2]} on {place[0]}: records without an entry"
 
@@ -146,11 +154,31 @@ def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[An
         "panel": (panel and [panel.name, panel.digest, len(panel)], identity["panel"]),
         "first seed": (config.seeds[0], identity["seeds"][0]),
     }
+    if identity["model"] in COMPUTED:
+        return found
     for part, wanted in (("sampling", asdict(config.sampling)), ("prompting", asdict(config.prompting))):
-        for key, value in identity.get(part, {}).items():
-            if key != "dtype":
-                found[key] = (wanted.get(key), value)
+        said = identity.get(part)
+        if said is None:
+            found[part] = (wanted, None)
+            continue
+        said = {**(UNSAID if part == "prompting" else {}), **said}
+        found.update({key: (wanted.get(key), said.get(key)) for key in wanted | said if key != "dtype"})
     return found
+
+
+def _replies(name: str, config: RunConfig, found: Sequence[Record]) -> Iterable[str]:
+    """What a language model leaves and a program does not: tokens, and replies in which the commands are found."""
+    written = config.sampling.action_mode == "write"
+    for one in found:
+        where = f"{name}: seed {one['seed']}"
+        if one["steps"] and not (one["input_tokens"] > 0 and one["output_tokens"] > 0):
+            yield f"{where}: {one['input_tokens']} tokens read and {one['output_tokens']} written are no model's"
+            return
+        for turn, step in enumerate(one["steps"], 1):
+            said = list(config.prompting.parse(records.reply_text(step)).commands)
+            if written and said[: len(step["commands"])] != step["commands"]:
+                yield f"{where}, turn {turn}: the commands {step['commands']} are not in the reply"
+                return
 
 
 def _games(name: str, config: RunConfig, identity: dict[str, Any], found: Sequence[Record]) -> Iterable[str]:
@@ -253,6 +281,9 @@ envsuite-replay --check leaderboards/*/            # is all of it genuine, compl
 make leaderboards                                  # render the pages again
 make boards                                        # play the floor and the ceiling of every board again
 ```
+
+What the check shows is that the commands lead where the record says, that a model's are found in replies under the suite's protocol, and that no game
+is left out. Who wrote the replies it cannot show: that a row's name is its player's is the word of whoever handed it in.
 
 To enter: play the suite, take the run folders in, check, and send the folder as a pull request.
 

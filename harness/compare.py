@@ -74,7 +74,8 @@ def read_run(path: Path, keep_broken: bool = False) -> Run:
     if not path.exists():
         raise DataError(f"There is no {path}: name the folder of a finished run.")
     folder = path if path.is_dir() else path.parent
-    if not (folder / "results.jsonl").exists():
+    file = records.results_file(folder)
+    if not file.exists():
         cure = "finish it with --resume" if (folder / "journal.jsonl").exists() else "name the folder of a finished run"
         raise DataError(f"{folder} holds no results.jsonl: {cure}.")
     try:
@@ -84,7 +85,7 @@ def read_run(path: Path, keep_broken: bool = False) -> Run:
         raise DataError(
             f"{folder / 'config.json'} cannot be read ({type(error).__name__}: {error}): it is needed to compare like with like."
         ) from error
-    run = Run(name, folder, config, records.read_results(folder / "results.jsonl"))
+    run = Run(name, folder, config, records.read_results(file))
     return run if keep_broken else scored(run)
 
 

@@ -115,6 +115,12 @@ def dump(record: Record) -> bytes:
     return _encode(record).encode("utf-8", "backslashreplace") + b"\n"
 
 
+def results_file(folder: Path) -> Path:
+    """A run folder's records: gzipped where they were kept so, else results.jsonl, which need not be there."""
+    kept = folder / "results.jsonl.gz"
+    return kept if kept.exists() else folder / "results.jsonl"
+
+
 def read_results(path: Path) -> list[Record]:
     """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line."""
     try:

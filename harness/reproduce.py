@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from envsuite import registry
-from envsuite.errors import UsageError
+from envsuite.errors import MissingData, UsageError
 from harness import suites
 from harness.evaluate import RunConfig
 from harness.policies import is_model, record_name
@@ -42,23 +42,32 @@ def models(table: PaperTable, size: str) -> list[tuple[str, int | None]]:
     return [(name, None) for name in dict.fromkeys(row.model for row in table.rows if row.model and not row.ours)]
 
 
-def todo(table: PaperTable, size: str, asked: argparse.Namespace, only: Sequence[str] = ()) -> list[Todo]:
+def todo(
+    table: PaperTable, size: str, asked: argparse.Namespace, only: Sequence[str] = (), absent: list[str] | None = None
+) -> list[Todo]:
     """The runs of a size, one per model and distinct setting. `asked`: parsed flags of envsuite-eval.
 
-    `only` replaces the models. Raises UsageError where nothing can be played here.
+    `only` replaces the models. A column whose games are not on this machine is told in `absent`, where that is given, and
+    the others go on. Raises UsageError where nothing can be played here.
     """
     found: dict[tuple[str, str], Todo] = {}
     for name, few in _chosen(table, size, only):
         for column in table.columns:
             if not column.task or column.task not in registry.TASKS:
                 continue
-            config = _config(table, column, name, asked, few)
+            try:
+                config = _config(table, column, name, asked, few)
+            except MissingData as error:
+                if absent is None:
+                    raise
+                absent.append(f"{name}  {column.name}: not played: {error}")
+                continue
             known = found.get((name, config.run_id))
             if known:
                 known.columns.append(column.name)
             else:
                 found[name, config.run_id] = Todo(name, [column.name], config)
-    if not found:
+    if not found and not absent:
         raise UsageError(f"Nothing of table {table.name!r} can be played with size {size!r} in this version.")
     return list(found.values())
 

@@ -51,8 +51,10 @@ def in_words(folder: Path) -> str:
         if mine:
             found, before = held_out(mine), held_out(mine, 0).value
             bounds = f" [{max(0.0, found.low):.2f}, {min(1.0, found.high):.2f}]" if len(mine) > 1 else ""
-            said.append(f"{value} {before:.2f} -> {found.value:.2f}{bounds} ({len(mine)} seeds)")
+            seeds = f"{len(mine)} seeds" if len(mine) > 1 else "one seed, no interval"
+            said.append(f"{value} {before:.2f} -> {found.value:.2f}{bounds} ({seeds})")
         else:
             said.append(f"{value} not run")
     games = sorted({run["evals"][-1]["n"] for run in runs})
-    return f"{plan['title']}: {plan['vary']}: {'; '.join(said)}; {' or '.join(map(str, games))} held-out games a run"
+    told = f"{plan['title']}: {plan['vary']}: {'; '.join(said)}"
+    return told + (f"; {' or '.join(map(str, games))} held-out games a run" if games else "")

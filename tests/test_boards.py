@@ -1,7 +1,9 @@
 """Leaderboards: the pages are a function of the records, and a board that is not what it claims is found."""
 
+import hashlib
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,40 @@ def test_metadata_that_claims_another_protocol_is_found(board):
     found = "; ".join(boards.faults(boards.read(board)))
     assert "is not the hash of what the entry says" in found
     assert "max_turns is 5, and suite 'overcooked' fixes None" in found
+
+
+def rename(folder, name, **claims):
+    """The expert's rows under another name, with a run_id that fits."""
+    found = json.loads((folder / "metadata.json").read_text())
+    (entry,) = [one for one in found["entries"] if one["identity"]["model"] == "expert"]
+    entry["identity"] |= {"model": name, **claims}
+    spelled = json.dumps(entry["identity"], sort_keys=True)
+    entry["run_id"] = hashlib.sha256(spelled.encode()).hexdigest()[:12]
+    (folder / "metadata.json").write_text(json.dumps(found))
+    change(folder, lambda lines: [one.update(model=name) for one in lines if one["model"] == "expert"])
+
+
+def test_the_experts_rows_under_a_models_name_are_found(board):
+    rename(board, "gpt-9")
+    faults = list(boards.faults(boards.read(board)))
+    assert any("gpt-9 on Overcooked-tomato_salad-v0: sampling is None, and suite" in one for one in faults)
+    assert any("prompting is None" in one for one in faults)
+    assert any("0 tokens read and 0 written are no model's" in one for one in faults)
+
+
+def test_a_model_says_its_whole_protocol_and_its_commands_stand_in_its_replies(board):
+    (config,) = [
+        one.config for place, one in boards.prescribed("overcooked").items() if place[0] == "Overcooked-tomato_salad-v0"
+    ]
+    sampling, prompting = asdict(config.sampling), asdict(config.prompting)
+    del sampling["temperature"], prompting["wording"]  # the latter is left out where it is the plain one
+    rename(board, "gpt-9", sampling=sampling, prompting=prompting)
+    spend = lambda lines: [one.update(input_tokens=9, output_tokens=9) for one in lines if one["model"] == "gpt-9"]
+    change(board, spend)
+    faults = list(boards.faults(boards.read(board)))
+    assert len(faults) == 2
+    assert "temperature is None, and suite 'overcooked' fixes 0.4" in faults[0]
+    assert "turn 1: the commands [" in faults[1] and "are not in the reply" in faults[1]
 
 
 def test_a_run_under_another_protocol_is_not_taken_in(board, tmp_path):

@@ -148,7 +148,12 @@ def test_games_of_the_training_split_stand_in_no_table(tmp_path):
     [
         ("gigpo-alfworld", "valid_seen", ["alfworld/valid_seen", "bf393197e137786e", 140], ""),
         ("gigpo-alfworld", "valid_seen", ["alfworld/valid_seen", "0000", 140], "the suite's all 140 games (panel bf39"),
-        ("react-alfworld", "valid_unseen", ["alfworld/valid_unseen", "0000", 3], "of 3 games, the suite's all 134 games"),
+        (
+            "react-alfworld",
+            "valid_unseen",
+            ["alfworld/valid_unseen", "0000", 3],
+            "of 3 games, the suite's all 134 games",
+        ),
     ],
 )
 def test_games_of_a_part_of_a_panel_stand_in_no_table(tmp_path, table, split, panel, said):
@@ -210,6 +215,16 @@ def test_a_published_row_of_the_random_player_is_compared_with_ours(tmp_path, ca
     assert mine["status"] in ("reproduced", "within interval", "deviates") and mine["published"]["value"] == 0.15
 
 
+def test_columns_whose_games_are_not_here_are_named_and_the_table_goes_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))  # nor in the user's cache
+    asked = ["react-alfworld", "--run", "tiny", "-o", tmp_path / "runs"]
+    assert run(*asked, "--dry-run") == 0
+    assert "random  Pick: not played: ALFWORLD_DATA is not set" in capsys.readouterr().out
+    assert run(*asked) == 0
+    assert "published cells" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -255,6 +270,11 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
     assert found.small == [
         "In small: algorithm: ppo 0.25 -> 0.62 [0.00, 1.00] (2 seeds); rloo not run; 32 held-out games a run"
     ]
+    (folder / "runs.jsonl").write_text(line(0, 0.5) + "\n")
+    (said,) = published.table("guide-10", trained=tmp_path).small
+    assert "ppo 0.25 -> 0.50 (one seed, no interval); rloo not run; 32 held-out games a run" in said
+    (folder / "runs.jsonl").unlink()
+    assert published.table("guide-10", trained=tmp_path).small == ["In small: algorithm: ppo not run; rloo not run"]
     assert any(note.startswith("in small, by models and budgets of ours") for note in command.notes(found))
     assert found.rows == published.table("guide-10").rows
     with pytest.raises(DataError, match="no study"):

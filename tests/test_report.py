@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,8 @@ from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.report.replays import choose
 from tests import toys  # noqa: F401
+
+KEPT = Path(__file__).resolve().parents[1] / "leaderboards"
 
 
 def played(folder, model="random", task="HiLo-v0", **settings):
@@ -56,6 +59,25 @@ def test_a_stale_record_is_marked_and_the_replay_stops_there(tmp_path):
     assert "1 of these did not come out as recorded" in page
 
 
+def test_the_half_written_last_line_of_a_training_that_still_runs_is_left_out(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "update", "update": 1}\n{"kind": "upd')
+    (curve,) = report.gather([tmp_path]).curves
+    assert curve.updates == [{"kind": "update", "update": 1}]
+
+
+def test_gzipped_records_and_boards_are_read(tmp_path):
+    folder = played(tmp_path / "runs")
+    stored = folder / "results.jsonl"
+    (folder / "results.jsonl.gz").write_bytes(gzip.compress(stored.read_bytes()))
+    stored.unlink()
+    (run,) = report.gather([tmp_path / "runs"]).runs
+    assert len(run.records) == 4 and report.gather([folder / "results.jsonl.gz"]).runs == [run]
+    board = KEPT / "balrog-babyai"
+    assert {run.name for run in report.gather([board]).runs} == {"random", "expert"}
+    records = KEPT / "tables/records/BabyAI-goto-v0--random"
+    assert [len(run.records) for run in report.gather([records]).runs] == [100]
+
+
 def test_runs_of_one_task_under_unlike_protocols_are_refused_by_name(tmp_path):
     one, other = played(tmp_path), played(tmp_path, "expert", max_turns=3)
     with pytest.raises(UsageError, match="max_turns is None in one and 3"):
@@ -86,7 +108,7 @@ def test_a_page_that_would_be_too_large_is_refused_with_the_cure(tmp_path):
     with pytest.raises(UsageError, match="lower --replay, or raise --max-size"):
         report.render(report.gather([played(tmp_path)]), max_mb=0.0001)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no finished run"):
+    with pytest.raises(DataError, match="holds no finished run, board"):
         report.gather([tmp_path / "empty"])
 
 

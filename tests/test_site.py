@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from envsuite import registry
+from harness.cli.envs import card
+
 ROOT = Path(__file__).resolve().parents[1]
 pytest.importorskip("material", reason="mkdocs-material is not installed")
 pytestmark = pytest.mark.timeout(900)  # the site is built in the first test that asks for it
@@ -29,11 +32,21 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
     for table in (ROOT / "leaderboards" / "tables").glob("*.md"):
         name = "index" if table.stem == "README" else table.stem
         assert (site / "leaderboards" / "tables" / f"{name}.html").exists()
+    for study in (ROOT / "leaderboards" / "training").glob("*/README.md"):
+        assert (site / "leaderboards" / "training" / study.parent.name / "index.html").exists()
     for board in (ROOT / "leaderboards").glob("*/metadata.json"):
         found = site / "leaderboards" / board.parent.name
         assert "<table>" in (found / "index.html").read_text()
         assert "episodes.html" in (found / "index.html").read_text()
         assert 'id="viewer"' in (found / "episodes.html").read_text()
+
+
+def test_every_measured_card_is_on_the_page_of_cards(site):
+    page = (site / "cards.html").read_text()
+    for task in registry.tasks("*"):
+        if found := card(task):
+            row = re.search(rf"<td[^>]*>{re.escape(task.id)}</td>\s*<td[^>]*>(\d+)</td>\s*<td[^>]*>([\d.]+)</td>", page)
+            assert row and (int(row[1]), float(row[2])) == (found["episodes"], found["random_success"]), task.id
 
 
 def test_the_command_line_page_holds_every_command_and_its_flags(site):

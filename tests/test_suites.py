@@ -93,6 +93,8 @@ def test_a_part_of_a_panel_is_not_played_under_a_suites_name(tmp_path, monkeypat
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     with pytest.raises(UsageError, match="plays all 134 games of ALFWorld-valid_unseen-v0, and this machine holds 1 "):
         planned("-e", "suite:alfworld-unseen")
+
+
 def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
     configs = planned("-e", "suite:verlog-babyai", "-n", "3")
     assert [config.task.id for config in configs][:2] == ["BabyAI-goto-v0", "BabyAI-pickup-v0"]

@@ -97,7 +97,10 @@ def _named(word: str) -> tuple[str, str]:
 
 def _run(found: PaperTable, args: argparse.Namespace, folders: list[Path], console: Console) -> None:
     """Says what is missing and what it takes, then plays it; what was begun before goes on."""
-    todo = reproduce.todo(found, args.run, args, args.model)
+    absent: list[str] = []
+    todo = reproduce.todo(found, args.run, args, args.model, absent)
+    for said in absent:
+        console.print(said, style="yellow", highlight=False, soft_wrap=True, markup=False)
     for one in todo:
         said = estimate.line(one.config, args.output_dir, folders, args.max_concurrent)
         console.print(f"{one.model}  {', '.join(one.columns)}: {said}", highlight=False, soft_wrap=True, markup=False)

@@ -63,10 +63,13 @@ class Material:
 
 
 def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> Material:
-    """Reads run folders, results files, training folders, grids of envsuite-generalize, and whatever of these lies below a folder.
+    """Reads run folders, results files, gzipped or not, boards, training folders, grids of envsuite-generalize, and whatever
+    of these lies below a folder.
 
     Raises DataError where nothing is found or a file is damaged, UsageError where runs of one task differ in protocol.
     """
+    from harness import boards  # which render pages of their own from here
+
     found = Material()
     seen: set[Path] = set()
     for path in paths:
@@ -74,7 +77,10 @@ def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> Material:
             raise DataError(f"There is no {path}: name a run folder, a results.jsonl, or a training folder.")
         folders = _folders(path)
         if not folders:
-            raise DataError(f"{path} holds no finished run, metrics.jsonl or grid.json: finish a run with --resume.")
+            raise DataError(
+                f"{path} holds no finished run, board, metrics.jsonl or grid.json: name a folder that does, or finish its "
+                "runs with --resume."
+            )
         for folder in folders:
             if folder.resolve() in seen:
                 continue
@@ -83,6 +89,8 @@ def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> Material:
                 found.curves.append(read_curve(folder / "metrics.jsonl"))
             elif (folder / "grid.json").exists():
                 found.grids.append(read_grid(folder / "grid.json"))
+            elif (folder / "metadata.json").exists():
+                found.runs += boards.material(folder).runs
             else:
                 found.runs.append(read_run(folder, keep_broken=True))
     for runs in found.groups().values():
@@ -97,19 +105,25 @@ def _folders(path: Path) -> list[Path]:
         return [path.parent]
     if (path / "config.json").exists() or (path / "metrics.jsonl").exists():
         return [path]
-    runs = [one for one in records.iterate_runs(path) if (one / "results.jsonl").exists()]
-    others = {one.parent for name in ("metrics.jsonl", "grid.json") for one in path.glob(f"**/{name}")}
+    runs = [one for one in records.iterate_runs(path) if records.results_file(one).exists()]
+    others = {one.parent for name in ("metrics.jsonl", "grid.json", "metadata.json") for one in path.glob(f"**/{name}")}
     return runs + sorted(others)
 
 
 def read_curve(path: Path) -> Curve:
-    """A learning curve. Raises DataError naming file and line."""
+    """A learning curve, so far: the last line of a training that still runs may be half written, and is left out.
+
+    Raises DataError naming file and line.
+    """
     lines: dict[str, list[dict[str, Any]]] = {"update": [], "eval": [], "sft": []}
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    written = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(written, 1):
         try:
             found = json.loads(line)
             lines[found["kind"]].append(found)
         except (ValueError, KeyError, TypeError) as error:
+            if number == len(written) and not line.endswith(b"\n"):
+                break
             raise DataError(
                 f"{path}:{number} is no line of a training run's metrics ({type(error).__name__}): remove it."
             ) from error

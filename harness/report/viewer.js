@@ -134,10 +134,14 @@
       + (hits ? " · found in transcripts" : "");
   }
 
+  function holds(n, term, text) {
+    return term.startsWith("seed:") ? columns.seed[n] === +term.slice(5) : text.includes(term);
+  }
+
   const haystacks = [];
   function matches(n, sought) {
     haystacks[n] ??= [run(n).name, run(n).config.task, word("type", n), word("objective", n), word("ending", n)].join(" ").toLowerCase();
-    return sought.every((term) => (term.startsWith("seed:") ? columns.seed[n] === +term.slice(5) : haystacks[n].includes(term)));
+    return sought.every((term) => holds(n, term, haystacks[n]));
   }
 
   function grow() {
@@ -169,20 +173,23 @@
     $("#deep").disabled = true;
     const hits = new Set(), count = columns.chunk[total - 1] + 1;
     let first = 0;
-    for (let number = 0; number < count; number++) {
-      const found = await unpack("c" + number); // not kept: a search reads them all
-      found.forEach((one, place) => {
-        const said = [one.first, ...one.steps.flatMap((step) => [...step.c, step.o, step.y ?? ""])].join("\n").toLowerCase();
-        if (sought.every((term) => said.includes(term))) hits.add(first + place);
-      });
-      first += found.length;
-      if (number % 8 === 7) {
-        $("#count").textContent = `Searching … ${Math.round((100 * number) / count)} %`;
-        await new Promise((resume) => setTimeout(resume));
+    try {
+      for (let number = 0; number < count; number++) {
+        const found = await unpack("c" + number); // not kept: a search reads them all
+        found.forEach((one, place) => {
+          const said = [one.first, ...one.steps.flatMap((step) => [...step.c, step.o, step.y ?? ""])].join("\n").toLowerCase();
+          if (sought.every((term) => holds(first + place, term, said))) hits.add(first + place);
+        });
+        first += found.length;
+        if (number % 8 === 7) {
+          $("#count").textContent = `Searching … ${Math.round((100 * number) / count)} %`;
+          await new Promise((resume) => setTimeout(resume));
+        }
       }
+    } finally {
+      $("#deep").disabled = false;
     }
     deep = { query, hits };
-    $("#deep").disabled = false;
     filter();
   }
 
@@ -207,6 +214,7 @@
     $("#v-body").replaceChildren(...(other ? beside(number, one, versus, other) : turns(one)));
     $("#v-body").scrollTop = 0;
     turn = 0;
+    $("#v-body").querySelector(".turn, .turn-row")?.classList.add("here");
     if (!viewer.open) viewer.showModal();
     $("#v-body").focus();
     history.replaceState(null, "", `#e=${number}`);
