@@ -41,14 +41,21 @@ def on(cluster):
     return {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 6, "num_workers": 3}
 
 
-@pytest.mark.parametrize(("model", "batched", "cap"), [("random", True, 3), ("expert", False, None), ("idle", True, 2)])
-def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path, model, batched, cap, monkeypatch):
-    """`cap`: the worker has played on beyond the rollout's own cap on turns. `idle` asks for no advice."""
-    monkeypatch.setattr(registry.env_class(registry.TASKS["HiLo-v0"]), "isolate", not batched)
-    cfg = config(model=model, attempts=2, max_turns=cap)
+def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path):
+    cfg = config(attempts=2, max_turns=3)
     assert results(cfg, tmp_path / "ray", **on(cluster)) == results(cfg, tmp_path / "local", num_workers=0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "batched", "cap"), [("random", True, 3), ("expert", False, None), ("idle", True, 2)])
+def test_two_nodes_and_one_process_write_the_same_bytes(two_nodes, tmp_path, model, batched, cap, monkeypatch):
+    """`cap`: the worker has played on beyond the rollout's own cap on turns. `idle` asks for no advice."""
+    monkeypatch.setattr(registry.env_class(registry.TASKS["HiLo-v0"]), "isolate", not batched)
+    cfg = config(model=model, attempts=2, max_turns=cap)
+    assert results(cfg, tmp_path / "ray", **on(two_nodes)) == results(cfg, tmp_path / "local", num_workers=0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_an_engine_that_breaks_or_takes_its_worker_down_spares_the_others(cluster, how):
     cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": how})
@@ -112,6 +119,7 @@ def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster,
         policy.close()
 
 
+@pytest.mark.slow
 def test_a_replica_that_fails_is_one_line(cluster, monkeypatch):
     """What is no error of ours comes without Ray's traceback; an answer that never comes is not waited for."""
     from harness.cluster import replicas
@@ -182,6 +190,7 @@ def test_a_cluster_left_without_a_node_ends_the_run_in_bounded_time_and_resume_g
         assert gone
 
 
+@pytest.mark.slow
 def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, tmp_path, proved):
     cfg, tried = config(), []
 
@@ -250,6 +259,7 @@ def _ours():
     return subprocess.run(["pgrep", "-f", "ray::EnvWorker"], capture_output=True, text=True).stdout.split()
 
 
+@pytest.mark.slow
 def test_a_replacement_on_a_node_that_lacks_what_is_needed_ends_the_run(cluster):
     ray = connect.connect(cluster.address)
 
@@ -275,8 +285,9 @@ def test_a_replacement_on_a_node_that_lacks_what_is_needed_ends_the_run(cluster)
             slots.close()
 
 
+@pytest.mark.slow
 def test_an_answer_lost_with_a_nodes_memory_is_played_again(cluster):
-    from ray._private.internal_api import free
+    from ray._private.worker import global_worker
 
     cfg = config("Slow-v0", "random", episodes=4, knobs=SLOW)
     ray, freed = connect.connect(cluster.address), []
@@ -284,7 +295,7 @@ def test_an_answer_lost_with_a_nodes_memory_is_played_again(cluster):
     class Forgetful(RaySlots):
         def _read(self, ref):
             if not freed:
-                freed.append(free([ref]))
+                freed.append(global_worker.core_worker.free_objects([ref], False))
             return super()._read(ref)
 
     slots = Forgetful(ray, 2, 2, asks="random")
@@ -311,6 +322,7 @@ def test_what_the_cluster_cannot_give_is_said_at_once(cluster):
     assert EnvWorker(("sparse", "", 0.99)).versions() == connect.versions()
 
 
+@pytest.mark.slow
 def test_an_engine_that_the_nodes_lack_ends_the_run_with_its_cure(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_TEST_DRIVER", str(os.getpid()))
     from tests.cluster import elsewhere  # noqa: F401  registers Elsewhere
