@@ -33,6 +33,7 @@ from harness.capacity.profile import Instant
 from harness.cluster import connect
 from harness.cluster.replicas import RayPolicy
 from harness.cluster.slots import RaySlots
+from harness.dice import Dice
 from harness.evaluate import RunConfig
 from harness.policies import make_policy
 from harness.records import Journal
@@ -133,6 +134,8 @@ def parts(episodes: int, count: int) -> Iterator[str]:
     places = {
         "engine": [(env, "step"), (env, "reset")],
         "player": [(env, "random_command")],
+        "dice": [(Dice, "at")],
+        "build": [(Host, "_build")],
         "host": [(Host, "start"), (Host, "step")],
         "prompt": [(Playing, "prompt")],
         "take": [(Playing, "take")],
@@ -146,9 +149,11 @@ def parts(episodes: int, count: int) -> Iterator[str]:
     with metered(**places) as local:
         through(LocalSlots(count, asks="random"), episodes)
     said = {
-        "engine": f"the engine's steps and resets; locally {count} environments take turns in the processor's caches",
+        "engine": "the engine's steps and resets",
         "player": "the random player's choice",
-        "host": "a generator of random numbers for each turn, so that a turn's dice depend on its key alone; building environments",
+        "dice": "a generator of random numbers for each turn, so that its dice depend on its key alone",
+        "build": f"building {count} environments, once a run (one in the loop)",
+        "host": "what an environment shows, put together",
         "prompt": "what the player is asked",
         "take": "what a turn has shown, kept for the record",
         "rest": "all else: slots, the rollout's loop, trajectories",
