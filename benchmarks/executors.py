@@ -5,33 +5,41 @@
 (a) this process, (b) Ray at 1, 2 and 4 environment workers, (c) a plain loop of one environment, (d) a Ray actor for
 every environment and one remote call for every step, as training codes of the field do it. A random player on
 Overcooked, whose engine answers in microseconds, so that what is measured is the machinery. On a machine of two cores
-more workers than that share them.
+more workers than that share them. What local's time is made of is measured beside the plain loop's. Tokens a second are
+those of a language model of random weights on the CPU, whose conversations are answered alone, as a batch, or by two replicas.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
+from baselines import tiny
 from envsuite import registry
 from harness import records
 from harness.capacity.profile import Instant
 from harness.cluster import connect
+from harness.cluster.replicas import RayPolicy
 from harness.cluster.slots import RaySlots
+from harness.dice import Dice
 from harness.evaluate import RunConfig
 from harness.policies import make_policy
 from harness.records import Journal
-from harness.rollout import rollout
-from harness.slots import LocalSlots, Slots
+from harness.rollout import Playing, rollout
+from harness.slots import Host, LocalSlots, Slots
+from harness.types import Policy
 
 TASK = "Overcooked-easy-v0"
 
@@ -91,6 +99,96 @@ def actor_per_environment(ray: Any, episodes: int, count: int) -> None:
             live = [actor for actor, (_, ended) in zip(live, over) if not ended]
     for actor in actors:
         ray.kill(actor)
+
+
+@contextlib.contextmanager
+def metered(**places: list[tuple[type, str]]) -> Iterator[Counter[str]]:
+    """Processor seconds spent in methods, by name; what one of them calls of another counts for the other alone."""
+    spent, within = Counter[str](), [0.0]
+
+    def meter(inner: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def outer(*args: Any, **kwargs: Any) -> Any:
+            within.append(0.0)
+            began = time.process_time()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                span = time.process_time() - began
+                spent[name] += span - within.pop()
+                within[-1] += span
+
+        return outer
+
+    with contextlib.ExitStack() as stack:
+        for name, methods in places.items():
+            for owner, method in methods:
+                stack.enter_context(mock.patch.object(owner, method, meter(getattr(owner, method), name)))
+        began = time.process_time()
+        yield spent
+        spent["rest"] = time.process_time() - began - sum(spent.values())
+
+
+def parts(episodes: int, count: int) -> Iterator[str]:
+    """Where the time of the local executor goes, per turn, beside the plain loop's."""
+    env = registry.env_class(registry.TASKS[TASK])
+    places = {
+        "engine": [(env, "step"), (env, "reset")],
+        "player": [(env, "random_command")],
+        "dice": [(Dice, "at")],
+        "build": [(Host, "_build")],
+        "host": [(Host, "start"), (Host, "step")],
+        "prompt": [(Playing, "prompt")],
+        "take": [(Playing, "take")],
+    }
+    turns = sum(
+        len(run.turns)
+        for run in rollout(make_policy("random"), config(episodes).all_episodes(), LocalSlots(count, asks="random"))
+    )
+    with metered(**places) as loop:
+        plain(episodes)
+    with metered(**places) as local:
+        through(LocalSlots(count, asks="random"), episodes)
+    said = {
+        "engine": "the engine's steps and resets",
+        "player": "the random player's choice",
+        "dice": "a generator of random numbers for each turn, so that its dice depend on its key alone",
+        "build": f"building {count} environments, once a run (one in the loop)",
+        "host": "what an environment shows, put together",
+        "prompt": "what the player is asked",
+        "take": "what a turn has shown, kept for the record",
+        "rest": "all else: slots, the rollout's loop, trajectories",
+    }
+    yield "\n| where the processor's time goes, microseconds a turn | plain loop | local |\n|---|--:|--:|"
+    for name, text in said.items():
+        yield f"| {text} | {1e6 * loop[name] / turns:.0f} | {1e6 * local[name] / turns:.0f} |"
+    over = sum(local.values()) - sum(loop.values())
+    shares = sorted(((local[name] - loop[name]) / over, text) for name, text in said.items())
+    share, most = shares[-1]
+    yield f"\nOf what local takes beyond the plain loop, {100 * share:.0f} % is the row '{most}'. Measuring slows both."
+
+
+def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
+    """Tokens a second of one model, asked in three ways."""
+    yield "\n| a language model of random weights, CPU | tokens/s | x one at a time |\n|---|--:|--:|"
+    base = 0.0
+
+    def row(name: str, policy: Policy, count: int) -> str:
+        nonlocal base
+        next(rollout(policy, config(1).all_episodes(), LocalSlots(1), max_turns=1))  # the model is read
+        began, written = time.perf_counter(), 0
+        for run in rollout(policy, config(episodes).all_episodes(), LocalSlots(count), max_turns=turns):
+            written += sum(turn.reply.output_tokens for turn in run.turns)
+        rate = written / (time.perf_counter() - began)
+        policy.close()
+        base = base or rate
+        return f"| {name} | {rate:,.0f} | {rate / base:.2f} |"
+
+    with tempfile.TemporaryDirectory() as folder:
+        tiny.make(Path(folder), tiny.texts([TASK], 2), "s", vocabulary=1024, context=4096)
+        options = {"temperature": 1.0, "max_tokens": 32, "device": "cpu", "dtype": "float32"}
+        yield row("(c) plain loop, one conversation at a time", make_policy(folder, **options), 1)
+        yield row("(a) local, 32 conversations a batch", make_policy(folder, **options), 32)
+        yield row("(b) Ray, 32 conversations, 2 replicas", RayPolicy(ray, folder, 2, options), 32)
 
 
 class Busy(LocalSlots):
@@ -189,12 +287,14 @@ def main() -> None:
         few = args.episodes // 4
         seconds, _ = timed(lambda: actor_per_environment(ray, few, count), 1)
         row("(d) Ray, an actor per environment (32)", seconds, episodes=few)
+        rows.extend(tokens(ray))
     finally:
         ray.shutdown()
         cluster.shutdown()
+    rows.extend(parts(args.episodes, count))
     rows.append("\n| the harness itself | |\n|---|--:|")
     rows.extend(overhead())
-    print("\n".join(rows[-7:]))
+    print("\n".join(rows[7:]))
     if args.markdown:
         load = os.getloadavg()[0]
         head = f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: the least); {os.cpu_count()} cores, load {load:.0f}.\n\n"

@@ -81,7 +81,7 @@ def add_options(found: argparse.ArgumentParser) -> None:
         "server", "for openai:NAME, or any name with --base-url, which is then sent as it is"
     )
     group.add_argument(
-        "--base-url", default=None, help="http://host:port/v1; several by commas, conversations are spread"
+        "--base-url", default=None, help="http://host:port/v1; several by commas share the conversations"
     )
     group.add_argument(
         "--api-key-var", default=None, help="environment variable that holds the key; never the key itself"

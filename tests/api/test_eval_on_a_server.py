@@ -62,6 +62,16 @@ def test_the_key_goes_into_the_header_and_nowhere_else(tmp_path):
     assert {one["model"] for one in records.read_results(results)} == {"some/name"}
 
 
+def test_the_share_of_prompt_tokens_that_the_server_had_cached_is_shown(tmp_path):
+    usage = {"prompt_tokens": 100, "completion_tokens": 8, "prompt_tokens_details": {"cached_tokens": 64}}
+    with running() as server:
+        server.script = [answer("<action>50</action>", usage=usage)] * 1000
+        done = run(tmp_path, server)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert "64 % of prompts cached" in said and "prompt tokens (64%) were cached" in said, said
+
+
 def test_tools_are_declared_and_calls_are_understood(tmp_path):
     with running() as server:
         server.says = '<tool_call>{"name": "act", "arguments": {"command": "3"}}</tool_call>'

@@ -49,5 +49,12 @@ def nodes(*cpus, **options):
 
 @pytest.fixture(scope="module")
 def cluster():
+    """One node with processors, beside the head."""
+    with nodes(4) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def two_nodes():
     with nodes(2, 2) as found:
         yield found
