@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import cli, curves, descent, memory, shared, study, tiny, world  # noqa: E402
+from baselines import curves, descent, memory, progress, shared, study, tiny, world  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
@@ -326,7 +326,7 @@ def test_faults_are_said_by_name(folder, tmp_path):
 
 
 def test_warnings_name_what_collapses_and_the_cure():
-    assert cli.warnings_of({"entropy": 1.0, "invalid": 0.1, "kl": 0.01, "flat_groups": 0.5}) == []
+    assert progress.warnings_of({"entropy": 1.0, "invalid": 0.1, "kl": 0.01, "flat_groups": 0.5}) == []
     for line, said in (
         ({"entropy": 0.0}, "entropy"),
         ({"invalid": 0.95}, "not understood"),
@@ -335,7 +335,7 @@ def test_warnings_name_what_collapses_and_the_cure():
         ({"dropped_turns": 3}, "3 turns were left out"),
         ({"too_long": 2}, "acting.context"),
     ):
-        (found,) = cli.warnings_of(line)
+        (found,) = progress.warnings_of(line)
         assert said in found
 
 
