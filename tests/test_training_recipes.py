@@ -90,7 +90,7 @@ def test_twosome_refuses_what_it_would_pass_over():
 def test_defaults_that_stand_for_something_else_are_taken():
     for name, cls in settings.CONFIGS.items():
         base = TWOSOME if name == "twosome" else {**BASE, "algorithm": name}
-        spelled = {key: value for key, value in dataclasses.asdict(cls()).items()}
+        spelled = dataclasses.asdict(cls())
         assert recipes.parse({**base, "config": spelled}).config == cls()
     with pytest.raises(UsageError, match="gamma_token"):  # -1 means gamma to ntpo, and nothing to dual_gae
         recipes.parse({**BASE, "algorithm": "dual_gae", "config": {"gamma_token": -1}})
@@ -100,9 +100,7 @@ def test_the_command_refuses_in_one_line_before_torch_is_imported(tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text('algorithm = "ppo"\ntasks = ["x"]\nsft = 3\n[model]\nname = "x"\n')
     look = (
-        "import sys; from baselines import cli\n"
-        "try: cli.main(sys.argv[1:])\n"
-        "finally: assert 'torch' not in sys.modules"
+        "import sys; from baselines import cli\ntry: cli.main(sys.argv[1:])\nfinally: assert 'torch' not in sys.modules"
     )
     done = subprocess.run(
         [sys.executable, "-c", look, path, "--set", "sft.episodes=4"], capture_output=True, text=True, cwd=ROOT
