@@ -165,7 +165,7 @@ def test_masked_gae_skips_the_environments_text(golden):
         )  # fmt: skip
         close(got, e["advantages_raw_masked"])
         close(estimators.whiten(got, mask), e["advantages_whitened_masked"])
-    assert (len(cases), left_out) == (4, ["X"])
+    assert (len(cases), left_out) == (4, ["prompt_width_quirk", "response_overflow"])
 
 
 @pytest.mark.parametrize("name", ["grpo", "rloo"])
@@ -193,7 +193,7 @@ def test_group_advantages(golden, name):
                 estimators.leave_one_out(scores, i["groups"])
         else:
             close(estimators.leave_one_out(scores, i["groups"]), e["scalar_advantage_loop"])
-    assert (len(cases), left_out) == {"grpo": (11, []), "rloo": (9, ["X"])}[name]
+    assert (len(cases), left_out) == {"grpo": (11, []), "rloo": (9, [])}[name]
 
 
 def test_gigpo(golden):
@@ -219,7 +219,7 @@ def test_gigpo(golden):
                 close(got[0][n], e["episode_advantage"][k])
                 close(got[1][n][t], e["step_advantage"][k])
                 close(got[2][n][t], e["advantage"][k])
-    assert (len(cases), left_out) == (8, ["X"])
+    assert (len(cases), left_out) == (8, [])
 
 
 def test_policy_losses_and_their_gradients(golden):
@@ -306,7 +306,7 @@ def test_kl_gradients_and_expectations(golden):
                 new = T(i["logprobs"]).requires_grad_()
                 value = losses.kl_estimate(new, T(i["ref_logprobs"]), name)
                 close(value.detach(), e["value"])
-                close(losses.aggregate(value, mask).detach(), e["loss_token_mean"])
+                close(losses.aggregate(value, mask).detach(), e["loss_token_mean"], relative=VERL_MEAN)
                 (value * mask).sum().backward()
                 close(new.grad, gradient)
         elif case["name"] == "expectations_exact":
@@ -329,7 +329,7 @@ def test_normalisation_and_entropy(golden):
     close(losses.entropy(T(found["entropy"]["inputs"]["logits"])), found["entropy"]["expected"]["entropy"])
     case = found["entropy"]
     mean = losses.aggregate(losses.entropy(T(case["inputs"]["logits"])), T(case["inputs"]["mask"]))
-    close(mean, case["expected"]["token_mean"])
+    close(mean, case["expected"]["token_mean"], relative=VERL_MEAN)
 
 
 def test_fine_tuning_learns_the_tokens_that_the_mask_marks(golden):

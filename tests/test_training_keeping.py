@@ -166,7 +166,9 @@ def test_a_folder_is_replaced_whole_and_what_a_kill_set_aside_comes_back(tmp_pat
 def test_demonstrations_of_a_file_are_learnt_as_those_that_are_played(folder, tmp_path):
     path = tmp_path / "demos.jsonl"
     words = ["demos", "-e", "Signpost-v0", "-n", "4", "--module", "tests.toys", "-o", str(path)]
-    data.main([*words, "--grammar", "bare", "--no-thinking", "--history", "0", "--admissible", "none"])
+    with pytest.raises(SystemExit) as left:
+        data.main([*words, "--action-grammar", "bare", "--history", "0"])
+    assert left.value.code == 0
     tuned = []
     for name, source in (("file", {"file": str(path)}), ("played", {"episodes": 4})):
         table = recipe(folder, algorithm="sft", config={}, sft={**source, "train": {"learning_rate": 1e-3, "rows": 4}})

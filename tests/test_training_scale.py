@@ -356,7 +356,8 @@ def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folde
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_resumes_to_the_same_weights(folder, tmp_path):
-    path = write(tmp_path / "recipe.toml", recipe(folder, updates=30))
+    updates = 30
+    path = write(tmp_path / "recipe.toml", recipe(folder, updates=updates))
     words = [sys.executable, "-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run([*words, tmp_path / "whole"], check=True, cwd=ROOT, env=quiet, capture_output=True)
@@ -364,7 +365,8 @@ def test_a_run_that_is_killed_resumes_to_the_same_weights(folder, tmp_path):
     while not (tmp_path / "cut" / "checkpoint.pt").exists() and cut.poll() is None:
         time.sleep(0.05)
     cut.send_signal(signal.SIGKILL)
-    cut.wait()
+    assert cut.wait() == -signal.SIGKILL  # it was alive
+    assert torch.load(tmp_path / "cut" / "checkpoint.pt", weights_only=False)["update"] < updates
     subprocess.run([*words, tmp_path / "cut", "--resume"], check=True, cwd=ROOT, env=quiet, capture_output=True)
     one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("whole", "cut"))
     assert all(torch.equal(value, two["model"]["lm"][name]) for name, value in one["model"]["lm"].items())
