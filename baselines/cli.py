@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness import cli
 
@@ -56,6 +54,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"memory with {recipe.model.name}:\n{memory.table(memory.estimate(recipe))}")
         return 0
     from baselines import world
+    from baselines.progress import TrainProgress
     from baselines.train import Run
     from harness.evaluate import Execution
 
@@ -64,49 +63,17 @@ def _main(argv: Sequence[str] | None) -> int:
     world.join()
     speaks = world.first()
     try:
-        success = Run(recipe, folder, args.resume, _say, execution).train()
+        with TrainProgress(cli.console(), path.stem, None if recipe.budget else recipe.updates) as progress:
+            run = Run(recipe, folder, args.resume, progress, execution)
+            success = run.train()
     finally:
         world.leave()
     if speaks:
         print(
-            f"{folder / 'model'}: success {100 * success:.1f} % on held-out games after {time.monotonic() - began:.0f} s"
+            f"{folder / 'model'}: success {100 * success:.1f} % on {'held-out games' if run.held_out else 'games it trained on'} "
+            f"after {time.monotonic() - began:.0f} s"
         )
     return 0
-
-
-def _say(line: dict[str, Any]) -> None:
-    shown = {
-        "eval": ("success", "low", "high", "reward", "turns"),
-        "update": ("reward", "success", "invalid", "kl", "entropy", "clip_share", "explained_variance"),
-        "sft": ("epoch", "loss"),
-    }[line["kind"]]
-    numbers = "  ".join(f"{key} {line[key]:.3f}" for key in shown if key in line)
-    print(f"{line['kind']:6} {line.get('update', ''):>5}  {numbers}", flush=True)
-    if line["kind"] == "update":
-        for warning in warnings_of(line):
-            print(f"warning: {warning}", file=sys.stderr, flush=True)
-
-
-def warnings_of(line: dict[str, Any]) -> list[str]:
-    """What in a log line says that the run is collapsing, and what helps."""
-    found = []
-    if line.get("entropy", 1.0) < 1e-3:
-        found.append("the policy's entropy is gone: raise config.entropy_coef or lower the learning rate")
-    if line.get("invalid", 0.0) > 0.9:
-        found.append("nine of ten commands are not understood: fine-tune on demonstrations first ([sft])")
-    if line.get("kl", 0.0) > 0.5:
-        found.append("the policy moves far in one update (KL > 0.5): lower the learning rate or set config.target_kl")
-    if line.get("dropped_turns", 0):
-        found.append(
-            f"{line['dropped_turns']} turns were left out of prompts that were too long: raise acting.context, or show less history"
-        )
-    if line.get("too_long", 0):
-        found.append(
-            f"{line['too_long']} episodes ended because a prompt left no room for a reply: raise acting.context"
-        )
-    if line.get("flat_groups", 0.0) == 1.0:
-        found.append("all groups were paid alike: nothing was learnt; easier games, or config.group_size up")
-    return found
 
 
 if __name__ == "__main__":

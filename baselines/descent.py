@@ -5,6 +5,7 @@ An algorithm decides who earned what (`advantages`); this decides how the weight
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -21,7 +22,7 @@ from envsuite.errors import EnvsuiteError
 
 
 class NonFiniteLoss(EnvsuiteError):
-    """The loss became NaN or infinite: nothing was learnt from that minibatch, and the last checkpoint stands."""
+    """A loss or a gradient became NaN or infinite: no step was taken with it, and the last checkpoint stands."""
 
 
 class Optimisers:
@@ -37,8 +38,8 @@ class Optimisers:
         self.critic = torch.optim.Adam(found, lr=config.critic_learning_rate, eps=1e-5) if found else None
 
     def anneal(self, done: float) -> None:
-        """Sets the learning rates for the share `done` of the run."""
-        left = 1.0 - done if self.config.schedule == "linear" else 1.0
+        """Sets the learning rates for the share `done` of the run; past its end they are 0, never below."""
+        left = max(0.0, 1.0 - done) if self.config.schedule == "linear" else 1.0
         self.actor.param_groups[0]["lr"] = self.config.learning_rate * left
         if self.critic is not None:
             self.critic.param_groups[0]["lr"] = self.config.critic_learning_rate * left
@@ -123,9 +124,10 @@ def _minibatch(
             loss.backward()
             total += loss.item()
         total = world.add(torch.tensor(total, dtype=torch.float64)).item()
-        _finite(total, "value")
+        finite(total, "value loss")
         world.add_gradients(model.critic_parameters())
         norm = torch.nn.utils.clip_grad_norm_(model.critic_parameters(), config.max_grad_norm)
+        finite(norm.item(), "norm of the critic's gradient")
         optimisers.critic.step()
         log["value_loss"].append(total)
         log["critic_grad_norm"].append(norm.item())
@@ -153,7 +155,7 @@ def _minibatch(
             sums["kl"] += aggregate(early_stop_kl(new, old), mask).item() * weight
             sums["clip_share"] += aggregate(active.float(), mask).item() * weight
     world.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
-    _finite(sums["policy_loss"], "policy")
+    finite(sums["policy_loss"], "policy loss")
     for name, value in sums.items():
         log[name].append(value)
     if config.target_kl and sums["kl"] > config.target_kl:
@@ -162,7 +164,7 @@ def _minibatch(
     log["skipped"].append(0.0)
     world.add_gradients(model.actor_parameters())
     norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
-    _finite(norm.item(), "gradient")
+    finite(norm.item(), "norm of the policy's gradient")
     optimisers.actor.step()
     log["grad_norm"].append(norm.item())
 
@@ -181,6 +183,7 @@ def _cut(batch: Batch, part: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return batch.ids[part, :width], batch.valid[part, :width], batch.sampled[part, :width]
 
 
-def _finite(value: float, what: str) -> None:
-    if value != value or value in (float("inf"), float("-inf")):
-        raise NonFiniteLoss(f"The {what} loss is {value}: lower the learning rate, or clip the gradient harder.")
+def finite(value: float, what: str) -> None:
+    """Raises NonFiniteLoss before a step is taken with a loss or a gradient that is NaN or infinite."""
+    if not math.isfinite(value):
+        raise NonFiniteLoss(f"The {what} is {value}: lower the learning rate, or clip the gradient harder.")

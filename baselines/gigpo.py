@@ -4,7 +4,7 @@
     A^E: an episode's return against its group's;   A^S: return-to-go against all turns of the group that saw the same
 
 An anchor is the observation's text, exactly. Statistics of episodes are over episodes, as in the paper; the published
-code counts an episode once per turn (`over_rows`).
+code counts an episode once per turn (`over_rows`). With `kl_in = "reward"` a turn is paid less kl_coef times its k1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from baselines.batch import collate, turn_values
 from baselines.descent import Optimisers, descend
 from baselines.estimators import gigpo
-from baselines.grpo import flat_groups, group_of
+from baselines.grpo import flat_groups, group_of, paid
 from baselines.model import Model
 from baselines.ppo import kl_terms
 from baselines.settings import GiGPO as Config
@@ -37,15 +37,15 @@ def update(
 ) -> dict[str, float]:
     """One update from a batch of groups. Logs the share of turns that share their anchor with another."""
     batch = collate(trajectories, config.whole)
-    _, reference = kl_terms(model, optimisers, batch, config, temperature)
-    rewards = [[turn.reward for turn in run.turns] for run in trajectories]
+    extra, reference = kl_terms(model, optimisers, batch, config, temperature)
+    rewards = paid(batch, trajectories, extra)
     anchors = [[turn.observation for turn in run.turns] for run in trajectories]
-    groups = [group_of(run) for run in trajectories]
+    groups = [group_of(run, config.group_size) for run in trajectories]
     _, steps, found = gigpo(
         rewards, anchors, groups, config.gamma, config.omega, config.std, over_rows=config.over_rows
     )
     advantage = turn_values(batch, found).float()
     log = descend(model, optimisers, batch, advantage, config, generator, reference=reference, temperature=temperature)
-    log["flat_groups"] = flat_groups(trajectories)
+    log["flat_groups"] = flat_groups(trajectories, config.group_size)
     log["shared_anchors"] = sum(value != 0 for row in steps for value in row) / max(1, sum(map(len, steps)))
     return log

@@ -51,10 +51,13 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16) -> dict[str, f
     found = {
         "actor's weights": size(model.lm.parameters()),
         "critic's weights": size(critic),
+        "target critic": 0.0,
         "reference": 0.0,
         "gradients": size(learning),
         "optimisers' moments": 2 * size(learning),
     }
+    if getattr(recipe.config, "target_tau", 0.0):
+        found["target critic"] = size(model.critic_parameters())
     if recipe.algorithm != "sft" and recipe.config.kl_coef and not recipe.model.lora_rank:
         found["reference"] = found["actor's weights"]
     return {**found, **_reckoned(recipe, config.get_text_config(), kind)}

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from baselines import shared
 from baselines.settings import ModelConfig
-from envsuite.errors import MissingExtra, UsageError
+from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import models
 
 CRITICS = ("none", "head", "own")
@@ -55,6 +55,7 @@ class Model:
         self.device = next(lm.parameters()).device
         width = lm.config.get_text_config().hidden_size
         self.critic: Critic | None = None
+        self.target: Critic | None = None
         self._reference: Any = None
         if config.critic == "own":
             self.critic = Critic(copy.deepcopy(lm.base_model), width, (), frozen=False).to(self.device)
@@ -89,11 +90,33 @@ class Model:
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
         """[B, L] -> [B, L]; with `sampled`, 0 in columns in which it has no entry."""
-        if self.critic is None:
+        return self._values(self.critic, ids, valid, sampled)
+
+    def target_values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
+        """`values` of the target critic."""
+        return self._values(self.target, ids, valid, sampled)
+
+    def _values(self, critic: Critic | None, ids: Tensor, valid: Tensor, sampled: Tensor | None) -> Tensor:
+        if critic is None:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
         columns = _before(ids, sampled).to(self.device)
         rows, valid, back = shared.distinct(ids.to(self.device), valid.to(self.device))
-        return _spaced(self.critic(rows, valid, columns), columns, ids.shape[1])[back].cpu()
+        return _spaced(critic(rows, valid, columns), columns, ids.shape[1])[back].cpu()
+
+    def keep_target(self) -> None:
+        """Makes the target critic, a copy of the present one that learns nothing; a frozen trunk serves both."""
+        if self.critic is not None:
+            known = {id(self.critic.trunk): self.critic.trunk} if self.critic.frozen else {}
+            self.target = copy.deepcopy(self.critic, known).requires_grad_(False)
+
+    @torch.no_grad()
+    def follow(self, tau: float) -> None:
+        """Moves the target critic the share `tau` of the way to the critic."""
+        if self.critic is not None and self.target is not None:
+            named = dict(self.target.named_parameters())
+            for name, parameter in self.critic.named_parameters():
+                if parameter.requires_grad:
+                    named[name].lerp_(parameter, tau)
 
     @torch.no_grad()
     def reference_logprobs(
@@ -138,12 +161,17 @@ class Model:
             found["critic"] = {
                 name: p.detach().clone() for name, p in self.critic.named_parameters() if p.requires_grad
             }
+            if self.target is not None:
+                named = dict(self.target.named_parameters())
+                found["target"] = {name: named[name].detach().clone() for name in found["critic"]}
         if self._reference is not None:
             found["reference"] = self._reference.state_dict()
         return found
 
     def load_state(self, state: dict[str, Any]) -> None:
-        for module, key in ((self.lm, "lm"), (self.critic, "critic")):
+        if "target" in state:
+            self.keep_target()
+        for module, key in ((self.lm, "lm"), (self.critic, "critic"), (self.target, "target")):
             if module is not None:
                 named = dict(module.named_parameters())
                 with torch.no_grad():
@@ -183,6 +211,14 @@ def _with_lora(lm: Any, config: ModelConfig) -> Any:
         from peft import LoraConfig, get_peft_model
     except ModuleNotFoundError as error:
         raise MissingExtra("LoRA needs the package 'peft': pip install 'envsuite[train]'") from error
+    layers = [name for name, module in lm.named_modules() if isinstance(module, nn.Linear)]
+    for target in config.lora_targets:
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
+            names = sorted({name.rpartition(".")[2] for name in layers})
+            raise UsageError(
+                f"model.lora_targets: {config.name} has no linear layer {target!r}: it has {', '.join(names)}."
+                f"{did_you_mean(target, names)}"
+            )
     wanted = LoraConfig(
         r=config.lora_rank,
         lora_alpha=config.lora_alpha,

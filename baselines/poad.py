@@ -2,7 +2,8 @@
 
 Credit passes through an action undiscounted and between actions at gamma: the token-level optimum is then the
 action-level one. As published code has it, the trace still fades by lambda at each token (`lambda_token` = lam), and the
-critic regresses on lambda-returns of the rollout's critic; `lambda_token = 1` takes the fading out.
+critic regresses on lambda-returns of the rollout's critic; `lambda_token = 1` takes the fading out. With `target_tau` it
+regresses on the one-step targets of eq. 15, from a target critic that follows it.
 """
 
 from baselines.ppo import update

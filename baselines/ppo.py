@@ -9,7 +9,8 @@ At level "turn" gamma_token = lambda_token = 1 makes the first token's advantage
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -85,14 +86,39 @@ def update(
         boots = boot_values(model, trajectories, final_prompts) if config.bootstrap else [0.0] * len(trajectories)
     extra, reference = kl_terms(model, optimisers, batch, config, temperature)
     advantage, returns = advantages(batch, trajectories, values, boots, extra, config)
+    if tau := getattr(config, "target_tau", 0.0):
+        returns = one_step_targets(model, batch, trajectories, final_prompts, extra, config)
     log = descend(
         model, optimisers, batch, advantage, config, generator, returns, values, reference, temperature,
         train_actor=step >= config.critic_warmup,
     )  # fmt: skip
+    if tau:
+        model.follow(tau)
     spread = returns.var(unbiased=False)
     log["explained_variance"] = (1 - (returns - values).var(unbiased=False) / spread).item() if spread > 1e-12 else 0.0
     log["value"] = values.mean().item()
     return log
+
+
+@torch.no_grad()
+def one_step_targets(
+    model: Model,
+    batch: Batch,
+    trajectories: Sequence[Trajectory],
+    final_prompts: Sequence[Sequence[int]],
+    extra: Tensor,
+    config: Config,
+) -> Tensor:
+    """What the critic regresses on with a target critic V' (POAD, eq. 15). [N]
+
+    Before a token V' after it; before a turn's last token r + gamma V' of the next observation: GAE's V + A at lambda 0.
+    """
+    values = batch.flat(in_parts(model.target_values, batch, config.micro_rows))
+    boots = [0.0] * len(trajectories)
+    if config.bootstrap:
+        boots = boot_values(model, trajectories, final_prompts, model.target_values)
+    rates = {name: 0.0 for name in ("lam", "lambda_token") if hasattr(config, name)}
+    return advantages(batch, trajectories, values, boots, extra, replace(config, **rates))[1]
 
 
 def in_parts(evaluate, batch: Batch, micro_rows: int) -> Tensor:  # type: ignore[no-untyped-def]
@@ -127,8 +153,13 @@ def kl_terms(
     return (none, reference) if config.kl_in == "loss" else (penalty, None)
 
 
-def boot_values(model: Model, trajectories: Sequence[Trajectory], prompts: Sequence[Sequence[int]]) -> list[float]:
-    """V of the final observation where an episode was cut, before its first token; 0 where the task ended itself."""
+def boot_values(
+    model: Model,
+    trajectories: Sequence[Trajectory],
+    prompts: Sequence[Sequence[int]],
+    evaluate: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> list[float]:
+    """V (of `evaluate`, or the critic) of the final observation where an episode was cut, before its first token; 0 where the task ended itself."""
     wanted = [
         e
         for e, run in enumerate(trajectories)
@@ -144,7 +175,7 @@ def boot_values(model: Model, trajectories: Sequence[Trajectory], prompts: Seque
         ids[row, : len(prompts[e])] = torch.tensor(list(prompts[e]))
         valid[row, : len(prompts[e])] = True
     with torch.no_grad():
-        values = model.values(ids, valid)
+        values = (evaluate or model.values)(ids, valid)
     for row, e in enumerate(wanted):
         found[e] = values[row, len(prompts[e])].item()
     return found

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from baselines import trackers
-from baselines.settings import CONFIGS, TWOSOME, Descent, ModelConfig, Normalisation, Tuning
+from baselines.settings import CONFIGS, PPO, TWOSOME, Descent, ModelConfig, Normalisation, Tuning, range_of
 from envsuite.errors import DataError, UsageError, did_you_mean
 from harness.prompting import Prompting
 
@@ -37,11 +37,13 @@ class Acting:
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Expert games to fine-tune on before reinforcement learning."""
+    """Expert games to fine-tune on before reinforcement learning: played now, or from a file."""
 
     episodes: int = 0
     """expert games, from the first training seeds; 0: none"""
     expert: str = "expert"
+    file: str = ""
+    """chat JSONL, as `envsuite-data demos` writes it with the recipe's prompting, in place of `episodes`"""
     train: Tuning = Tuning()
 
 
@@ -125,6 +127,8 @@ def load(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
         table = found
         for parent in parents:
             table = table.setdefault(parent, {})
+            if not isinstance(table, dict):
+                raise UsageError(f"{path}: {dotted} cannot be set: {parent} = {table!r} is no table.")
         table[name] = _value(text)
     return parse(found, str(path))
 
@@ -137,6 +141,34 @@ def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
         hint = did_you_mean(str(name), CONFIGS)
         raise UsageError(f"{where}: algorithm cannot be {name!r}: it is one of {', '.join(CONFIGS)}.{hint}")
     recipe: Recipe = _build(Recipe, found, where, {"config": CONFIGS[name]})
+    _check(recipe, where)
+    return recipe
+
+
+def _check(recipe: Recipe, where: str) -> None:
+    """Refuses what is sound key by key and not together."""
+    name, config = recipe.algorithm, recipe.config
+    if not recipe.tasks:
+        raise UsageError(f"{where}: tasks cannot be []: name one at least.")
+    if recipe.sft.file and recipe.sft.episodes:
+        raise UsageError(
+            f"{where}: sft.file = {recipe.sft.file!r} and sft.episodes = {recipe.sft.episodes}: demonstrations come from one "
+            "of them."
+        )
+    if recipe.sft.file and not Path(recipe.sft.file).is_file():
+        raise UsageError(
+            f"{where}: sft.file = {recipe.sft.file!r} is not there: envsuite-data demos -o {recipe.sft.file} writes it."
+        )
+    if recipe.model.lora_rank and not recipe.model.lora_targets:
+        raise UsageError(f"{where}: model.lora_targets cannot be [] with lora_rank = {recipe.model.lora_rank}.")
+    if config.aggregation == "seq-sum-constant" and not config.constant:
+        raise UsageError(
+            f"{where}: config.aggregation = 'seq-sum-constant' needs config.constant, the longest reply allowed."
+        )
+    if isinstance(config, PPO) and recipe.model.critic == "none":
+        raise UsageError(f"{where}: model.critic cannot be 'none': {name} needs one, own or head.")
+    if isinstance(config, TWOSOME):
+        _check_twosome(recipe, config, where)
     group = getattr(recipe.config, "group_size", 1)
     if recipe.episodes % group:
         raise UsageError(f"{where}: episodes = {recipe.episodes} is not a whole number of groups of {group}.")
@@ -157,12 +189,25 @@ def parse(found: dict[str, Any], where: str = "recipe") -> Recipe:
         )
     for tracker in recipe.trackers:
         trackers.check(tracker)
-    if isinstance(recipe.config, TWOSOME) and recipe.config.normalisation != recipe.acting.normalisation:
+
+
+def _check_twosome(recipe: Recipe, config: TWOSOME, where: str) -> None:
+    if config.normalisation != recipe.acting.normalisation:
         raise UsageError(
-            f"{where}: config.normalisation is {recipe.config.normalisation!r} and acting.normalisation "
+            f"{where}: config.normalisation is {config.normalisation!r} and acting.normalisation "
             f"{recipe.acting.normalisation!r}: twosome learns the distribution it draws from; set both alike."
         )
-    return recipe
+    if recipe.acting.choose != "admissible":
+        raise UsageError(
+            f"{where}: acting.choose cannot be {recipe.acting.choose!r}: twosome chooses among admissible commands, "
+            "'admissible'."
+        )
+    for key, unused in (("kl_coef", 0.0), ("aggregation", "token-mean")):
+        if getattr(config, key) != unused:
+            raise UsageError(
+                f"{where}: config.{key} cannot be {getattr(config, key)!r}: twosome learns whole commands and has no use for "
+                f"it; it is {unused!r}."
+            )
 
 
 def _build(cls: type, table: Any, where: str, classes: dict[str, type] | None = None) -> Any:
@@ -175,7 +220,10 @@ def _build(cls: type, table: Any, where: str, classes: dict[str, type] | None = 
         if key not in fields:
             hint = did_you_mean(key, fields) or f" It knows {', '.join(fields)}."
             raise UsageError(f"{where}: unknown key {key!r}.{hint}")
-        values[key] = _typed((classes or {}).get(key, hints[key]), value, f"{where}: {key}")
+        place = f"{where}: {key}" if cls is Recipe else f"{where}.{key}"
+        values[key] = _typed((classes or {}).get(key, hints[key]), value, place)
+        if values[key] != fields[key].default:
+            _within(cls, key, values[key], place)
     for name, one in fields.items():
         missing = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
         if name not in values and missing:
@@ -185,12 +233,24 @@ def _build(cls: type, table: Any, where: str, classes: dict[str, type] | None = 
     return cls(**values)
 
 
+def _within(cls: type, key: str, found: Any, where: str) -> None:
+    for value in found if isinstance(found, tuple) else [found]:
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and value not in (span := range_of(cls, key))
+        ):
+            raise UsageError(f"{where} cannot be {value!r}: it is {span}.")
+
+
 def _typed(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _build(kind, value, where)  # type: ignore[arg-type]
     origin = typing.get_origin(kind)
     if origin is tuple:
         items = [value] if isinstance(value, (str, int)) else value
+        if not isinstance(items, (list, tuple)):
+            raise UsageError(f"{where} cannot be {value!r}: it is a list.")
         return tuple(_typed(typing.get_args(kind)[0], item, where) for item in items)
     if origin is dict:
         if not isinstance(value, dict):

@@ -15,7 +15,7 @@ import torch
 from baselines.batch import collate, turn_values
 from baselines.descent import Optimisers, descend
 from baselines.estimators import leave_one_out, members, per_turn
-from baselines.grpo import flat_groups, group_of
+from baselines.grpo import flat_groups, group_of, paid
 from baselines.model import Model
 from baselines.ppo import kl_terms
 from baselines.settings import RLOO as Config
@@ -36,27 +36,25 @@ def update(
     step: int = 0,
 ) -> dict[str, float]:
     """One update from a batch of groups; a group of which faults left one episode is left out."""
-    trajectories = pairs(trajectories)
+    trajectories = pairs(trajectories, config.group_size)
     batch = collate(trajectories, config.whole)
     extra, reference = kl_terms(model, optimisers, batch, config, temperature)
-    groups = [group_of(run) for run in trajectories]
-    paid = [[turn.reward for turn in run.turns] for run in trajectories]
-    for e, t, value in zip(batch.episode.tolist(), batch.turn.tolist(), extra.tolist(), strict=True):
-        paid[e][t] += value
+    groups = [group_of(run, config.group_size) for run in trajectories]
+    rewards = paid(batch, trajectories, extra)
     if config.per_turn:
-        found = per_turn(paid, groups, config.gamma, "rloo")
+        found = per_turn(rewards, groups, config.gamma, "rloo")
     else:
-        scores = torch.tensor([sum(row) for row in paid], dtype=torch.float64)
-        found = [[a] * len(row) for a, row in zip(leave_one_out(scores, groups).tolist(), paid, strict=True)]
+        scores = torch.tensor([sum(row) for row in rewards], dtype=torch.float64)
+        found = [[a] * len(row) for a, row in zip(leave_one_out(scores, groups).tolist(), rewards, strict=True)]
     advantage = turn_values(batch, found).float()
     log = descend(model, optimisers, batch, advantage, config, generator, reference=reference, temperature=temperature)
-    log["flat_groups"] = flat_groups(trajectories)
+    log["flat_groups"] = flat_groups(trajectories, config.group_size)
     return log
 
 
-def pairs(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+def pairs(trajectories: Sequence[Trajectory], size: int) -> list[Trajectory]:
     """Those whose group has two or more."""
-    keep = {i for group in members([group_of(run) for run in trajectories]) if len(group) > 1 for i in group}
+    keep = {i for group in members([group_of(run, size) for run in trajectories]) if len(group) > 1 for i in group}
     found = [run for i, run in enumerate(trajectories) if i in keep]
     if not found:
         raise UsageError("rloo: no group has two episodes; raise group_size, or look why episodes break.")

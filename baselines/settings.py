@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -90,7 +91,7 @@ class Descent:
     max_grad_norm: float = 0.5
     weight_decay: float = 0.0
     schedule: Literal["constant", "linear"] = "constant"
-    """of the learning rates; linear: to 0 at the last update"""
+    """of the learning rates; linear: to 0 at the last update, or as a `budget` is spent"""
 
 
 class Rates(NamedTuple):
@@ -138,6 +139,9 @@ class NTPO(PPO):
 class POAD(PPO):
     lambda_token: float = -1.0
     """trace inside an action; -1: lam, as the published code; 1: no fading"""
+    target_tau: float = 0.0
+    """share of the way a target critic goes to the critic after each batch (1: a copy); the critic then regresses on the
+    one-step targets of eq. 15; 0: no target critic, lambda-returns, as the published code"""
 
     def rates(self) -> Rates:
         inside = self.lam if self.lambda_token < 0 else self.lambda_token
@@ -236,3 +240,44 @@ CONFIGS: dict[str, type[Descent]] = {
     "gigpo": GiGPO,
 }
 """the settings of each algorithm"""
+
+
+class Range(NamedTuple):
+    """What a number may be: finite, and from `low` to `high`; `above`: greater than `low`."""
+
+    low: float = 0.0
+    high: float = math.inf
+    above: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            return False
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        least = f"{'above' if self.above else 'at least'} {self.low:g}"
+        return least if math.isinf(self.high) else f"{least} and at most {self.high:g}"
+
+
+COUNT, ANY, SHARE, POSITIVE = Range(1), Range(), Range(0, 1), Range(above=True)
+
+RANGES: dict[str, Range] = {
+    **dict.fromkeys(("episodes", "eval_episodes", "save_every", "max_tokens", "rows", "epochs", "minibatches"), COUNT),
+    **dict.fromkeys(("group_size", "kl_horizon", "lora_alpha", "critic_hidden"), COUNT),
+    **dict.fromkeys(("updates", "seed", "turns", "train_seeds", "max_turns", "eval_every", "budget", "context"), ANY),
+    **dict.fromkeys(("lora_rank", "micro_rows", "critic_warmup", "Demonstrations.episodes"), ANY),
+    **dict.fromkeys(("learning_rate", "critic_learning_rate", "weight_decay", "temperature", "eval_temperature"), ANY),
+    **dict.fromkeys(("clip_high", "dual_clip", "value_clip", "value_coef", "entropy_coef", "constant", "omega"), ANY),
+    **dict.fromkeys(("kl_coef", "kl_target", "target_kl"), ANY),
+    **dict.fromkeys(("gamma", "lam", "gamma_token", "lambda_token", "shaping_gamma", "clip_low", "target_tau"), SHARE),
+    **dict.fromkeys(("advance_at", "stop_at", "warmup"), SHARE),
+    "top_p": Range(0, 1, above=True),
+    "max_grad_norm": POSITIVE,
+    "history": Range(-1),
+    "history_reasoning": ANY,
+}
+"""of every number in a recipe, by its name (or Class.name, where one name means two things); a default is always taken"""
+
+
+def range_of(cls: type, name: str) -> Range:
+    return RANGES.get(f"{cls.__name__}.{name}") or RANGES[name]

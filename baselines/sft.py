@@ -7,7 +7,8 @@ ends each, nothing else. With a history window every line is one turn's data poi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 
 from baselines import world
 from baselines.batch import Batch, collate
-from baselines.descent import NonFiniteLoss
+from baselines.descent import NonFiniteLoss, finite
 from baselines.losses import aggregate
 from baselines.model import Model
 from baselines.settings import Tuning as Config
@@ -25,23 +26,24 @@ from harness.lm.template import Said, Template
 from harness.types import Episode, Message, Reply, Trajectory, Turn
 
 
-def read(path: Path) -> list[list[Message]]:
-    """The conversations of a chat JSONL file. Raises DataError naming the line."""
+def read(path: Path) -> list[dict[str, Any]]:
+    """The demonstrations of a chat JSONL file: `messages`, and where they come from. Raises DataError naming the line."""
     found = []
     try:
         lines = path.read_text().splitlines()
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
     for number, line in enumerate(lines, 1):
         try:
-            messages = json.loads(line)["messages"]
-            if messages[-1]["role"] != "assistant" or not all(isinstance(m["content"], str) for m in messages):
-                raise ValueError("its last message is not the assistant's")
+            one = json.loads(line)
+            roles = [message["role"] for message in one["messages"] if isinstance(message["content"], str)]
+            if len(roles) < len(one["messages"]) or roles[-1] != "assistant":
+                raise ValueError("its messages are no texts, or the last is not the assistant's")
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise DataError(
                 f"{path}:{number} is no demonstration ({error}): a line is {{'messages': [...]}}."
             ) from error
-        found.append(messages)
+        found.append(one)
     if not found:
         raise DataError(f"{path} holds no demonstrations.")
     return found
@@ -72,8 +74,11 @@ def train(
     template: Template,
     config: Config,
     generator: torch.Generator,
-) -> list[dict[str, float]]:
-    """Fine-tunes the actor (and, where it has a trunk of its own, nothing else). Returns a log line per step."""
+) -> Iterator[dict[str, float]]:
+    """Fine-tunes the actor (and, where it has a trunk of its own, nothing else). Yields a log line per step.
+
+    Raises NonFiniteLoss naming the step, before the weights take it.
+    """
     end = min(template.end_ids)
     eos = template.tokenizer.eos_token_id
     if eos in template.end_ids:
@@ -85,21 +90,27 @@ def train(
     )
     steps = max(1, config.epochs * -(-len(runs) // config.rows))
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _cosine(step / steps, config.warmup))
-    log: list[dict[str, float]] = []
+    step = 0
     for epoch in range(config.epochs):
         order = torch.randperm(len(runs), generator=generator).split(config.rows)
         for chosen in order:
+            step, began = step + 1, time.monotonic()
             batch = collate([runs[i] for i in chosen.tolist()])
             optimiser.zero_grad(set_to_none=True)
             loss = _backward(model, batch, config.micro_rows)
             world.add_gradients(parameters)
-            if loss != loss:
-                raise NonFiniteLoss("The loss of fine-tuning is NaN: lower sft.learning_rate; nothing was saved.")
-            torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+            norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+            try:
+                finite(loss, "loss")
+                finite(norm.item(), "norm of the gradient")
+            except NonFiniteLoss as error:
+                raise NonFiniteLoss(
+                    f"Step {step} of {steps} of fine-tuning: {error} Set sft.train; nothing was saved."
+                ) from error
             optimiser.step()
             rate.step()
-            log.append({"epoch": epoch, "loss": loss, "tokens": float(batch.sampled.sum())})
-    return log
+            tokens = float(batch.sampled.sum())
+            yield {"epoch": epoch, "loss": loss, "tokens": tokens, "seconds": round(time.monotonic() - began, 3)}
 
 
 def _backward(model: Model, batch: Batch, micro_rows: int) -> float:

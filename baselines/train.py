@@ -3,7 +3,7 @@
     {output_dir}/{run}/
         recipe.json     the recipe with every default, and where it ran
         metrics.jsonl   a line per update, and one per measurement on held-out seeds; appended and flushed
-        checkpoint.pt   everything the next update depends on; replaced atomically
+        checkpoint.pt   everything the next update depends on; replaced atomically (as are the others: `store`)
         model/          the latest model as a plain Hugging Face folder; best/ the one that measured best
 
 Games and dice are addressed by the number of the update, so that a run killed anywhere and resumed goes on with the very
@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import platform
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +24,7 @@ import filelock
 import numpy as np
 import torch
 
-from baselines import lanes, sft, trackers, world
+from baselines import lanes, sft, store, trackers, world
 from baselines import recipe as recipes
 from baselines.actor import Actor
 from baselines.descent import NonFiniteLoss, Optimisers
@@ -88,6 +86,7 @@ class Run:
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
+        self.success, self.measured = -1.0, -1  # the last measured success, and after which update that was
         self.rung = 0 if recipe.advance_at else len(self.configs) - 1  # the last of the tasks that are played
         self.lanes = [lanes.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
         self.environments = environments or Environments()
@@ -95,11 +94,13 @@ class Run:
         self.trackers: list[trackers.Tracker] = []
         if world.first():
             self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
+        if world.first():
+            store.tidy(folder)
         if kept.exists():
             self._restore(kept)
-        else:
-            if world.first():
-                self._describe()
+        elif world.first():
+            (folder / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
+            self._describe()
 
     def _config(self, task: Task) -> RunConfig:
         knobs = registry.overrides(task, dict(self.recipe.knobs))
@@ -111,22 +112,20 @@ class Run:
         try:
             if not self.tuned:
                 self._tune()
-            success = -1.0
             if recipe.algorithm != "sft":
                 self._ready()
-                if self.update == 0:
-                    success = self.measure()
-                while not self._over(success):
+                if self.update == 0 > self.measured:
+                    self.measure()
+                while not self._over():
                     self._step()
                     if recipe.eval_every and self.update % recipe.eval_every == 0:
-                        success = self.measure()
-                    if self.update % max(1, recipe.save_every) == 0:
+                        self.measure()
+                    if self.update % recipe.save_every == 0:
                         self.save()
-            last_measured = recipe.eval_every and self.update and self.update % recipe.eval_every == 0
-            if not last_measured or success < 0:
-                success = self.measure()
+            if self.measured < self.update:
+                self.measure()
             self.save()
-            return success
+            return self.success
         finally:
             self.close()
 
@@ -136,9 +135,9 @@ class Run:
             self.environments.close()
         self.lock.release()
 
-    def _over(self, success: float) -> bool:
+    def _over(self) -> bool:
         recipe = self.recipe
-        if recipe.stop_at and success >= recipe.stop_at:
+        if recipe.stop_at and self.success >= recipe.stop_at:
             return True
         if recipe.budget:
             return self.spent + recipe.episodes * EPISODE_COST > recipe.budget
@@ -147,13 +146,8 @@ class Run:
     def _tune(self) -> None:
         """Supervised fine-tuning on the expert's games, where the recipe asks for it."""
         asked = self.recipe.sft
-        if asked.episodes:
-            found: list[dict[str, Any]] = []
-            for config in self.configs:
-                share = -(-asked.episodes // len(self.configs))
-                todo = [Episode(config.task, knobs_json(config.knobs), seed) for seed in self._seeds(config)[:share]]
-                found += demonstrations(self._play(config, todo, make_policy(asked.expert)), self.recipe.prompting)
-            found.sort(key=lambda one: (one["task"], one["seed"]))
+        found = sft.read(Path(asked.file)) if asked.file else self._demonstrations()
+        if found:
             actor = self.actor()
             # With a window of history a line is one turn: what it remembers has a line of its own.
             how = dataclasses.replace(
@@ -161,17 +155,30 @@ class Run:
             )
             for line in sft.train(self.model, sft.rows_of(found), actor.template, how, self.generator):
                 self._note({"kind": "sft", **line})
-            self.spent += DEMONSTRATION_COST * len({(one["task"], one["seed"]) for one in found})
+            games = {(one["task"], one["seed"]) if "seed" in one else place for place, one in enumerate(found)}
+            self.spent += DEMONSTRATION_COST * len(games)
             if self.model.critic is not None and self.recipe.model.critic == "own":
                 # Actor and critic both start from the tuned weights (specs of the Guide's code).
                 self.model.critic.trunk.load_state_dict(self.model.lm.base_model.state_dict())
         self.tuned = True
+
+    def _demonstrations(self) -> list[dict[str, Any]]:
+        """The expert's games from the first training seeds, as chats."""
+        asked = self.recipe.sft
+        found: list[dict[str, Any]] = []
+        for config in self.configs if asked.episodes else []:
+            share = -(-asked.episodes // len(self.configs))
+            todo = [Episode(config.task, knobs_json(config.knobs), seed) for seed in self._seeds(config)[:share]]
+            found += demonstrations(self._play(config, todo, make_policy(asked.expert)), self.recipe.prompting)
+        return sorted(found, key=lambda one: (one["task"], one["seed"]))
 
     def _ready(self) -> None:
         """The reference and the optimisers, once the weights are those training begins with."""
         if self.optimisers is None:
             if self.recipe.config.kl_coef and self.model._reference is None:
                 self.model.keep_reference()
+            if getattr(self.recipe.config, "target_tau", 0.0):
+                self.model.keep_target()
             self.optimisers = Optimisers(self.model, self.recipe.config)
 
     def _step(self) -> None:
@@ -188,7 +195,8 @@ class Run:
         actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
         assert self.optimisers is not None
-        self.optimisers.anneal(self.update / max(1, recipe.updates))
+        done = self.spent / recipe.budget if recipe.budget else self.update / max(1, recipe.updates)
+        self.optimisers.anneal(done)
         try:
             log = recipe.module.update(
                 self.model, self.optimisers, usable, recipe.config, self.generator, finals,
@@ -279,8 +287,7 @@ class Run:
         recipe, began = self.recipe, time.monotonic()
         actor = self.actor(recipe.acting.eval_temperature)
         runs: list[Trajectory] = []
-        for config in self.configs:
-            span = config.task.splits[registry.default_split(config.task)] if not config.panel else self._seeds(config)
+        for config, span, _ in map(self._held_out, self.configs):
             share = -(-recipe.eval_episodes // len(self.configs))
             todo = [Episode(config.task, knobs_json(config.knobs), seed) for seed in span[:share]]
             runs += self._play(config, todo, actor)
@@ -297,6 +304,7 @@ class Run:
                 "episodes": self.update * recipe.episodes,
                 "spent": self.spent,
                 "n": len(scored),
+                "held_out": self.held_out,
                 "success": interval.value,
                 "low": interval.low,
                 "high": interval.high,
@@ -310,7 +318,27 @@ class Run:
             self.best = interval.value
             if world.first():
                 self._export("best")
+        self.success, self.measured = interval.value, self.update
         return interval.value
+
+    @property
+    def held_out(self) -> bool:
+        """Whether all it is measured on are games it does not train on."""
+        return all(apart for *_, apart in map(self._held_out, self.configs))
+
+    def _held_out(self, config: RunConfig) -> tuple[RunConfig, Sequence[int], bool]:
+        """The games a task is measured on, and whether none of them is trained on.
+
+        Of a panel: another split's, the last one named; else those beyond `train_seeds`; else there are none but its own.
+        """
+        if not config.panel:
+            return config, config.task.splits[registry.default_split(config.task)], True
+        for name in reversed([name for name in config.task.split_ids.values() if name != config.task.id]):
+            other = self._config(registry.TASKS[name])
+            if other.panel:
+                return other, range(len(other.panel)), True
+        beyond = range(len(config.panel))[self.recipe.train_seeds :] if self.recipe.train_seeds else range(0)
+        return (config, beyond, True) if beyond else (config, self._seeds(config), False)
 
     def actor(self, temperature: float | None = None) -> Actor:
         acting = self.recipe.acting
@@ -362,27 +390,20 @@ class Run:
             "update": self.update,
             "spent": self.spent,
             "best": self.best,
+            "success": self.success,
+            "measured": self.measured,
             "rung": self.rung,
             "lanes": self.lanes,
             "lines": sum(1 for _ in (self.folder / "metrics.jsonl").open()),
         }
-        temporary = self.folder / ".checkpoint.pt"
-        torch.save(state, temporary)
-        os.replace(temporary, self.folder / "checkpoint.pt")
+        store.save(self.folder / "checkpoint.pt", state)
         self._export("model")
 
     def _export(self, name: str) -> None:
-        work = self.folder / f".{name}"
-        shutil.rmtree(work, ignore_errors=True)
-        self.model.save(work)
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        work.rename(self.folder / name)
+        store.export(self.folder / name, self.model.save)
 
     def _restore(self, kept: Path) -> None:
-        try:
-            state = torch.load(kept, weights_only=False)
-        except Exception as error:  # whatever a damaged archive raises
-            raise DataError(f"{kept} cannot be read ({error}): remove the folder to start again.") from error
+        state = store.load(kept)
         mine, theirs = recipes.plain(self.recipe), state["recipe"]
         for key in mine:
             if mine[key] != theirs.get(key) and key not in ("updates", "budget", "eval_every", "save_every", "stop_at"):
@@ -394,6 +415,7 @@ class Run:
             self.optimisers.load_state(state["optimisers"])
         self.generator.set_state(state["generator"])
         self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
+        self.success, self.measured = state["success"], state["measured"]
         self.rung, self.lanes = state["rung"], state["lanes"]
         metrics = self.folder / "metrics.jsonl"
         lines = metrics.read_text().splitlines(keepends=True)

@@ -18,7 +18,7 @@ import torch
 
 from baselines import ppo, world
 from baselines.batch import collate
-from baselines.descent import Optimisers, _finite, descend
+from baselines.descent import Optimisers, descend, finite
 from baselines.estimators import members, standardise
 from baselines.losses import clipped_surrogate, early_stop_kl
 from baselines.model import Model
@@ -96,7 +96,7 @@ def _policy_steps(
                 new, spread = scores(model, some, config.normalisation, temperature)
                 old = torch.tensor([turn.reply.extra["logprob"] for turn in some], dtype=new.dtype)
                 per, active = clipped_surrogate(
-                    new, old, scaled[places].to(new.dtype), config.clip_low, config.clip_high
+                    new, old, scaled[places].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
                 )
                 loss = (per - config.entropy_coef * spread).sum() / len(chosen)
                 loss.backward()
@@ -105,7 +105,7 @@ def _policy_steps(
                 sums["kl"] += early_stop_kl(new.detach(), old).sum().item() / len(chosen)
                 sums["clip_share"] += active.sum().item() / len(chosen)
             world.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
-            _finite(sums["policy_loss"], "policy")
+            finite(sums["policy_loss"], "policy loss")
             for name, value in sums.items():
                 log[name].append(value)
             stop = config.target_kl and sums["kl"] > config.target_kl
@@ -114,7 +114,7 @@ def _policy_steps(
                 return {name: sum(found) / len(found) for name, found in log.items()}
             world.add_gradients(model.actor_parameters())
             norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
-            _finite(norm.item(), "gradient")
+            finite(norm.item(), "norm of the policy's gradient")
             optimisers.actor.step()
             log["grad_norm"].append(norm.item())
     return {name: sum(found) / len(found) for name, found in log.items()}

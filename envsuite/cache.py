@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import platformdirs
 
@@ -20,13 +22,20 @@ def cache_dir(*parts: str) -> Path:
 
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Writes `path` so that a reader, or a crash, finds the old file or the new one and nothing between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
         content = content.encode()
+    with replacing(path) as file:
+        file.writelines([content] if isinstance(content, bytes) else content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when the block ends; where it raises, `path` stays what it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.writelines([content] if isinstance(content, bytes) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)

@@ -1,0 +1,90 @@
+"""What a training run shows while it runs: a live bar on a terminal, a plain line per step elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+SHOWN = {
+    "eval": ("success", "low", "high", "reward", "turns"),
+    "update": ("reward", "success", "invalid", "kl", "entropy", "clip_share", "explained_variance"),
+    "sft": ("epoch", "loss"),
+}
+
+
+class TrainProgress:
+    """Reward, success, KL, entropy, clip share, explained variance and tokens/s. Use as a context, call with each log line."""
+
+    def __init__(self, console: Console, name: str, total: int | None) -> None:
+        """`total`: updates; None where something else ends the run."""
+        self.console, self.name, self.total = console, name, total
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> TrainProgress:
+        if self.console.is_terminal:
+            columns = TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn()
+            times = TimeElapsedColumn(), TimeRemainingColumn()
+            self.bar = Progress(*columns, TextColumn("{task.fields[state]}"), *times, console=self.console)
+            self.bar.start()
+            self.row = self.bar.add_task(self.name, total=self.total, state="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        kind, state = line["kind"], state_of(line)
+        if self.bar is None or kind == "eval":  # measurements stay readable above the bar
+            self._print(f"{kind:6} {line.get('update', ''):>5}  {state}")
+        if self.bar is not None and kind != "eval":
+            self.bar.update(self.row, completed=line.get("update", 0), state=state)
+        if kind == "update":
+            for warning in warnings_of(line):
+                if self.bar is not None:
+                    self._print(f"warning: {warning}")
+                else:
+                    print(f"warning: {warning}", file=sys.stderr, flush=True)
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.console.file.flush()
+
+
+def state_of(line: dict[str, Any]) -> str:
+    """The numbers of a log line that are worth watching, and how many tokens a second it learnt from."""
+    parts = [f"{key} {line[key]:.3f}" for key in SHOWN[line["kind"]] if key in line]
+    seconds = line.get("rollout_seconds", 0.0) + line.get("update_seconds", 0.0) + line.get("seconds", 0.0)
+    if "tokens" in line and seconds > 0:
+        parts.append(f"{line['tokens'] / seconds:.0f} tok/s")
+    if not line.get("held_out", True):
+        parts.append("(on games it trains on: the panel has no others)")
+    return "  ".join(parts)
+
+
+def warnings_of(line: dict[str, Any]) -> list[str]:
+    """What in a log line says that the run is collapsing, and what helps."""
+    found = []
+    if line.get("entropy", 1.0) < 1e-3:
+        found.append("the policy's entropy is gone: raise config.entropy_coef or lower the learning rate")
+    if line.get("invalid", 0.0) > 0.9:
+        found.append("nine of ten commands are not understood: fine-tune on demonstrations first ([sft])")
+    if line.get("kl", 0.0) > 0.5:
+        found.append("the policy moves far in one update (KL > 0.5): lower the learning rate or set config.target_kl")
+    if line.get("dropped_turns", 0):
+        found.append(
+            f"{line['dropped_turns']} turns were left out of prompts that were too long: raise acting.context, or show less history"
+        )
+    if line.get("too_long", 0):
+        found.append(
+            f"{line['too_long']} episodes ended because a prompt left no room for a reply: raise acting.context"
+        )
+    if line.get("flat_groups", 0.0) == 1.0:
+        found.append("all groups were paid alike: nothing was learnt; easier games, or config.group_size up")
+    return found
