@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -117,7 +118,7 @@ def one_step_targets(
     boots = [0.0] * len(trajectories)
     if config.bootstrap:
         boots = boot_values(model, trajectories, final_prompts, model.target_values)
-    rates = {name: 0.0 for name in ("lam", "lambda_token") if hasattr(config, name)}
+    rates: dict[str, Any] = {name: 0.0 for name in ("lam", "lambda_token") if hasattr(config, name)}
     return advantages(batch, trajectories, values, boots, extra, replace(config, **rates))[1]
 
 

@@ -19,7 +19,9 @@ class Slow(HiLo):
     knobs = (*HiLo.knobs, Knob("delay", 0.02, "seconds per guess", low=0.0))
 
     def _act(self, command: str) -> Outcome:
-        select.select([], [], [], self.settings.delay)  # time.sleep fails under a faked clock: it waits for a moment of it
+        select.select(
+            [], [], [], self.settings.delay
+        )  # time.sleep fails under a faked clock: it waits for a moment of it
         return super()._act(command)
 
 
