@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from harness.cli.progress import LiveBar
 
 SHOWN = {
     "eval": ("success", "low", "high", "reward", "turns"),
@@ -16,28 +14,10 @@ SHOWN = {
 }
 
 
-class TrainProgress:
+class TrainProgress(LiveBar):
     """Reward, success, KL, entropy, clip share, explained variance and tokens/s. Use as a context, call with each log line."""
 
-    def __init__(self, console: Console, name: str, total: int | None) -> None:
-        """`total`: updates; None where something else ends the run."""
-        self.console, self.name, self.total = console, name, total
-        self.bar: Progress | None = None
-
-    def __enter__(self) -> TrainProgress:
-        if self.console.is_terminal:
-            columns = TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn()
-            times = TimeElapsedColumn(), TimeRemainingColumn()
-            self.bar = Progress(*columns, TextColumn("{task.fields[state]}"), *times, console=self.console)
-            self.bar.start()
-            self.row = self.bar.add_task(self.name, total=self.total, state="")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar:
-            self.bar.stop()
+    WIDTH = 20
 
     def __call__(self, line: dict[str, Any]) -> None:
         kind, state = line["kind"], state_of(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -11,21 +12,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from harness.records import Record, is_broken
 
 
-class RunProgress:
-    """Success so far, invalid share, tokens/s and time left. Use as a context, call with each record."""
+class LiveBar:
+    """A bar on a terminal, unless `quiet`; `bar` is None elsewhere. Use as a context."""
 
-    def __init__(self, console: Console, name: str, total: int, quiet: bool = False) -> None:
+    WIDTH = 40
+
+    def __init__(self, console: Console, name: str, total: int | None, quiet: bool = False) -> None:
+        """`total`: steps; None where something else ends the run."""
         self.console, self.name, self.total, self.quiet = console, name, total, quiet
-        self.ended = self.wins = self.broken = self.turns = self.faults = self.tokens = 0
-        self.read = self.cached = 0
-        self.began = self.said = time.monotonic()
         self.bar: Progress | None = None
 
-    def __enter__(self) -> RunProgress:
+    def __enter__(self) -> Self:
         if self.console.is_terminal and not self.quiet:
             self.bar = Progress(
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(self.WIDTH),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[state]}"),
                 TimeElapsedColumn(),
@@ -42,6 +43,17 @@ class RunProgress:
         if self.bar:
             self.bar.stop()
 
+
+class RunProgress(LiveBar):
+    """Success so far, invalid share, tokens/s and time left. Use as a context, call with each record."""
+
+    def __init__(self, console: Console, name: str, total: int, quiet: bool = False) -> None:
+        super().__init__(console, name, total, quiet)
+        self.episodes = total
+        self.ended = self.wins = self.broken = self.turns = self.faults = self.tokens = 0
+        self.read = self.cached = 0
+        self.began = self.said = time.monotonic()
+
     def __call__(self, record: Record, cached: int = 0) -> None:
         """`cached`: of its prompt tokens, those that the model had in memory."""
         self.ended += 1
@@ -54,11 +66,11 @@ class RunProgress:
         self.cached += cached
         if self.bar:
             self.bar.update(self.row, advance=1, state=self.state())
-        elif not self.quiet and (time.monotonic() - self.said > 10 or self.ended == self.total):
+        elif not self.quiet and (time.monotonic() - self.said > 10 or self.ended == self.episodes):
             self.said = time.monotonic()
-            left = (self.said - self.began) / self.ended * (self.total - self.ended)
+            left = (self.said - self.began) / self.ended * (self.episodes - self.ended)
             self.console.print(
-                f"{self.name}: {self.ended}/{self.total}  {self.state()}  {left:.0f} s left",
+                f"{self.name}: {self.ended}/{self.episodes}  {self.state()}  {left:.0f} s left",
                 highlight=False,
                 soft_wrap=True,
             )
