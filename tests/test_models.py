@@ -2,13 +2,13 @@
 
 import json
 import time
-import zipfile
 
 import pytest
 
 from envsuite.errors import DataError, UsageError
 from harness import models
 from harness.cli.models import main
+from tests.index import use_alone, write_wheel
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,8 @@ def index(tmp_path, monkeypatch):
     folder = tmp_path / "simple" / "six"
     folder.mkdir(parents=True)
     (folder / "index.html").write_text('<a href="six-1.17.0-py3-none-any.whl">six</a>')
-    with zipfile.ZipFile(folder / "six-1.17.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("six.py", "")
-        wheel.writestr("six-1.17.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: six\nVersion: 1.17.0\n")
-        wheel.writestr("six-1.17.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("six-1.17.0.dist-info/RECORD", "")
-    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_INDEX_URL", f"file://{tmp_path}/simple")
+    write_wheel(folder / "six-1.17.0-py3-none-any.whl", "six", "1.17.0")
+    use_alone(monkeypatch, tmp_path / "simple")
 
 
 def test_a_wheel_of_another_content_is_refused_and_leaves_nothing(index, tmp_path, monkeypatch):

@@ -29,13 +29,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PROMPTING = Prompting("bare", False, -1, admissible="none")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def made(tmp_path_factory, size):
+    """A model's folder: random weights, and words for what `Signpost-v0` says."""
     torch.set_num_threads(1)  # small matrices; and what is equal to the bit is so for a fixed number of threads
     path = tmp_path_factory.mktemp("model") / "tiny"
     corpus = ["Say the word. Objective: Say it. north east south west Yes."] * 20
-    tiny.make(path, corpus, size="xs", vocabulary=300, context=256)
+    tiny.make(path, corpus, size=size, vocabulary=300, context=256)
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made(tmp_path_factory, "xs")
 
 
 @pytest.fixture

@@ -12,23 +12,19 @@ torch = pytest.importorskip("torch")
 
 from rich.console import Console  # noqa: E402
 
-from baselines import descent, gigpo, grpo, poad, progress, sft, store, tiny  # noqa: E402
+from baselines import descent, gigpo, grpo, poad, progress, sft, store  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.cli import data  # noqa: E402
-from tests.test_training import play  # noqa: E402
+from tests.test_training import made, play  # noqa: E402
 from tests.test_training_scale import recipe  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    torch.set_num_threads(1)
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    corpus = ["Say the word. Objective: Say it. north east south west Yes."] * 20
-    tiny.make(path, corpus, size="xxs", vocabulary=300, context=256)
-    return path
+    return made(tmp_path_factory, "xxs")
 
 
 @pytest.fixture

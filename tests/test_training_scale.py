@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import curves, descent, memory, progress, shared, study, tiny, world  # noqa: E402
+from baselines import curves, descent, memory, progress, shared, study, world  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
@@ -25,17 +25,14 @@ from harness.policies import make_policy  # noqa: E402
 from harness.prompting import Prompting  # noqa: E402
 from harness.types import Reply, Trajectory, Turn, episode  # noqa: E402
 from tests import toys  # noqa: E402, F401
+from tests.test_training import made  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    torch.set_num_threads(1)
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    corpus = ["Say the word. Objective: Say it. north east south west Yes."] * 20
-    tiny.make(path, corpus, size="xxs", vocabulary=300, context=256)
-    return path
+    return made(tmp_path_factory, "xxs")
 
 
 def recipe(folder, **changes):

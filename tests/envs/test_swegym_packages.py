@@ -4,7 +4,6 @@ import io
 import shutil
 import sys
 import tarfile
-import zipfile
 from dataclasses import replace
 
 import pytest
@@ -13,6 +12,7 @@ from envsuite import registry
 from envsuite.envs.swegym import build, packages, sdists, tasks
 from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
 from envsuite.sandbox import drivers
+from tests.index import use_alone, write_wheel
 
 DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
 ABOUT = "Metadata-Version: 2.4\nName: Wordy\nVersion: 1.0\nLicense-Expression: MIT\n"
@@ -231,15 +231,8 @@ def index(tmp_path, monkeypatch):
         folder = tmp_path / "simple" / name
         sdist(folder)
         (folder / "index.html").write_text("".join(f'<a href="{file}">{file}</a>' for file in files))
-    with zipfile.ZipFile(tmp_path / "simple" / "wheely" / "wheely-2.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("wheely.py", "")
-        wheel.writestr("wheely-2.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wheely\nVersion: 2.0\n")
-        wheel.writestr("wheely-2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("wheely-2.0.dist-info/RECORD", "")
-    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_INDEX_URL", f"file://{tmp_path}/simple")
+    write_wheel(tmp_path / "simple" / "wheely" / "wheely-2.0-py3-none-any.whl", "wheely", "2.0")
+    use_alone(monkeypatch, tmp_path / "simple")
 
 
 def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
