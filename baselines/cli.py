@@ -70,7 +70,7 @@ def _main(argv: Sequence[str] | None) -> int:
         world.leave()
     if speaks:
         print(
-            f"{folder / 'model'}: success {100 * success:.1f} % on {'held-out games' if run.held_out else 'games it trained on'} "
+            f"{folder / 'model'}: success {100 * success:.1f} % on {'held-out games' if run.games.held_out else 'games it trained on'} "
             f"after {time.monotonic() - began:.0f} s"
         )
     return 0

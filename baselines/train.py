@@ -13,10 +13,8 @@ same update (on a CPU with fixed threads: to the bit).
 from __future__ import annotations
 
 import dataclasses
-import json
-import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +22,17 @@ import filelock
 import numpy as np
 import torch
 
-from baselines import lanes, sft, store, trackers, world
+from baselines import lanes, sft, store, world
 from baselines import recipe as recipes
 from baselines.actor import Actor
 from baselines.descent import NonFiniteLoss, Optimisers
 from baselines.environments import Environments
+from baselines.games import Games
 from baselines.model import Model
+from baselines.notes import Notes, Say
 from baselines.recipe import Recipe
-from envsuite import registry
-from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
-from envsuite.types import StopReason, Task, knobs_json
+from envsuite.types import StopReason
 from harness.demos import demonstrations
 from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
@@ -48,8 +46,6 @@ DEMONSTRATION_COST, EPISODE_COST = 10, 1
 CONCURRENT = 64
 """so many episodes are played at once"""
 
-Log = Callable[[dict[str, Any]], None]
-
 
 class Run:
     """A training run: what it is (`recipe`), where it lies (`folder`), and where it stands."""
@@ -59,17 +55,16 @@ class Run:
         recipe: Recipe,
         folder: Path,
         resume: bool = False,
-        say: Log = lambda line: None,
+        say: Say = lambda line: None,
         execution: Execution | None = None,
         environments: Environments | None = None,
     ) -> None:
         """`execution` says where the environments live; what is learned does not depend on it. `environments`: open ones, to
         be used and left open for the next run.
         """
-        self.recipe, self.folder, self.say = recipe, folder, say
+        self.recipe, self.folder = recipe, folder
         self.execution = execution or Execution(max_concurrent=CONCURRENT)
-        self.tasks = [task for pattern in recipe.tasks for task in registry.tasks(pattern)]
-        self.configs = [self._config(task) for task in self.tasks]
+        self.games = Games(recipe)
         kept = folder / "checkpoint.pt"
         if kept.exists() and not resume:
             raise UsageError(f"{folder} exists: go on with --resume, remove it, or choose another --output-dir.")
@@ -87,24 +82,17 @@ class Run:
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
         self.success, self.measured = -1.0, -1  # the last measured success, and after which update that was
-        self.rung = 0 if recipe.advance_at else len(self.configs) - 1  # the last of the tasks that are played
+        self.rung = 0 if recipe.advance_at else len(self.games.configs) - 1  # the last of the tasks that are played
         self.lanes = [lanes.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
         self.environments = environments or Environments()
         self.mine = environments is None
-        self.trackers: list[trackers.Tracker] = []
-        if world.first():
-            self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
+        self.notes = Notes(recipe, folder, say)
         if world.first():
             store.tidy(folder)
         if kept.exists():
             self._restore(kept)
-        elif world.first():
-            (folder / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before its first checkpoint
-            self._describe()
-
-    def _config(self, task: Task) -> RunConfig:
-        knobs = registry.overrides(task, dict(self.recipe.knobs))
-        return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
+        else:
+            self.notes.begin()
 
     def train(self) -> float:
         """Everything the recipe asks for; returns the last measured success on held-out seeds."""
@@ -154,7 +142,7 @@ class Run:
                 asked.train, last_only=asked.train.last_only or self.recipe.prompting.history >= 0
             )
             for line in sft.train(self.model, sft.rows_of(found), actor.template, how, self.generator):
-                self._note({"kind": "sft", **line})
+                self.notes.line({"kind": "sft", **line})
             games = {(one["task"], one["seed"]) if "seed" in one else place for place, one in enumerate(found)}
             self.spent += DEMONSTRATION_COST * len(games)
             if self.model.critic is not None and self.recipe.model.critic == "own":
@@ -166,9 +154,7 @@ class Run:
         """The expert's games from the first training seeds, as chats."""
         asked = self.recipe.sft
         found: list[dict[str, Any]] = []
-        for config in self.configs if asked.episodes else []:
-            share = -(-asked.episodes // len(self.configs))
-            todo = [Episode(config.task, knobs_json(config.knobs), seed) for seed in self._seeds(config)[:share]]
+        for config, todo in self.games.shown(asked.episodes) if asked.episodes else []:
             found += demonstrations(self._play(config, todo, make_policy(asked.expert)), self.recipe.prompting)
         return sorted(found, key=lambda one: (one["task"], one["seed"]))
 
@@ -214,11 +200,11 @@ class Run:
         }
         won = float(np.mean(ends["success"])) if over else 0.0
         if recipe.advance_at and won >= recipe.advance_at:
-            self.rung = min(self.rung + 1, len(self.configs) - 1)
+            self.rung = min(self.rung + 1, len(self.games.configs) - 1)
         self.spent += EPISODE_COST * (len(runs) - (len(kept) - len(over)))  # what goes on is not paid for twice
         turns = [turn for run in usable for turn in run.turns]
         sampled = sum(len(turn.reply.ids) for turn in turns)
-        self._note(
+        self.notes.line(
             {
                 "kind": "update",
                 "update": self.update,
@@ -243,53 +229,24 @@ class Run:
         """What an update learns from: episodes, each with the number of its first turn that is new."""
         play = lambda todo, policy, cap=None: [
             run
-            for config in self.configs
+            for config in self.games.configs
             if (mine := [episode for episode in todo if episode.task.id == config.task.id])
             for run in self._play(config, mine, policy, cap)
         ]
         if self.lanes:
             most = self.recipe.max_turns
-            taken = lanes.collect(self.lanes, self.recipe.turns, most, self._following, play, actor)
+            following = lambda lane, number: self.games.following(lane, number, self.rung)
+            taken = lanes.collect(self.lanes, self.recipe.turns, most, following, play, actor)
         else:
-            taken = [(run, 0) for run in play(self.games(self.update), actor)]
+            taken = [(run, 0) for run in play(self.games.drawn(self.update, self.rung), actor)]
         return sorted(taken, key=lambda one: one[0].episode.key)
-
-    def _following(self, lane: int, number: int) -> Episode:
-        """The `number`-th game of a lane."""
-        rng = np.random.default_rng([self.recipe.seed, lane, number])
-        config = self.configs[int(rng.integers(self.rung + 1))]
-        seeds = self._seeds(config)
-        attempt = number * self.recipe.episodes + lane
-        return Episode(config.task, knobs_json(config.knobs), seeds[int(rng.integers(len(seeds)))], attempt)
-
-    def games(self, update: int) -> list[Episode]:
-        """The episodes of an update: groups of one game each, every attempt with dice of its own."""
-        recipe = self.recipe
-        size = int(getattr(recipe.config, "group_size", 1))
-        rng = np.random.default_rng([recipe.seed, update])
-        found = []
-        for group in range(recipe.episodes // size):
-            config = self.configs[int(rng.integers(self.rung + 1))]
-            seeds = self._seeds(config)
-            seed = seeds[int(rng.integers(len(seeds)))]
-            first = (update * recipe.episodes) + group * size
-            found += [Episode(config.task, knobs_json(config.knobs), seed, first + k) for k in range(size)]
-        return found
-
-    def _seeds(self, config: RunConfig) -> Sequence[int]:
-        panel = config.panel
-        splits = config.task.splits
-        span: Sequence[int] = range(len(panel)) if panel else splits.get("train", next(iter(splits.values())))
-        return span[: self.recipe.train_seeds] if self.recipe.train_seeds else span
 
     def measure(self) -> float:
         """Success on held-out seeds, greedily unless the recipe says otherwise; keeps the best model."""
         recipe, began = self.recipe, time.monotonic()
         actor = self.actor(recipe.acting.eval_temperature)
         runs: list[Trajectory] = []
-        for config, span, _ in map(self._held_out, self.configs):
-            share = -(-recipe.eval_episodes // len(self.configs))
-            todo = [Episode(config.task, knobs_json(config.knobs), seed) for seed in span[:share]]
+        for config, todo in self.games.measured():
             runs += self._play(config, todo, actor)
         scored = [run for run in runs if not run.broken]
         if not scored:
@@ -297,14 +254,14 @@ class Run:
         wins = sum(run.success for run in scored)
         interval = wilson(wins, len(scored))
         names = sorted({name for run in scored for name in run.metrics})
-        self._note(
+        self.notes.line(
             {
                 "kind": "eval",
                 "update": self.update,
                 "episodes": self.update * recipe.episodes,
                 "spent": self.spent,
                 "n": len(scored),
-                "held_out": self.held_out,
+                "held_out": self.games.held_out,
                 "success": interval.value,
                 "low": interval.low,
                 "high": interval.high,
@@ -320,25 +277,6 @@ class Run:
                 self._export("best")
         self.success, self.measured = interval.value, self.update
         return interval.value
-
-    @property
-    def held_out(self) -> bool:
-        """Whether all it is measured on are games it does not train on."""
-        return all(apart for *_, apart in map(self._held_out, self.configs))
-
-    def _held_out(self, config: RunConfig) -> tuple[RunConfig, Sequence[int], bool]:
-        """The games a task is measured on, and whether none of them is trained on.
-
-        Of a panel: another split's, the last one named; else those beyond `train_seeds`; else there are none but its own.
-        """
-        if not config.panel:
-            return config, config.task.splits[registry.default_split(config.task)], True
-        for name in reversed([name for name in config.task.split_ids.values() if name != config.task.id]):
-            other = self._config(registry.TASKS[name])
-            if other.panel:
-                return other, range(len(other.panel)), True
-        beyond = range(len(config.panel))[self.recipe.train_seeds :] if self.recipe.train_seeds else range(0)
-        return (config, beyond, True) if beyond else (config, self._seeds(config), False)
 
     def actor(self, temperature: float | None = None) -> Actor:
         acting = self.recipe.acting
@@ -357,27 +295,6 @@ class Run:
 
     # ---- on disk ----------------------------------------------------------------------------------------------------
 
-    def _note(self, line: dict[str, Any]) -> None:
-        if not world.first():
-            return
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        numbers = {f"{line['kind']}/{key}": value for key, value in line.items() if isinstance(value, (int, float))}
-        for tracker in self.trackers:
-            tracker.log(numbers, int(line.get("update", 0)))
-        self.say(line)
-
-    def _describe(self) -> None:
-        found = {
-            "recipe": recipes.plain(self.recipe),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "processes": world.size(),
-            "host": platform.platform(),
-            "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-        write_atomically(self.folder / "recipe.json", json.dumps(found, indent=2) + "\n")
-
     def save(self) -> None:
         """Replaces the checkpoint; a crash leaves the old one or the new one."""
         if not world.first():
@@ -394,7 +311,7 @@ class Run:
             "measured": self.measured,
             "rung": self.rung,
             "lanes": self.lanes,
-            "lines": sum(1 for _ in (self.folder / "metrics.jsonl").open()),
+            "lines": self.notes.count(),
         }
         store.save(self.folder / "checkpoint.pt", state)
         self._export("model")
@@ -417,9 +334,7 @@ class Run:
         self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
         self.success, self.measured = state["success"], state["measured"]
         self.rung, self.lanes = state["rung"], state["lanes"]
-        metrics = self.folder / "metrics.jsonl"
-        lines = metrics.read_text().splitlines(keepends=True)
-        write_atomically(metrics, "".join(lines[: state["lines"]]))
+        self.notes.cut(state["lines"])
 
 
 def _nothing_said(runs: Sequence[Trajectory]) -> str:

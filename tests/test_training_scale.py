@@ -272,14 +272,14 @@ def test_a_flattened_draw_is_refused_where_tokens_are_learnt():
 def test_environments_stay_between_batches_unless_others_are_asked_for(folder, tmp_path):
     execution = Execution(num_workers=1, max_concurrent=8)
     run = Run(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
-    there = lambda asks: run.environments.slots(run.configs[0], execution, 8, asks, 0.99)._workers[0].process
+    there = lambda asks: run.environments.slots(run.games.configs[0], execution, 8, asks, 0.99)._workers[0].process
     try:
         run._ready()
         run._step()
         worker = there("")
         run._step()
         assert there("") is worker and worker.is_alive()
-        run._play(run.configs[0], run.games(0), make_policy("expert"))
+        run._play(run.games.configs[0], run.games.drawn(0, 0), make_policy("expert"))
         assert there("expert") is not worker and not worker.is_alive()
         worker = there("expert")
     finally:
@@ -290,9 +290,12 @@ def test_environments_stay_between_batches_unless_others_are_asked_for(folder, t
 def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     table = recipe(folder, tasks=["Signpost-v0", "HiLo-v0"], advance_at=0.01, updates=1)
     run = Run(recipes.parse(table), tmp_path / "run")
-    assert {game.task.id for game in run.games(0)} == {"Signpost-v0"}
+    assert {game.task.id for game in run.games.drawn(0, run.rung)} == {"Signpost-v0"}
     run.rung = 1
-    assert {game.task.id for update in range(4) for game in run.games(update)} == {"Signpost-v0", "HiLo-v0"}
+    assert {game.task.id for update in range(4) for game in run.games.drawn(update, run.rung)} == {
+        "Signpost-v0",
+        "HiLo-v0",
+    }
     run._ready()
     run.measure()
     run.save()
@@ -352,7 +355,7 @@ def test_warnings_name_what_collapses_and_the_cure():
 def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folder, tmp_path):
     talk = {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"}
     free = Run(recipes.parse(recipe(folder, prompting=talk)), tmp_path / "free")
-    (first, *_) = free._play(free.configs[0], free.games(0), free.actor())[0].turns
+    (first, *_) = free._play(free.games.configs[0], free.games.drawn(0, 0), free.actor())[0].turns
     fits = len(first.reply.prompt_ids) + 5  # the first prompt and a reply
     Run(recipes.parse(recipe(folder, prompting=talk, updates=1, acting={"max_tokens": 5, "context": fits + 3})),
         tmp_path / "run").train()  # fmt: skip
