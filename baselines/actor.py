@@ -1,24 +1,43 @@
-"""The model being trained, as the policy that plays."""
+"""The model being trained, as the policy that plays: in this process, or on servers that hold its weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from baselines.model import Model
 from baselines.recipe import Acting
-from harness.policies.hf import HFPolicy
+from harness.lm.template import Template
+from harness.policies.hf import HFPolicy, end_tokens
 from harness.policies.score import ScorePolicy
 from harness.prompting import Prompting
 from harness.types import Prompt, Reply, Trajectory
 
+if TYPE_CHECKING:
+    from harness.policies.tokens import TokensPolicy
+
+
+def template(model: Model, prompting: Prompting) -> Template:
+    """How prompts are spelled."""
+    return Template(model.tokenizer, end_tokens(model.lm, model.tokenizer), prompting.thinking)
+
 
 class Actor:
-    """Samples with the present weights; forget it after an update, for what it computed is stale then."""
+    """Samples with the present weights; forget it after an update, for what it computed is stale then.
+
+    `servers`: what a `TokensPolicy` needs to ask servers in place of this process (`Servers.options`).
+    """
 
     name, asks, deterministic = "actor", "", False
 
-    def __init__(self, model: Model, acting: Acting, prompting: Prompting, temperature: float) -> None:
+    def __init__(
+        self,
+        model: Model,
+        acting: Acting,
+        prompting: Prompting,
+        temperature: float,
+        servers: dict[str, Any] | None = None,
+    ) -> None:
         self.prompting = prompting
         model.lm.eval()
         options: dict[str, Any] = {
@@ -27,10 +46,22 @@ class Actor:
             "max_tokens": acting.max_tokens,
             "thinking": prompting.thinking,
             "context": acting.context or None,
-            # Without history a free reply shares too little to keep; scored commands share the rules even then.
-            "prefix_reuse": prompting.history != 0 or acting.choose == "admissible",
         }
-        self.policy: HFPolicy
+        self.policy: HFPolicy | TokensPolicy
+        if servers is not None:
+            from harness.policies.tokens import TokensPolicy
+
+            options["context"] = acting.context or getattr(
+                model.lm.config.get_text_config(), "max_position_embeddings", None
+            )
+            ends = end_tokens(model.lm, model.tokenizer)
+            self.policy = TokensPolicy(
+                tokenizer=model.tokenizer, end_ids=ends, stop=prompting.stop, **options, **servers
+            )
+            self.template = self.policy.template
+            return
+        # Without history a free reply shares too little to keep; scored commands share the rules even then.
+        options["prefix_reuse"] = prompting.history != 0 or acting.choose == "admissible"
         if acting.choose == "admissible":
             self.policy = ScorePolicy.of(model.lm, model.tokenizer, normalisation=acting.normalisation, **options)
         else:
@@ -49,4 +80,8 @@ class Actor:
         return self.template.encode(messages).ids
 
     def close(self) -> None:
-        self.policy.forget()
+        """Gives back memory and connections."""
+        if isinstance(self.policy, HFPolicy):
+            self.policy.forget()
+        else:
+            self.policy.close()

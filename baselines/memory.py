@@ -76,11 +76,12 @@ def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype) -> dict[str, float
     # Only columns in which a row of the pass was sampled have logits: of rows that are turns, those of the replies.
     turns = recipe.prompting.history >= 0 or not getattr(recipe.config, "whole", True)
     columns = min(length, rows * recipe.acting.max_tokens) if turns else length
+    at_once = min(CONCURRENT, recipe.episodes)
     cache = 2 * layers * config.num_key_value_heads * head * itemsize
     return {
         "activations": float(rows * length * kept),
         "logits": float(rows * columns * config.vocab_size * (itemsize + 4 * 4)),
-        "rollout's keys and values": float(min(CONCURRENT, recipe.episodes) * length * cache),
+        "rollout's keys and values": 0.0 if recipe.generation.base_url else float(at_once * length * cache),
     }
 
 

@@ -147,10 +147,13 @@ class Model:
     def critic_parameters(self) -> list[nn.Parameter]:
         return [] if self.critic is None else [p for p in self.critic.parameters() if p.requires_grad]
 
-    def save(self, folder: Path) -> None:
-        """A plain Hugging Face folder (LoRA merged), which `envsuite-eval --model` takes."""
-        lm = copy.deepcopy(self.lm).merge_and_unload() if self.config.lora_rank else self.lm
+    def save(self, folder: Path, adapter: bool = False) -> None:
+        """A plain Hugging Face folder (LoRA merged), which `envsuite-eval --model` takes; or LoRA's `adapter` alone."""
         with models.quiet():
+            if adapter:
+                self.lm.save_pretrained(folder, save_embedding_layers=False)
+                return
+            lm = copy.deepcopy(self.lm).merge_and_unload() if self.config.lora_rank else self.lm
             lm.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 

@@ -36,6 +36,24 @@ class Acting:
 
 
 @dataclass(frozen=True)
+class Generation:
+    """Servers that play in place of this process, and how they come by the weights of each update (see `servers.py`)."""
+
+    base_url: str = ""
+    """as http://gpu1:8000/v1, several by commas; '' plays here"""
+    sync: Literal["lora", "disk"] = "lora"
+    """lora: vLLM loads the adapter | disk: SGLang loads the whole model"""
+    folder: str = ""
+    """where the weights are put for the servers, which must see it under the same name; '': in the run's own folder"""
+    tolerance: float = 0.05
+    """nats per token by which the servers' log-probs may differ from the trainer's, on average over a batch"""
+    timeout: float = 300.0
+    """seconds for an answer"""
+    api_key_var: str = ""
+    """the environment variable that holds the servers' key"""
+
+
+@dataclass(frozen=True)
 class Demonstrations:
     """Expert games to fine-tune on before reinforcement learning: played now, or from a file."""
 
@@ -78,6 +96,7 @@ class Recipe:
     stop_at: float = 0.0
     """end once this success is measured on held-out seeds; 0: never"""
     acting: Acting = Acting()
+    generation: Generation = Generation()
     prompting: Prompting = Prompting(grammar="bare", thinking=False, history=0, admissible="none")
     sft: Demonstrations = Demonstrations()
     config: Descent = Descent()
@@ -187,8 +206,23 @@ def _check(recipe: Recipe, where: str) -> None:
             f"{where}: acting.temperature = {recipe.acting.temperature} flattens the draw among admissible commands, and {name} "
             "learns from the log-probs of their tokens, which it does not change: set it to 1."
         )
+    if recipe.generation.base_url:
+        _check_generation(recipe, where)
     for tracker in recipe.trackers:
         trackers.check(tracker)
+
+
+def _check_generation(recipe: Recipe, where: str) -> None:
+    if recipe.acting.choose == "admissible":
+        raise UsageError(
+            f"{where}: acting.choose = 'admissible' needs the model in this process, and generation.base_url = "
+            f"{recipe.generation.base_url!r} has servers play: leave one of them out."
+        )
+    if recipe.generation.sync == "lora" and not recipe.model.lora_rank:
+        raise UsageError(
+            f"{where}: generation.sync = 'lora' sends an adapter, and model.lora_rank is 0: set it (8), or take "
+            "generation.sync = 'disk'."
+        )
 
 
 def _check_twosome(recipe: Recipe, config: TWOSOME, where: str) -> None:

@@ -272,7 +272,7 @@ RANGES: dict[str, Range] = {
     **dict.fromkeys(("gamma", "lam", "gamma_token", "lambda_token", "shaping_gamma", "clip_low", "target_tau"), SHARE),
     **dict.fromkeys(("advance_at", "stop_at", "warmup"), SHARE),
     "top_p": Range(0, 1, above=True),
-    "max_grad_norm": POSITIVE,
+    **dict.fromkeys(("max_grad_norm", "tolerance", "timeout"), POSITIVE),
     "history": Range(-1),
     "history_reasoning": ANY,
 }

@@ -24,13 +24,14 @@ import torch
 
 from baselines import lanes, sft, store, world
 from baselines import recipe as recipes
-from baselines.actor import Actor
+from baselines.actor import Actor, template
 from baselines.descent import NonFiniteLoss, Optimisers
 from baselines.environments import Environments
 from baselines.games import Games
 from baselines.model import Model
 from baselines.notes import Notes, Say
 from baselines.recipe import Recipe
+from baselines.servers import Servers
 from envsuite.errors import DataError, UsageError
 from envsuite.types import StopReason
 from harness.demos import demonstrations
@@ -42,6 +43,9 @@ from harness.types import Episode, Trajectory
 
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
 """units of the Practitioner's Guide's budget rule (its Table 9)"""
+
+FREE = ("updates", "budget", "eval_every", "save_every", "stop_at", "generation")
+"""keys of a recipe that may be others when its run goes on"""
 
 CONCURRENT = 64
 """so many episodes are played at once"""
@@ -87,6 +91,7 @@ class Run:
         self.environments = environments or Environments()
         self.mine = environments is None
         self.notes = Notes(recipe, folder, say)
+        self.servers = Servers(recipe, folder) if recipe.generation.base_url else None
         if world.first():
             store.tidy(folder)
         if kept.exists():
@@ -121,6 +126,8 @@ class Run:
         """Ends the environments, and leaves the folder to others."""
         if self.mine:
             self.environments.close()
+        if self.servers is not None:
+            self.servers.close()
         self.lock.release()
 
     def _over(self) -> bool:
@@ -136,18 +143,20 @@ class Run:
         asked = self.recipe.sft
         found = sft.read(Path(asked.file)) if asked.file else self._demonstrations()
         if found:
-            actor = self.actor()
             # With a window of history a line is one turn: what it remembers has a line of its own.
             how = dataclasses.replace(
                 asked.train, last_only=asked.train.last_only or self.recipe.prompting.history >= 0
             )
-            for line in sft.train(self.model, sft.rows_of(found), actor.template, how, self.generator):
+            for line in sft.train(
+                self.model, sft.rows_of(found), template(self.model, self.recipe.prompting), how, self.generator
+            ):
                 self.notes.line({"kind": "sft", **line})
             games = {(one["task"], one["seed"]) if "seed" in one else place for place, one in enumerate(found)}
             self.spent += DEMONSTRATION_COST * len(games)
             if self.model.critic is not None and self.recipe.model.critic == "own":
                 # Actor and critic both start from the tuned weights (specs of the Guide's code).
                 self.model.critic.trunk.load_state_dict(self.model.lm.base_model.state_dict())
+            self._changed()
         self.tuned = True
 
     def _demonstrations(self) -> list[dict[str, Any]]:
@@ -180,6 +189,7 @@ class Run:
         over = [run for run, _ in kept if not (self.lanes and lanes.unfinished(run, recipe.max_turns))]
         actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
+        gap = {"server_gap": self.servers.check(self.model, usable, recipe.acting.temperature)} if self.servers else {}
         assert self.optimisers is not None
         done = self.spent / recipe.budget if recipe.budget else self.update / max(1, recipe.updates)
         self.optimisers.anneal(done)
@@ -193,6 +203,7 @@ class Run:
             left = f"{saved} is of an earlier update" if saved.exists() else "nothing had been saved"
             raise NonFiniteLoss(f"Update {self.update + 1} of {self.folder}: {error} Stopped; {left}.") from error
         self.update += 1
+        self._changed()
         # A batch of so many turns may hold the end of no episode: then there is nothing to say about ends.
         ends: dict[str, list[float]] = {
             "reward": [run.total_reward for run in over],
@@ -221,6 +232,7 @@ class Run:
                 "too_long": sum(run.stop_reason is StopReason.CONTEXT for run in runs),
                 "rollout_seconds": round(played, 3),
                 "update_seconds": round(time.monotonic() - began - played, 3),
+                **gap,
                 **{key: float(value) for key, value in log.items()},
             }
         )
@@ -248,6 +260,7 @@ class Run:
         runs: list[Trajectory] = []
         for config, todo in self.games.measured():
             runs += self._play(config, todo, actor)
+        actor.close()
         scored = [run for run in runs if not run.broken]
         if not scored:
             raise DataError(f"all {len(runs)} episodes of the measurement broke: {runs[0].error}")
@@ -281,7 +294,14 @@ class Run:
     def actor(self, temperature: float | None = None) -> Actor:
         acting = self.recipe.acting
         chosen = acting.temperature if temperature is None else temperature
-        return Actor(self.model, acting, self.recipe.prompting, chosen)
+        if self.servers is not None:
+            self.servers.follow(self.model)
+        return Actor(self.model, acting, self.recipe.prompting, chosen, self.servers.options if self.servers else None)
+
+    def _changed(self) -> None:
+        """The weights did: servers must load them before they play again."""
+        if self.servers is not None:
+            self.servers.stale = True
 
     def _play(
         self, config: RunConfig, todo: Sequence[Episode], policy: Any, cap: lanes.Cap | None = None
@@ -323,7 +343,7 @@ class Run:
         state = store.load(kept)
         mine, theirs = recipes.plain(self.recipe), state["recipe"]
         for key in mine:
-            if mine[key] != theirs.get(key) and key not in ("updates", "budget", "eval_every", "save_every", "stop_at"):
+            if mine[key] != theirs.get(key) and key not in FREE:
                 raise UsageError(f"{kept.parent} was trained with {key} = {theirs.get(key)!r}, not {mine[key]!r}.")
         self.model.load_state(state["model"])
         self.tuned = True

@@ -80,6 +80,11 @@ def gather(items: Sequence[Item]) -> list[Item]:
     return [item for part in found for item in part]
 
 
+def wait() -> None:
+    """Until every process has come here."""
+    gather(())
+
+
 def add(tensor: Tensor) -> Tensor:
     """The sum over processes, in place."""
     if size() > 1:

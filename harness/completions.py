@@ -54,8 +54,7 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price) -> Reply | N
         text = _text(first["message"])
         length = first.get("finish_reason") == "length"
         usage = found.get("usage") or {}
-        cached = _count(usage.get("prompt_tokens_details") or {}, "cached_tokens")
-        sent, written = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        sent, cached, written = counts(usage)
         cost = usage.get("cost")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None
@@ -69,6 +68,12 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price) -> Reply | N
         output_tokens=written,
         cost=float(cost),
     )
+
+
+def counts(usage: dict[str, Any]) -> tuple[int, int, int]:
+    """Tokens read, those of them that were cached, and tokens written; 0 where a server does not say."""
+    cached = _count(usage.get("prompt_tokens_details") or {}, "cached_tokens")
+    return _count(usage, "prompt_tokens"), cached, _count(usage, "completion_tokens")
 
 
 def refusal(answer: httpx.Response) -> str:

@@ -24,7 +24,8 @@ def numbers(cls):
     return [one for one in dataclasses.fields(cls) if hints[one.name] in (int, float, tuple[int, ...], bool | int)]
 
 
-CLASSES = [recipes.Recipe, recipes.Acting, recipes.Demonstrations, Prompting, settings.ModelConfig, settings.Tuning]
+CLASSES = [recipes.Recipe, recipes.Acting, recipes.Generation, recipes.Demonstrations, Prompting]
+CLASSES += [settings.ModelConfig, settings.Tuning]
 
 
 @pytest.mark.parametrize("cls", [*CLASSES, *settings.CONFIGS.values()], ids=lambda cls: cls.__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -13,14 +12,11 @@ import torch
 
 from envsuite.errors import DataError, EnvsuiteError, UsageError
 from harness import models
-from harness.chat import without_oldest_turn
 from harness.lm.cache import PrefixStore, can_reuse
 from harness.lm.decode import Job, Settings, decode
-from harness.lm.template import PLAIN_STOP, Encoded, Said, Template
-from harness.types import Message, Prompt, Reply
-
-CONVERSATIONS = 4096
-"""so many conversations' replies are remembered, the latest used"""
+from harness.lm.talks import Talks
+from harness.lm.template import PLAIN_STOP, Encoded, Template
+from harness.types import Prompt, Reply
 
 
 class HFPolicy:
@@ -90,15 +86,15 @@ class HFPolicy:
         self.context = context or getattr(network.config.get_text_config(), "max_position_embeddings", None) or 2**31
         self.prefix_reuse = prefix_reuse and can_reuse(network.config)
         self._prefixes = PrefixStore(int(cache_gb * 2**30))
-        self._said: OrderedDict[str, list[Said]] = OrderedDict()
+        self._talks = Talks(self.template, max_tokens, self.context)
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         replies: list[Reply | None] = [None] * len(prompts)
         jobs: dict[int, Job] = {}
         notes: dict[int, tuple[Encoded, int]] = {}
         for place, prompt in enumerate(prompts):
-            encoded, dropped = self._fit(prompt)
-            room = min(self.max_tokens, self.context - len(encoded.ids))
+            encoded, dropped = self._talks.fit(prompt)
+            room = self._talks.room(encoded)
             if room < 1:
                 size = len(encoded.ids)
                 replies[place] = Reply(
@@ -120,29 +116,14 @@ class HFPolicy:
 
     def close(self) -> None:
         self.forget()
-        self._said.clear()
+        self._talks.clear()
         self.network = None
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _fit(self, prompt: Prompt) -> tuple[Encoded, int]:
-        """The prompt in tokens, without as many of its oldest turns as it takes to leave room for a reply."""
-        said = self._said.get(prompt.key, []) if prompt.turn else []
-        messages: Sequence[Message] = prompt.messages
-        dropped = 0
-        while True:
-            encoded = self.template.encode(messages, said, prompt.tools)
-            if len(encoded.ids) + self.max_tokens <= self.context:
-                return encoded, dropped
-            shorter = without_oldest_turn(messages)
-            if shorter is None:
-                return encoded, dropped
-            messages = shorter
-            dropped += 1
-
     def _decode(self, jobs: Sequence[Job]) -> None:
         try:
-            decode(self.network, jobs, self.settings, self._text, self.prefix_reuse)
+            decode(self.network, jobs, self.settings, self._talks.text, self.prefix_reuse)
         except torch.OutOfMemoryError as error:
             self.forget()
             torch.cuda.empty_cache()
@@ -159,22 +140,10 @@ class HFPolicy:
             self._decode(jobs[half:])
 
     def _reply(self, prompt: Prompt, job: Job, encoded: Encoded, dropped: int) -> Reply:
-        text, said = self._text(job.ids), tuple(job.ids)
-        if self.template.plain and text.endswith(
-            PLAIN_STOP
-        ):  # the words that open the next turn are no part of this one
-            text, said = text.removesuffix(PLAIN_STOP), ()
-        if prompt.key:
-            if job.kept is not None:
-                self._prefixes.put(prompt.key, job.kept)
-            if not prompt.turn:
-                self._said[prompt.key] = []
-            self._said.setdefault(prompt.key, []).append(Said(text, said))
-            self._said.move_to_end(prompt.key)
-            if len(self._said) > CONVERSATIONS:
-                self._said.popitem(last=False)
+        if prompt.key and job.kept is not None:
+            self._prefixes.put(prompt.key, job.kept)
         return Reply(
-            text,
+            self._talks.remember(prompt, job.ids),
             prompt_ids=encoded.ids,
             ids=job.ids,
             logprobs=job.logprobs,
@@ -185,9 +154,6 @@ class HFPolicy:
             output_tokens=len(job.ids),
             extra={"rewritten": encoded.rewritten} if encoded.rewritten else {},
         )
-
-    def _text(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 def end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:

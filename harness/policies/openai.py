@@ -67,6 +67,7 @@ class OpenAIPolicy:
 
     asks = ""
     deterministic = False
+    path = "chat/completions"
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ class OpenAIPolicy:
             reply.dropped_turns = dropped
             return reply
 
-    async def _persist(self, prompt: Prompt, home: int, messages: Sequence[Message]) -> Reply:
+    async def _persist(self, prompt: Prompt, home: int, asked: Any) -> Reply:
         """One reply, asked for until it comes or the tries are used up: first of `home`, then of the others that are well."""
         place, tries = home, 0
 
@@ -192,7 +193,7 @@ class OpenAIPolicy:
                     if tries:
                         place = self._health.after(place)
                     tries += 1
-                    reply = await self._ask(self.servers[place], prompt, messages)
+                    reply = await self._ask(self.servers[place], prompt, asked)
                     self._health.answered(place)
                     if place != home:
                         self._homes.move(prompt.key or str(prompt.seed), place)
@@ -202,12 +203,21 @@ class OpenAIPolicy:
             raise _Passing(f"{error}{count}") from None
         raise AssertionError("tenacity neither returned nor raised")
 
-    async def _ask(self, server: str, prompt: Prompt, messages: Sequence[Message]) -> Reply:
-        await self._pace.wait()
-        body: dict[str, Any] = {"model": self.served_name, "messages": list(messages), **self._fields}
+    def _body(self, prompt: Prompt, asked: Any) -> dict[str, Any]:
+        """What is sent; `asked` are the messages (or in what other form the prompt goes)."""
+        body: dict[str, Any] = {"model": self.served_name, "messages": list(asked), **self._fields}
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
             body["tools"] = list(prompt.tools)
+        return body
+
+    def _read(self, server: str, answer: httpx.Response, asked: Any) -> Reply | None:
+        """The reply in an answer; None where it holds none."""
+        return read(answer, self._fields.get("stop", ()), self.price)
+
+    async def _ask(self, server: str, prompt: Prompt, asked: Any) -> Reply:
+        await self._pace.wait()
+        body = self._body(prompt, asked)
         for name in self._dropped:
             body.pop(name, None)
         assert self._client is not None
@@ -216,7 +226,7 @@ class OpenAIPolicy:
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(self._client, server)
-                answer = await self._client.post(f"{server}/chat/completions", json=body)
+                answer = await self._client.post(f"{server}/{self.path}", json=body)
         except TimeoutError:
             self._doubt(server)
             raise _Passing(f"{shown(server)} did not answer within {self.timeout:g} s") from None
@@ -226,14 +236,14 @@ class OpenAIPolicy:
         except httpx.InvalidURL as error:
             raise UsageError(f"{shown(server)} is no address: {error}") from None
         if answer.status_code == 200:
-            reply = read(answer, self._fields.get("stop", ()), self.price)
+            reply = self._read(server, answer, asked)
             if reply is None:
                 self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(answer.text.split()))[:120]
                 raise _Passing(f"{shown(server)} answered what is no chat completion: {start!r}")
             return reply
         await self._refuse(server, answer, body)
-        return await self._ask(server, prompt, messages)  # without the field it refused
+        return await self._ask(server, prompt, asked)  # without the field it refused
 
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
         """Raises what an answer other than 200 means; returns where the request is to be sent again with less in it."""

@@ -1,0 +1,145 @@
+"""A server on loopback that generates: a model of transformers behind what vLLM and SGLang document of their protocols.
+
+It holds real weights, samples from them, loads adapters and whole models from folders, and answers in their fields. It can be
+told to misbehave (`lacks`, `keeps_old`), as servers do that are older or broken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from harness.lm.decode import Job, Settings, decode
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Generating
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.requests.append((self.path, body))
+            answer = {
+                "/v1/completions": self.server.complete,
+                "/v1/load_lora_adapter": self.server.load_adapter,
+                "/v1/unload_lora_adapter": self.server.unload_adapter,
+                "/update_weights_from_disk": self.server.load_weights,
+            }.get(self.path)
+            try:
+                status, found = answer(body) if answer else (404, {"detail": "Not Found"})
+            except Exception as error:
+                status, found = 500, {"error": {"message": repr(error)}}
+        text = found if isinstance(found, str) else json.dumps(found)
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        data = json.dumps({"data": [{"id": name} for name in ["base", *self.server.adapters]]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Generating(ThreadingHTTPServer):
+    """`requests` are (path, body) as they came. `lacks`: fields left out of answers. `keeps_old`: it says that it has loaded
+    new weights, and goes on with those it had.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.lock = threading.Lock()
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.adapters: dict[str, Any] = {}
+        self.version = "default"
+        self.lacks: set[str] = set()
+        self.keeps_old = False
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+    def complete(self, body: dict[str, Any]) -> tuple[int, Any]:
+        network = self.model
+        if body["model"].startswith("envsuite-"):  # SGLang takes any other name for its one model
+            if body["model"] not in self.adapters:
+                return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
+            network = self.adapters[body["model"]]
+        job = Job(list(body["prompt"]), body["max_tokens"], body["seed"])
+        settings = Settings(
+            body["temperature"], body.get("top_p", 1.0), frozenset(body["stop_token_ids"]), tuple(body.get("stop", ()))
+        )
+        decode(network, [job], settings, lambda ids: self.tokenizer.decode(ids, skip_special_tokens=True), reuse=False)
+        choice: dict[str, Any] = {
+            "index": 0,
+            "text": self.tokenizer.decode(job.ids, skip_special_tokens=True),
+            "finish_reason": job.finish_reason,
+            "token_ids": job.ids,
+            "prompt_token_ids": list(body["prompt"]),
+            "logprobs": {"token_logprobs": job.logprobs, "tokens": ["" for _ in job.ids]},
+        }
+        choice = {name: value for name, value in choice.items() if name not in self.lacks}
+        usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": len(job.ids)}
+        found = {"object": "text_completion", "model": body["model"], "choices": [choice], "usage": usage}
+        if "metadata" not in self.lacks:
+            found["metadata"] = {"weight_version": self.version}
+        return 200, found
+
+    def load_adapter(self, body: dict[str, Any]) -> tuple[int, Any]:
+        name, path = body["lora_name"], body["lora_path"]
+        if "lora" in self.lacks:
+            return 404, {"detail": "Not Found"}
+        if name in self.adapters:
+            return 400, {"error": {"message": f"The lora adapter '{name}' has already been loaded."}}
+        if self.keeps_old and self.adapters:
+            self.adapters[name] = next(iter(self.adapters.values()))
+        else:
+            base = AutoModelForCausalLM.from_pretrained(self.model.config._name_or_path, dtype=torch.float32)
+            self.adapters[name] = PeftModel.from_pretrained(base, path).eval()
+        return 200, f"Success: LoRA adapter '{name}' added successfully."
+
+    def unload_adapter(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if body["lora_name"] not in self.adapters:
+            return 404, {"error": {"message": f"The lora adapter '{body['lora_name']}' cannot be found."}}
+        if not self.keeps_old:
+            del self.adapters[body["lora_name"]]
+        return 200, f"Success: LoRA adapter '{body['lora_name']}' removed successfully."
+
+    def load_weights(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if not Path(body["model_path"]).is_dir():
+            return 200, {"success": False, "message": f"Failed to load {body['model_path']}."}
+        self.version = body["weight_version"]
+        if not self.keeps_old:
+            self.model = AutoModelForCausalLM.from_pretrained(body["model_path"], dtype=torch.float32).eval()
+        return 200, {"success": True, "message": "Succeeded to update model weights.", "num_paused_requests": 0}
+
+
+@contextlib.contextmanager
+def generating(folder: Path) -> Iterator[Generating]:
+    with Generating(folder) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
