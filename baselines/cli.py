@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,11 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: runs/train/RECIPE")
     found.add_argument("--resume", action="store_true")
-    found.add_argument("--dry-run", action="store_true", help="check the recipe, estimate memory, train nothing")
+    found.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check the recipe, estimate memory (under a launcher: of each process), train nothing",
+    )
     found.add_argument("--max-concurrent", type=int, default=64, help="so many episodes are played at once (64)")
     cli.add_executor(found)
     found.add_argument(
@@ -48,10 +53,18 @@ def _main(argv: Sequence[str] | None) -> int:
 
         names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
         batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"
-        print(f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {batch} -> {folder}")
+        header = f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {batch} -> {folder}"
         from baselines import memory
 
-        print(f"memory with {recipe.model.name}:\n{memory.table(memory.estimate(recipe))}")
+        processes = int(os.environ.get("WORLD_SIZE", "1"))  # under a launcher
+        each = f" in each of {processes} processes" if processes > 1 else ""
+        parts = memory.estimate(recipe, processes=processes)
+        if os.environ.get("RANK", "0") == "0":
+            print(f"{header}\nmemory with {recipe.model.name}{each}:\n{memory.table(parts)}")
+            if recipe.fsdp and not each:
+                print(
+                    "fsdp = true cuts the model over several processes: ask as they will be started (torchrun ... --dry-run)."
+                )
         return 0
     from baselines import world
     from baselines.progress import TrainProgress

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from baselines import world
+from baselines import sharding, world
 from baselines.batch import Batch
 from baselines.estimators import standardise
 from baselines.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
@@ -45,13 +45,14 @@ class Optimisers:
             self.critic.param_groups[0]["lr"] = self.config.critic_learning_rate * left
 
     def state(self) -> dict[str, Any]:
-        critic = self.critic.state_dict() if self.critic else None
-        return {"actor": self.actor.state_dict(), "critic": critic, "kl_coef": self.kl_coef}
+        """For a checkpoint. All processes must ask; the first gets it."""
+        critic = sharding.whole_moments(self.critic.state_dict()) if self.critic else None
+        return {"actor": sharding.whole_moments(self.actor.state_dict()), "critic": critic, "kl_coef": self.kl_coef}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self.actor.load_state_dict(state["actor"])
+        self.actor.load_state_dict(sharding.cut_moments(state["actor"], self.actor))
         if self.critic is not None:
-            self.critic.load_state_dict(state["critic"])
+            self.critic.load_state_dict(sharding.cut_moments(state["critic"], self.critic))
         self.kl_coef = self.kl_next = state["kl_coef"]
 
 
@@ -108,11 +109,11 @@ def _minibatch(
         mask[chosen] = batch.sampled[chosen]
         advantage = standardise(advantage, mask, config.deviation)
     parts = chosen.split(config.micro_rows or -(-len(chosen) // world.size()))
-    mine = world.share(list(zip(parts, _shares(batch, parts, config), strict=True)))
+    mine = world.rounds(list(zip(parts, _shares(batch, parts, config), strict=True)), model.cut)
     if optimisers.critic is not None and "return" in columns:
         optimisers.critic.zero_grad(set_to_none=True)
         total = 0.0
-        for part, _ in mine:
+        for (part, _), real in mine:
             ids, valid, mask = _cut(batch, part)
             width = ids.shape[1]
             values = model.values(ids, valid, mask)
@@ -120,22 +121,22 @@ def _minibatch(
             old, target = columns["old_value"][part, :width], columns["return"][part, :width]
             per = 0.5 * clipped_value_loss(values, old, target, clip)
             # Every token counts the same in the critic, whatever the actor's aggregation.
-            loss = config.value_coef * aggregate(per, mask) * mask.sum() / batch.sampled[chosen].sum()
+            loss = real * config.value_coef * aggregate(per, mask) * mask.sum() / batch.sampled[chosen].sum()
             loss.backward()
             total += loss.item()
         total = world.add(torch.tensor(total, dtype=torch.float64)).item()
         finite(total, "value loss")
         world.add_gradients(model.critic_parameters())
-        norm = torch.nn.utils.clip_grad_norm_(model.critic_parameters(), config.max_grad_norm)
-        finite(norm.item(), "norm of the critic's gradient")
+        norm = world.clip_gradients(model.critic_parameters(), config.max_grad_norm)
+        finite(norm, "norm of the critic's gradient")
         optimisers.critic.step()
         log["value_loss"].append(total)
-        log["critic_grad_norm"].append(norm.item())
+        log["critic_grad_norm"].append(norm)
     if not train_actor:
         return
     optimisers.actor.zero_grad(set_to_none=True)
     sums: dict[str, float] = defaultdict(float)
-    for part, share in mine:
+    for (part, share), real in mine:
         ids, valid, mask = _cut(batch, part)
         width = ids.shape[1]
         new, spread = model.logprobs(ids, valid, temperature, mask)
@@ -146,10 +147,10 @@ def _minibatch(
         if config.kl_coef and config.kl_in == "loss":
             per = per + optimisers.kl_coef * kl_estimate(new, columns["reference"][part, :width], config.kl_kind)
         per = per - config.entropy_coef * spread
-        loss = aggregate(per, mask, config.aggregation, config.constant or None) * share
+        loss = real * aggregate(per, mask, config.aggregation, config.constant or None) * share
         loss.backward()
         sums["policy_loss"] += loss.item()
-        weight = (mask.sum() / batch.sampled[chosen].sum()).item()
+        weight = real * (mask.sum() / batch.sampled[chosen].sum()).item()
         with torch.no_grad():
             sums["entropy"] += aggregate(spread, mask).item() * weight
             sums["kl"] += aggregate(early_stop_kl(new, old), mask).item() * weight
@@ -163,10 +164,10 @@ def _minibatch(
         return
     log["skipped"].append(0.0)
     world.add_gradients(model.actor_parameters())
-    norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
-    finite(norm.item(), "norm of the policy's gradient")
+    norm = world.clip_gradients(model.actor_parameters(), config.max_grad_norm)
+    finite(norm, "norm of the policy's gradient")
     optimisers.actor.step()
-    log["grad_norm"].append(norm.item())
+    log["grad_norm"].append(norm)
 
 
 def _shares(batch: Batch, parts: tuple[Tensor, ...], config: Descent) -> list[float]:

@@ -1,7 +1,8 @@
 """What a recipe needs of a device's memory, before any weight is loaded.
 
 Parameters, gradients and the optimisers' moments are counted on a model without storage ("meta"), exactly; activations,
-logits and the keys and values of the rollout are reckoned from shapes, to within some tens of per cent.
+logits and the keys and values of the rollout are reckoned from shapes, to within some tens of per cent. Of several processes
+it is what each needs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from baselines import sharding
 from baselines.model import Model
 from baselines.recipe import SHIPPED, Recipe
 from baselines.train import CONCURRENT
@@ -36,8 +38,14 @@ def configuration(name: str) -> Any:
     return AutoConfig.for_model(found.pop("model_type"), **found)
 
 
-def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16) -> dict[str, float]:
-    """Bytes by what they are for; `recipe.model.dtype` "auto" counts as `dtype`, as on a GPU."""
+PLAYING = ("gathered to play", "rollout's keys and values")
+LEARNING = ("gathered to learn", "activations", "logits")
+LOADING = "before it is cut"
+"""what is not there all the time"""
+
+
+def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int = 1) -> dict[str, float]:
+    """Bytes by what they are for, in each of so many processes; `recipe.model.dtype` "auto" counts as `dtype`, as on a GPU."""
     from transformers import AutoModelForCausalLM
 
     config = configuration(recipe.model.name)
@@ -60,13 +68,32 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16) -> dict[str, f
         found["target critic"] = size(model.critic_parameters())
     if recipe.algorithm != "sft" and recipe.config.kl_coef and not recipe.model.lora_rank:
         found["reference"] = found["actor's weights"]
-    return {**found, **_reckoned(recipe, config.get_text_config(), kind)}
+    if recipe.fsdp and processes > 1:
+        found = _shared_out(found, model, processes, plays=not recipe.generation.base_url)
+    return {**found, **_reckoned(recipe, config.get_text_config(), kind, processes)}
 
 
-def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype) -> dict[str, float]:
+def _shared_out(found: dict[str, float], model: Model, processes: int, plays: bool) -> dict[str, float]:
+    """A process's share of what stands, and what is gathered for a while."""
+    size = lambda module: float(sum(one.numel() * one.element_size() for one in module.parameters()))
+    blocks = [size(one) for one in sharding.layers(model.lm)]
+    actor = found["actor's weights"]
+    # What lies between the blocks (embeddings, head), one block that computes and the next that is fetched.
+    together = actor - sum(blocks) + 2 * max(blocks, default=0.0)
+    weights = ("actor's weights", "critic's weights", "target critic", "reference")
+    return {
+        **{name: value / processes for name, value in found.items()},
+        "gathered to play": actor * (1 - 1 / processes) if plays else 0.0,
+        "gathered to learn": min(together, actor),
+        LOADING: sum(found[name] for name in weights),
+    }
+
+
+def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype, processes: int) -> dict[str, float]:
     width, layers = config.hidden_size, config.num_hidden_layers
     length = recipe.acting.context or config.max_position_embeddings
-    rows = recipe.config.micro_rows or -(-recipe.episodes // max(1, recipe.config.minibatches))
+    share = lambda count: -(-count // processes)
+    rows = recipe.config.micro_rows or share(-(-recipe.episodes // max(1, recipe.config.minibatches)))
     head = getattr(config, "head_dim", None) or width // config.num_attention_heads
     itemsize = torch.empty(0, dtype=kind).element_size()
     # Of a layer: what normalisations, projections and the gated feed-forward network keep for the way back.
@@ -76,7 +103,7 @@ def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype) -> dict[str, float
     # Only columns in which a row of the pass was sampled have logits: of rows that are turns, those of the replies.
     turns = recipe.prompting.history >= 0 or not getattr(recipe.config, "whole", True)
     columns = min(length, rows * recipe.acting.max_tokens) if turns else length
-    at_once = min(CONCURRENT, recipe.episodes)
+    at_once = min(CONCURRENT, share(recipe.episodes))
     cache = 2 * layers * config.num_key_value_heads * head * itemsize
     return {
         "activations": float(rows * length * kept),
@@ -86,12 +113,10 @@ def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype) -> dict[str, float
 
 
 def peak(parts: dict[str, float]) -> float:
-    """Playing and learning take turns: of activations and logits on one side and the rollout's cache on the other, the larger."""
-    learning = parts["activations"] + parts["logits"]
-    standing = sum(
-        value for name, value in parts.items() if name not in ("activations", "logits", "rollout's keys and values")
-    )
-    return standing + max(learning, parts["rollout's keys and values"])
+    """Playing and learning take turns, so that the larger of the two counts; and a model is loaded whole before it is cut."""
+    playing, learning = (sum(parts.get(name, 0.0) for name in names) for names in (PLAYING, LEARNING))
+    standing = sum(value for name, value in parts.items() if name not in (*PLAYING, *LEARNING, LOADING))
+    return max(standing + max(learning, playing), parts.get(LOADING, 0.0))
 
 
 def table(parts: dict[str, float]) -> str:

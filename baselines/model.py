@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from baselines import shared
+from baselines import sharding, shared
 from baselines.settings import ModelConfig
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import models
@@ -57,6 +57,8 @@ class Model:
         self.critic: Critic | None = None
         self.target: Critic | None = None
         self._reference: Any = None
+        self.cut = False
+        """over the processes; then all of them must take the same passes"""
         if config.critic == "own":
             self.critic = Critic(copy.deepcopy(lm.base_model), width, (), frozen=False).to(self.device)
         elif config.critic == "head":
@@ -103,9 +105,32 @@ class Model:
         rows, valid, back = shared.distinct(ids.to(self.device), valid.to(self.device))
         return _spaced(critic(rows, valid, columns), columns, ids.shape[1])[back].cpu()
 
+    def shard(self, reference: bool, target: bool) -> None:
+        """Keeps this process's share of everything, in this way for good. What will be kept to compare with (`reference`,
+        `target`) must be told now: what is cut cannot be copied, only written over.
+        """
+        if reference:
+            self.keep_reference()
+        if target:
+            self.keep_target()
+        critics = [one for one in (self.critic, self.target) if one is not None]
+        trunks = {id(one.trunk): one.trunk for one in critics}.values()  # a frozen one serves both
+        for module in (self.lm, self._reference, *trunks, *(one.head for one in critics)):
+            if module is not None:
+                sharding.cut(module, self.device)
+        self.cut = True
+
+    @contextlib.contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Within, this process can answer prompts by itself: it holds the whole actor."""
+        with sharding.gathered(self.lm) if self.cut else contextlib.nullcontext():
+            yield
+
     def keep_target(self) -> None:
         """Makes the target critic, a copy of the present one that learns nothing; a frozen trunk serves both."""
-        if self.critic is not None:
+        if self.critic is not None and self.target is not None:
+            self.follow(1.0)
+        elif self.critic is not None:
             known = {id(self.critic.trunk): self.critic.trunk} if self.critic.frozen else {}
             self.target = copy.deepcopy(self.critic, known).requires_grad_(False)
 
@@ -128,7 +153,11 @@ class Model:
 
     def keep_reference(self) -> None:
         """Freezes the present weights as the reference; with LoRA the base is the reference already."""
-        if not self.config.lora_rank:
+        if self._reference is not None:
+            with torch.no_grad():
+                for kept, present in zip(self._reference.parameters(), self.lm.parameters(), strict=True):
+                    kept.copy_(present)
+        elif not self.config.lora_rank:
             self._reference = copy.deepcopy(self.lm).requires_grad_(False).eval()
 
     @contextlib.contextmanager
@@ -147,28 +176,53 @@ class Model:
     def critic_parameters(self) -> list[nn.Parameter]:
         return [] if self.critic is None else [p for p in self.critic.parameters() if p.requires_grad]
 
-    def save(self, folder: Path, adapter: bool = False) -> None:
-        """A plain Hugging Face folder (LoRA merged), which `envsuite-eval --model` takes; or LoRA's `adapter` alone."""
+    def weights(self, adapter: bool = False) -> dict[str, Tensor] | None:
+        """What `save` needs of an actor that is cut: all of it, or LoRA's adapter. All processes must ask; the first gets it."""
+        if not self.cut:
+            return None
+        learn = {name for name, p in self.lm.named_parameters() if p.requires_grad}
+        found = self.lm.state_dict()
+        return {name: sharding.whole(value) for name, value in found.items() if not adapter or name in learn}
+
+    def save(self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False) -> None:
+        """A plain Hugging Face folder (LoRA merged), which `envsuite-eval --model` takes; or LoRA's `adapter` alone.
+
+        `weights` are those of `self.weights(adapter)`.
+        """
         with models.quiet():
             if adapter:
-                self.lm.save_pretrained(folder, save_embedding_layers=False)
+                self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
-            lm = copy.deepcopy(self.lm).merge_and_unload() if self.config.lora_rank else self.lm
+            lm = self.lm if weights is None else self._uncut(weights)
+            if self.config.lora_rank:
+                lm = (copy.deepcopy(lm) if weights is None else lm).merge_and_unload()
             lm.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
+    def _uncut(self, weights: dict[str, Tensor]) -> Any:
+        """An actor that is not cut, around `weights`."""
+        from transformers import AutoModelForCausalLM
+
+        base = self.lm.get_base_model() if self.config.lora_rank else self.lm
+        with torch.device("meta"):
+            lm = AutoModelForCausalLM.from_config(base.config, dtype=base.dtype)
+            lm = _with_lora(lm, self.config) if self.config.lora_rank else lm
+        lm.load_state_dict(weights, assign=True)
+        (lm.get_base_model() if self.config.lora_rank else lm).generation_config = base.generation_config
+        lm.tie_weights()
+        return lm
+
     def state(self) -> dict[str, Any]:
-        """Everything that learns, for a checkpoint."""
-        found = {"lm": {name: p.detach().clone() for name, p in self.lm.named_parameters() if p.requires_grad}}
+        """Everything that learns, for a checkpoint. All processes must ask; of a model that is cut, the first gets it."""
+        whole = lambda module: {name: sharding.whole(p) for name, p in module.named_parameters() if p.requires_grad}
+        found = {"lm": whole(self.lm)}
         if self.critic is not None:
-            found["critic"] = {
-                name: p.detach().clone() for name, p in self.critic.named_parameters() if p.requires_grad
-            }
+            found["critic"] = whole(self.critic)
             if self.target is not None:
                 named = dict(self.target.named_parameters())
-                found["target"] = {name: named[name].detach().clone() for name in found["critic"]}
+                found["target"] = {name: sharding.whole(named[name]) for name in found["critic"]}
         if self._reference is not None:
-            found["reference"] = self._reference.state_dict()
+            found["reference"] = {name: sharding.whole(one) for name, one in self._reference.state_dict().items()}
         return found
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -177,12 +231,12 @@ class Model:
         for module, key in ((self.lm, "lm"), (self.critic, "critic"), (self.target, "target")):
             if module is not None:
                 named = dict(module.named_parameters())
-                with torch.no_grad():
-                    for name, value in state[key].items():
-                        named[name].copy_(value)
+                for name, value in state[key].items():
+                    sharding.fill(named[name], value)
         if "reference" in state:
             self.keep_reference()
-            self._reference.load_state_dict(state["reference"])
+            for name, tensor in self._reference.state_dict().items():
+                sharding.fill(tensor, state["reference"][name])
 
 
 def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -83,7 +83,7 @@ def update(
     """One update from a batch of episodes. `final_prompts[e]` is what would have been asked next, for cut episodes."""
     batch = collate(trajectories, config.whole)
     with torch.no_grad():
-        values = batch.flat(in_parts(model.values, batch, config.micro_rows))
+        values = batch.flat(in_parts(model.values, batch, config.micro_rows, model.cut))
         boots = boot_values(model, trajectories, final_prompts) if config.bootstrap else [0.0] * len(trajectories)
     extra, reference = kl_terms(model, optimisers, batch, config, temperature)
     advantage, returns = advantages(batch, trajectories, values, boots, extra, config)
@@ -114,7 +114,7 @@ def one_step_targets(
 
     Before a token V' after it; before a turn's last token r + gamma V' of the next observation: GAE's V + A at lambda 0.
     """
-    values = batch.flat(in_parts(model.target_values, batch, config.micro_rows))
+    values = batch.flat(in_parts(model.target_values, batch, config.micro_rows, model.cut))
     boots = [0.0] * len(trajectories)
     if config.bootstrap:
         boots = boot_values(model, trajectories, final_prompts, model.target_values)
@@ -122,13 +122,15 @@ def one_step_targets(
     return advantages(batch, trajectories, values, boots, extra, replace(config, **rates))[1]
 
 
-def in_parts(evaluate, batch: Batch, micro_rows: int) -> Tensor:  # type: ignore[no-untyped-def]
-    """`evaluate(ids, valid, sampled)` over the rows of a batch, a few at a time. [B, L]"""
+def in_parts(evaluate, batch: Batch, micro_rows: int, even: bool = False) -> Tensor:  # type: ignore[no-untyped-def]
+    """`evaluate(ids, valid, sampled)` over the rows of a batch, a few at a time; `even`: as in `world.rounds`. [B, L]"""
     size = micro_rows or -(-len(batch.ids) // world.size())
     out = torch.zeros(batch.ids.shape)
-    for part in world.share(torch.arange(len(batch.ids)).split(size)):
+    for part, real in world.rounds(torch.arange(len(batch.ids)).split(size), even):
         width = int(batch.valid[part].sum(1).max())
-        out[part, :width] = evaluate(batch.ids[part, :width], batch.valid[part, :width], batch.sampled[part, :width])
+        found = evaluate(batch.ids[part, :width], batch.valid[part, :width], batch.sampled[part, :width])
+        if real:
+            out[part, :width] = found
     return world.add(out)
 
 
@@ -143,7 +145,7 @@ def kl_terms(
     if not config.kl_coef:
         return none, None
     evaluate = lambda ids, valid, mask: model.reference_logprobs(ids, valid, temperature, mask)
-    reference = batch.flat(in_parts(evaluate, batch, config.micro_rows))
+    reference = batch.flat(in_parts(evaluate, batch, config.micro_rows, model.cut))
     # A penalty in the reward is a constant, and k1 its unbiased form (Schulman's note; verl, Verlog).
     apart = kl_estimate(batch.flat(batch.logprobs), reference, "k1")
     penalty = -optimisers.kl_coef * apart

@@ -95,6 +95,8 @@ class Recipe:
     """tensorboard | wandb, beside metrics.jsonl"""
     stop_at: float = 0.0
     """end once this success is measured on held-out seeds; 0: never"""
+    fsdp: bool = False
+    """several processes (accelerate, torchrun) hold a share of the model each, and not all of it"""
     acting: Acting = Acting()
     generation: Generation = Generation()
     prompting: Prompting = Prompting(grammar="bare", thinking=False, history=0, admissible="none")
@@ -205,6 +207,11 @@ def _check(recipe: Recipe, where: str) -> None:
         raise UsageError(
             f"{where}: acting.temperature = {recipe.acting.temperature} flattens the draw among admissible commands, and {name} "
             "learns from the log-probs of their tokens, which it does not change: set it to 1."
+        )
+    if recipe.fsdp and name == "twosome":
+        raise UsageError(
+            f"{where}: fsdp = true has all processes take the same passes, and twosome scores as many commands as a turn has: "
+            "leave fsdp out."
         )
     if recipe.generation.base_url:
         _check_generation(recipe, where)

@@ -73,10 +73,11 @@ class Servers:
             return
         before, self._count = self.name, self._count + 1
         self.name = f"envsuite-{self._run}-{self._count}"
+        lora = self.asked.sync == "lora"
+        weights = model.weights(adapter=lora)
         if world.first():
             self.folder.mkdir(parents=True, exist_ok=True)
-            lora = self.asked.sync == "lora"
-            store.export(self.folder / self.name, lambda path: model.save(path, adapter=lora))
+            store.export(self.folder / self.name, lambda path: model.save(path, weights, adapter=lora))
             for address in self.addresses:
                 self._load(address)
             if before:
@@ -95,7 +96,10 @@ class Servers:
         batch = collate(runs, getattr(config, "whole", True))
         with torch.no_grad():
             own = in_parts(
-                lambda ids, valid, mask: model.logprobs(ids, valid, temperature, mask)[0], batch, config.micro_rows
+                lambda ids, valid, mask: model.logprobs(ids, valid, temperature, mask)[0],
+                batch,
+                config.micro_rows,
+                model.cut,
             )
         gap = (batch.flat(own) - batch.flat(batch.logprobs)).abs().mean().item()
         if not gap <= self.asked.tolerance:

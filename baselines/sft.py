@@ -99,10 +99,10 @@ def train(
             optimiser.zero_grad(set_to_none=True)
             loss = _backward(model, batch, config.micro_rows)
             world.add_gradients(parameters)
-            norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+            norm = world.clip_gradients(parameters, config.max_grad_norm)
             try:
                 finite(loss, "loss")
-                finite(norm.item(), "norm of the gradient")
+                finite(norm, "norm of the gradient")
             except NonFiniteLoss as error:
                 raise NonFiniteLoss(
                     f"Step {step} of {steps} of fine-tuning: {error} Set sft.train; nothing was saved."
@@ -117,11 +117,11 @@ def _backward(model: Model, batch: Batch, micro_rows: int) -> float:
     """Gradients of the mean over the batch's label tokens, a few rows at a time."""
     total, labels = 0.0, batch.sampled.sum()
     size = micro_rows or -(-len(batch.ids) // world.size())
-    for part in world.share(torch.arange(len(batch.ids)).split(size)):
+    for part, real in world.rounds(torch.arange(len(batch.ids)).split(size), model.cut):
         width = int(batch.valid[part].sum(1).max())
         mask = batch.sampled[part, :width]
         logprobs, _ = model.logprobs(batch.ids[part, :width], batch.valid[part, :width], sampled=mask)
-        loss = aggregate(-logprobs, mask) * mask.sum() / labels
+        loss = real * aggregate(-logprobs, mask) * mask.sum() / labels
         loss.backward()
         total += loss.item()
     return float(world.add(torch.tensor(total, dtype=torch.float64)))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
+from baselines.sharding import is_cut
 from harness.lm.cache import can_reuse
 
 WORTH = 16
@@ -39,7 +40,9 @@ def forward(module: Any, rows: Tensor, valid: Tensor, columns: Tensor, logits: b
 
     `logits`: the module has a head, and of its logits those at `columns` are wanted alone.
     """
-    first = 0 if module.training or not can_reuse(module.config) else beginning(rows, valid, columns)
+    # A pass more for the beginning would be a pass more than other processes take where the model is cut over them.
+    alone = module.training or is_cut(module) or not can_reuse(module.config)
+    first = 0 if alone else beginning(rows, valid, columns)
     cache = None
     if first:
         cache = DynamicCache()

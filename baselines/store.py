@@ -22,7 +22,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 def load(path: Path) -> dict[str, Any]:
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=False)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # whatever a damaged archive raises
         raise DataError(f"{path} cannot be read ({error}): remove the folder to start again.") from error
     return state

@@ -12,6 +12,7 @@ same update (on a CPU with fixed threads: to the bit).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ from harness.types import Episode, Trajectory
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
 """units of the Practitioner's Guide's budget rule (its Table 9)"""
 
-FREE = ("updates", "budget", "eval_every", "save_every", "stop_at", "generation")
+FREE = ("updates", "budget", "eval_every", "save_every", "stop_at", "generation", "fsdp")
 """keys of a recipe that may be others when its run goes on"""
 
 CONCURRENT = 64
@@ -82,6 +83,8 @@ class Run:
                 f"{folder} is in use by another process: wait for it, or choose another --output-dir."
             ) from None
         self.model = Model.load(recipe.model)
+        if recipe.fsdp and world.size() > 1:
+            self.model.shard(self._refers, bool(getattr(recipe.config, "target_tau", 0.0)))
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
@@ -98,6 +101,11 @@ class Run:
             self._restore(kept)
         else:
             self.notes.begin()
+
+    @property
+    def _refers(self) -> bool:
+        """Whether the updates need the weights that training begins with."""
+        return self.recipe.algorithm != "sft" and bool(self.recipe.config.kl_coef)
 
     def train(self) -> float:
         """Everything the recipe asks for; returns the last measured success on held-out seeds."""
@@ -170,7 +178,7 @@ class Run:
     def _ready(self) -> None:
         """The reference and the optimisers, once the weights are those training begins with."""
         if self.optimisers is None:
-            if self.recipe.config.kl_coef and self.model._reference is None:
+            if self._refers:
                 self.model.keep_reference()
             if getattr(self.recipe.config, "target_tau", 0.0):
                 self.model.keep_target()
@@ -179,7 +187,8 @@ class Run:
     def _step(self) -> None:
         recipe, began = self.recipe, time.monotonic()
         actor = self.actor()
-        taken = self._batch(actor)
+        with self._gathered():
+            taken = self._batch(actor)
         runs = [run for run, _ in taken]
         kept = [one for one in taken if not one[0].broken and any(turn.reply.ids for turn in one[0].turns[one[1] :])]
         if not kept:
@@ -257,9 +266,8 @@ class Run:
         """Success on held-out seeds, greedily unless the recipe says otherwise; keeps the best model."""
         recipe, began = self.recipe, time.monotonic()
         actor = self.actor(recipe.acting.eval_temperature)
-        runs: list[Trajectory] = []
-        for config, todo in self.games.measured():
-            runs += self._play(config, todo, actor)
+        with self._gathered():
+            runs = [run for config, todo in self.games.measured() for run in self._play(config, todo, actor)]
         actor.close()
         scored = [run for run in runs if not run.broken]
         if not scored:
@@ -286,8 +294,7 @@ class Run:
         )
         if interval.value > self.best:
             self.best = interval.value
-            if world.first():
-                self._export("best")
+            self._export("best")
         self.success, self.measured = interval.value, self.update
         return interval.value
 
@@ -297,6 +304,10 @@ class Run:
         if self.servers is not None:
             self.servers.follow(self.model)
         return Actor(self.model, acting, self.recipe.prompting, chosen, self.servers.options if self.servers else None)
+
+    def _gathered(self) -> contextlib.AbstractContextManager[None]:
+        """Within, this process can play by itself, where it is not servers that do."""
+        return contextlib.nullcontext() if self.servers else self.model.gathered()
 
     def _changed(self) -> None:
         """The weights did: servers must load them before they play again."""
@@ -317,7 +328,7 @@ class Run:
 
     def save(self) -> None:
         """Replaces the checkpoint; a crash leaves the old one or the new one."""
-        if not world.first():
+        if not (world.first() or self.model.cut):
             return
         state = {
             "recipe": recipes.plain(self.recipe),
@@ -333,11 +344,14 @@ class Run:
             "lanes": self.lanes,
             "lines": self.notes.count(),
         }
-        store.save(self.folder / "checkpoint.pt", state)
+        if world.first():
+            store.save(self.folder / "checkpoint.pt", state)
         self._export("model")
 
     def _export(self, name: str) -> None:
-        store.export(self.folder / name, self.model.save)
+        weights = self.model.weights()
+        if world.first():
+            store.export(self.folder / name, lambda path: self.model.save(path, weights))
 
     def _restore(self, kept: Path) -> None:
         state = store.load(kept)

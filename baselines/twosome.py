@@ -113,10 +113,10 @@ def _policy_steps(
             if stop:  # the pending gradient is dropped, and all that would follow (TWOSOME's guard)
                 return {name: sum(found) / len(found) for name, found in log.items()}
             world.add_gradients(model.actor_parameters())
-            norm = torch.nn.utils.clip_grad_norm_(model.actor_parameters(), config.max_grad_norm)
-            finite(norm.item(), "norm of the policy's gradient")
+            norm = world.clip_gradients(model.actor_parameters(), config.max_grad_norm)
+            finite(norm, "norm of the policy's gradient")
             optimisers.actor.step()
-            log["grad_norm"].append(norm.item())
+            log["grad_norm"].append(norm)
     return {name: sum(found) / len(found) for name, found in log.items()}
 
 

@@ -1,6 +1,6 @@
 """Several processes that train one model: each plays its share of the games and carries its share of every minibatch.
 
-Under `accelerate launch` or `torchrun` every process holds the whole model. What was played is exchanged, so that all know
+Under `accelerate launch` or `torchrun` every process holds the whole model, or its share (`sharding`). What was played is exchanged, so that all know
 the same batch; gradients are summed before each step, so that all take the same one: that of a single process with the
 whole batch. With one process all of this does nothing.
 """
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from envsuite.errors import UsageError
 
@@ -43,8 +44,8 @@ def _refuse(asked: Mapping[str, str]) -> None:
     for name, word in (("FSDP", "--use_fsdp"), ("DEEPSPEED", "--use_deepspeed"), ("MEGATRON_LM", "--use_megatron_lm")):
         if asked.get(f"ACCELERATE_USE_{name}", "").lower() == "true":
             raise UsageError(
-                f"accelerate launch {word}: here every process holds the whole model; say --multi_gpu instead, and "
-                "where the model is too large, model.lora_rank and model.gradient_checkpointing (see --dry-run)."
+                f"accelerate launch {word}: say --multi_gpu instead, and where the model is too large for every process to hold, "
+                "fsdp = true in the recipe, model.lora_rank and model.gradient_checkpointing (see --dry-run)."
             )
     if asked.get("ACCELERATE_MIXED_PRECISION", "no") != "no":
         raise UsageError(
@@ -69,6 +70,13 @@ def first() -> bool:
 def share(items: Sequence[Item]) -> list[Item]:
     """This process's part of what all have."""
     return list(items[dist.get_rank() :: size()]) if size() > 1 else list(items)
+
+
+def rounds(items: Sequence[Item], even: bool) -> list[tuple[Item, float]]:
+    """`share`, each with the weight 1. `even`: filled up with a weight of 0, so that all processes take equally many."""
+    mine = [(item, 1.0) for item in share(items)]
+    most = -(-len(items) // size()) if even else len(mine)
+    return mine + [(items[0], 0.0)] * (most - len(mine))
 
 
 def gather(items: Sequence[Item]) -> list[Item]:
@@ -101,9 +109,16 @@ def add_numbers(sums: dict[str, float], names: Iterable[str]) -> None:
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sums gradients over the processes; a parameter without one has 0."""
+    """Sums gradients over the processes; a parameter without one has 0. Those of cut parameters are summed already."""
     if size() > 1:
         for parameter in parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            add(parameter.grad)
+            if not isinstance(parameter, DTensor):
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                add(parameter.grad)
+
+
+def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> float:
+    """Scales gradients, summed before, to a norm of at most `most`; returns the norm they had, of the whole model."""
+    norm = nn.utils.clip_grad_norm_(parameters, most)
+    return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()

@@ -154,7 +154,7 @@ def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, said):
     done = subprocess.run([*launch, *words.split(), *train], cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert done.returncode and said in done.stderr
     assert not (tmp_path / "run").exists()
-    with pytest.raises(UsageError, match="whole model"):
+    with pytest.raises(UsageError, match="fsdp = true"):
         world._refuse({"ACCELERATE_USE_FSDP": "true"})
 
 

@@ -146,6 +146,7 @@ def test_later_prompts_hold_the_very_tokens_that_the_server_sampled(folder, serv
     body = server.requests[-1][1]
     assert body["prompt"] == list(one.prompt_ids)
     assert (body["return_token_ids"], body["logprobs"], body["seed"]) == (True, 1, 2)
+    assert (body["top_p"], body["top_k"], body["repetition_penalty"]) == (1.0, -1, 1.0)  # not the model's own defaults
 
 
 def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_path, monkeypatch):

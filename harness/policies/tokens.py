@@ -19,6 +19,10 @@ from harness.policies.openai import OpenAIPolicy, _Passing, _Refused, _TooLong
 from harness.types import Prompt, Reply
 
 
+PLAINLY = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""sent with every request: a server takes what is not said from the model's generation config (Qwen2.5's has a penalty)"""
+
+
 class TokensPolicy(OpenAIPolicy):
     """Asks `model` at `base_url` in the tokens of `tokenizer`, whose replies end with one of `end_ids`.
 
@@ -47,6 +51,7 @@ class TokensPolicy(OpenAIPolicy):
         self.version = version
         self._talks = Talks(self.template, max_tokens, context or 2**31)
         # One alternative beside the sampled token: some versions take 0 for none at all.
+        self._fields = {**PLAINLY, **self._fields}
         self._fields |= {"logprobs": 1, "return_token_ids": True, "stop_token_ids": sorted(self.template.end_ids)}
         if self.stop:
             self._fields["stop"] = list(self.stop)
