@@ -36,7 +36,7 @@ OPTIONAL = ("seed", "chat_template_kwargs", "stop")
 """fields that a server may refuse; what is played does not depend on its understanding them"""
 
 
-class _Passing(Exception):
+class Passing(Exception):
     """Worth another try. `after`: seconds the server asks to wait."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
@@ -44,11 +44,11 @@ class _Passing(Exception):
         self.after = after
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The server will not answer this very prompt."""
 
 
-class _TooLong(Exception):
+class TooLong(Exception):
     """The prompt does not fit the model's context."""
 
 
@@ -160,14 +160,14 @@ class OpenAIPolicy:
         while True:
             try:
                 reply = await self._persist(prompt, home, messages)
-            except _TooLong:
+            except TooLong:
                 shorter = without_oldest_turn(messages)
                 if shorter is None:
                     return Reply("", finish_reason="context", dropped_turns=dropped)
                 messages = shorter
                 dropped += 1
                 continue
-            except (_Passing, _Refused) as error:
+            except (Passing, Refused) as error:
                 return Reply("", error=self._hidden(str(error)), dropped_turns=dropped)
             reply.dropped_turns = dropped
             return reply
@@ -178,7 +178,7 @@ class OpenAIPolicy:
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.after if isinstance(error, _Passing) else None
+            asked = error.after if isinstance(error, Passing) else None
             growing = tenacity.wait_random_exponential(multiplier=self.first_pause, max=LONGEST_PAUSE)(state)
             return growing if asked is None else min(max(asked, 0.0) + 0.1 * growing, LONGEST_PAUSE)
 
@@ -186,7 +186,7 @@ class OpenAIPolicy:
             async for attempt in tenacity.AsyncRetrying(
                 stop=tenacity.stop_after_attempt(self.max_retries + 1),
                 wait=pause,
-                retry=tenacity.retry_if_exception_type(_Passing),
+                retry=tenacity.retry_if_exception_type(Passing),
                 reraise=True,
             ):
                 with attempt:
@@ -198,9 +198,9 @@ class OpenAIPolicy:
                     if place != home:
                         self._homes.move(prompt.key or str(prompt.seed), place)
                     return reply
-        except _Passing as error:
+        except Passing as error:
             count = f" (tried {tries} times)" if tries > 1 else ""
-            raise _Passing(f"{error}{count}") from None
+            raise Passing(f"{error}{count}") from None
         raise AssertionError("tenacity neither returned nor raised")
 
     def _body(self, prompt: Prompt, asked: Any) -> dict[str, Any]:
@@ -229,10 +229,10 @@ class OpenAIPolicy:
                 answer = await self._client.post(f"{server}/{self.path}", json=body)
         except TimeoutError:
             self._doubt(server)
-            raise _Passing(f"{shown(server)} did not answer within {self.timeout:g} s") from None
+            raise Passing(f"{shown(server)} did not answer within {self.timeout:g} s") from None
         except httpx.HTTPError as error:
             self._doubt(server)
-            raise _Passing(f"{shown(server)}: {type(error).__name__} {error}".rstrip()) from None
+            raise Passing(f"{shown(server)}: {type(error).__name__} {error}".rstrip()) from None
         except httpx.InvalidURL as error:
             raise UsageError(f"{shown(server)} is no address: {error}") from None
         if answer.status_code == 200:
@@ -240,7 +240,7 @@ class OpenAIPolicy:
             if reply is None:
                 self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(answer.text.split()))[:120]
-                raise _Passing(f"{shown(server)} answered what is no chat completion: {start!r}")
+                raise Passing(f"{shown(server)} answered what is no chat completion: {start!r}")
             return reply
         await self._refuse(server, answer, body)
         return await self._ask(server, prompt, asked)  # without the field it refused
@@ -252,7 +252,7 @@ class OpenAIPolicy:
         if status in PASSING:
             if status >= 500:
                 self._doubt(server)
-            raise _Passing(where, retry_after(answer))
+            raise Passing(where, retry_after(answer))
         if status in (401, 403):
             key = "the key in that variable was refused" if self._key else "name the key's variable with --api-key-var"
             raise UsageError(f"{where}; {key}.")
@@ -263,7 +263,7 @@ class OpenAIPolicy:
             if status == 413 or any(
                 word in lower for word in ("context length", "context_length", "too long", "too many tokens")
             ):
-                raise _TooLong(where)
+                raise TooLong(where)
             if "max_completion_tokens" in lower and "max_tokens" in self._fields:
                 self._fields["max_completion_tokens"] = self._fields.pop("max_tokens")
                 return
@@ -275,7 +275,7 @@ class OpenAIPolicy:
                         self._dropped.add(name)
                         warnings.warn(f"{shown(server)} does not take {name!r}: it is left out.", stacklevel=2)
                     return
-        raise _Refused(where)
+        raise Refused(where)
 
     def _doubt(self, server: str) -> None:
         self._health.failed(self.servers.index(server))

@@ -15,9 +15,8 @@ from envsuite.errors import DataError, UsageError
 from harness.completions import counts, shown
 from harness.lm.talks import Talks
 from harness.lm.template import PLAIN_STOP, Template
-from harness.policies.openai import OpenAIPolicy, _Passing, _Refused, _TooLong
+from harness.policies.openai import OpenAIPolicy, Passing, Refused, TooLong
 from harness.types import Prompt, Reply
-
 
 PLAINLY = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """sent with every request: a server takes what is not said from the model's generation config (Qwen2.5's has a penalty)"""
@@ -63,9 +62,9 @@ class TokensPolicy(OpenAIPolicy):
             return Reply("", encoded.ids, finish_reason="context", dropped_turns=dropped, input_tokens=size)
         try:
             reply = await self._persist(prompt, home, encoded.ids)
-        except _TooLong as error:
+        except TooLong as error:
             raise UsageError(f"{error}; set acting.context to what the server takes.") from None
-        except (_Passing, _Refused) as error:
+        except (Passing, Refused) as error:
             return Reply("", error=self._hidden(str(error)), dropped_turns=dropped)
         reply.text = self._talks.remember(prompt, reply.ids)
         reply.dropped_turns = dropped
