@@ -126,6 +126,22 @@ class Model:
         with sharding.gathered(self.lm) if self.cut else contextlib.nullcontext():
             yield
 
+    @torch.no_grad()
+    def start_critic(self) -> None:
+        """Has a critic with a trunk of its own start from what the actor is now, LoRA's adapter included."""
+        if self.critic is None or self.critic.frozen:
+            return
+        trunk = dict(self.critic.trunk.named_parameters())
+        with self.gathered():
+            base = (self.lm.get_base_model() if self.config.lora_rank else self.lm).base_model
+            for name, module in base.named_modules():
+                if hasattr(module, "get_delta_weight"):
+                    changed = module.base_layer.weight + module.get_delta_weight("default")
+                    sharding.fill(trunk[f"{name}.weight"], changed)
+            for name, parameter in base.named_parameters():
+                if name in trunk:
+                    sharding.fill(trunk[name], parameter)
+
     def keep_target(self) -> None:
         """Makes the target critic, a copy of the present one that learns nothing; a frozen trunk serves both."""
         if self.critic is not None and self.target is not None:

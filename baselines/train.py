@@ -161,9 +161,7 @@ class Run:
                 self.notes.line({"kind": "sft", **line})
             games = {(one["task"], one["seed"]) if "seed" in one else place for place, one in enumerate(found)}
             self.spent += DEMONSTRATION_COST * len(games)
-            if self.model.critic is not None and self.recipe.model.critic == "own":
-                # Actor and critic both start from the tuned weights (specs of the Guide's code).
-                self.model.critic.trunk.load_state_dict(self.model.lm.base_model.state_dict())
+            self.model.start_critic()  # actor and critic both start from the tuned weights (specs of the Guide's code)
             self._changed()
         self.tuned = True
 

@@ -1,5 +1,6 @@
 """What a training run keeps, refuses and shows: stops, kills, full disks, bad gradients, files of demonstrations."""
 
+import copy
 import dataclasses
 import io
 import json
@@ -184,6 +185,21 @@ def test_demonstrations_of_a_file_are_learnt_as_those_that_are_played(folder, tm
 def test_layers_that_lora_cannot_find_are_named(folder):
     with pytest.raises(UsageError, match=r"no linear layer 'q_porj'.*Did you mean 'q_proj'"):
         Model.load(ModelConfig(str(folder), lora_rank=2, lora_targets=("v_proj", "q_porj")))
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_critic_starts_from_what_the_actor_has_become(folder, rank):
+    model = Model.load(ModelConfig(str(folder), critic="own", lora_rank=rank))
+    with torch.no_grad():
+        for parameter in model.actor_parameters():
+            parameter.add_(0.1)
+    ids = torch.arange(5, 25)[None]
+    trunk = lambda: model.critic.trunk(input_ids=ids).last_hidden_state
+    before, base = trunk(), copy.deepcopy(model.lm)
+    wanted = (base.merge_and_unload() if rank else base).base_model(input_ids=ids).last_hidden_state
+    assert (before - wanted).abs().max() > 0.01
+    model.start_critic()
+    torch.testing.assert_close(trunk(), wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_a_target_critic_gives_one_step_targets_and_follows(model):
