@@ -185,6 +185,10 @@ class Execution:
     ray_address: str = ""
     """host:port | auto | "" for a cluster of this process"""
 
+    def __post_init__(self) -> None:
+        if self.ray_address and self.executor != "ray":
+            raise UsageError("--ray-address belongs to --executor ray, which was not given.")
+
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
     """The task that holds `split`: where splits are tasks of their own, another one than was named."""

@@ -16,6 +16,8 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import EngineFailure, MissingExtra, UsageError
+from harness.cli import data as data_cli
+from harness.cli import eval as eval_cli
 from harness.cluster import connect
 from harness.cluster.replicas import RayPolicy
 from harness.cluster.slots import EnvWorker, RaySlots
@@ -26,7 +28,6 @@ from harness.rollout import rollout
 from harness.types import Prompt
 from tests import toys  # noqa: F401  registers Slow, Faulty
 from tests.cluster.conftest import nodes
-from tests.lm.tiny import tiny_model, tiny_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(900)  # a cluster has three tries to start
@@ -97,6 +98,8 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, proved
 
 @pytest.mark.slow
 def test_replicas_of_a_model_say_what_the_model_says_even_when_one_dies(cluster, tmp_path, monkeypatch, proved):
+    from tests.lm.tiny import tiny_model, tiny_tokenizer  # torch, which the other tests here do without
+
     folder = tmp_path / "model"
     tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(folder)
@@ -196,49 +199,9 @@ def test_a_cluster_left_without_a_node_ends_the_run_in_bounded_time_and_resume_g
 
 
 @pytest.mark.slow
-def test_a_second_run_in_one_folder_is_refused_while_the_first_goes_on(cluster, tmp_path, proved):
-    cfg, tried = config(), []
-
-    def second(record, run):
-        if not tried:
-            tried.append(record)
-            with pytest.raises(UsageError, match="in use by another process"):
-                results(cfg, tmp_path / "ray", resume=True, **on(cluster))
-
-    evaluate(cfg, tmp_path / "ray", lambda: make_policy("random"), Execution(**on(cluster)), second)
-    assert tried
-    found = (cfg.folder(tmp_path / "ray") / "results.jsonl").read_bytes()
-    proved("a second run into the same folder: refused", results(cfg, tmp_path / "local"), found)
-
-
-@pytest.mark.slow
 def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_process(tmp_path, proved):
-    words = [
-        "-m",
-        "random",
-        "-e",
-        "Slow-v0",
-        "-n",
-        "12",
-        "--set",
-        "delay=0.1",
-        "--set",
-        "size=512",
-        "--set",
-        "max_steps=6",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "harness.cli.eval",
-        "--module",
-        "tests.toys",
-        *words,
-        "--baselines",
-        "none",
-        "-c",
-        "4",
-    ]
+    words = "-m random -e Slow-v0 -n 12 --set delay=0.1 --set size=512 --set max_steps=6 --baselines none -c 4"
+    command = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", *words.split()]
     subprocess.run([*command, "-o", str(tmp_path / "whole")], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     cut = [*command, "-o", str(tmp_path / "cut"), "--executor", "ray", "--resume"]
     wanted = random.Random(0).randint(2, 6)
@@ -350,6 +313,30 @@ def test_an_engine_that_the_nodes_lack_ends_the_run_with_its_cure(cluster, tmp_p
         results(config("Elsewhere-v0"), tmp_path, **on(cluster))
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (eval_cli, "-m random -e hilo --ray-address auto --dry-run"),
+        (eval_cli, "-m random -e hilo --policy-replicas 2"),
+        (eval_cli, "-m random -e hilo --executor ray --policy-replicas -1"),
+        (data_cli, "demos -e hilo -o demos.jsonl --ray-address auto"),
+        (data_cli, "games -e textworld-w2-o3-q4 --ray-address auto"),
+    ],
+)
+def test_flags_of_a_cluster_without_one_are_refused(command, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(words.split())
+    out = capsys.readouterr()
+    assert ended.value.code == 2 and out.err.count("\n") == 1
+    assert "belongs to --executor ray" in out.err or "must be at least 0, not -1" in out.err
+
+
+def test_without_the_package_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"needs the package 'ray'.*pip install 'envsuite\[ray\]'"):
+        connect.connect("127.0.0.1:9")
+
+
 @pytest.mark.parametrize("says", [b"", b"220 mail ready\r\n", None])
 def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says):
     """One that says nothing, one that greets as others do, one that hangs up."""
@@ -373,27 +360,33 @@ def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says
 
 
 @pytest.mark.parametrize(
-    ("address", "said"), [("127.0.0.1:9", "nobody answers there"), ("somewhere", "takes host:port or auto")]
+    ("address", "said"),
+    [
+        ("somewhere", "takes host:port or auto, not 'somewhere'"),
+        ("127.0.0.1:", "takes host:port or auto"),
+        ("127.0.0.1:99999", "takes host:port or auto"),
+        ("127.0.0.1:\u00b2", "takes host:port or auto"),
+        ("http://127.0.0.1:6379", "takes host:port or auto"),
+        ("ray://127.0.0.1:10001", "not Ray's client port"),
+        ("127.0.0.1:9", r"nobody answers there \(Connection refused\)\. Is it the head's address"),
+        ("[::1]:9", "nobody answers there"),
+        ("no-such-host.invalid:6379", "nobody answers there"),
+        ("a..b:6379", "nobody answers there"),
+    ],
 )
-def test_an_address_where_no_cluster_is_is_one_line(tmp_path, address, said):
-    command = [
-        sys.executable,
-        "-m",
-        "harness.cli.eval",
-        "--module",
-        "tests.toys",
-        "-m",
-        "random",
-        "-e",
-        "hilo",
-        "-n",
-        "2",
-    ]
-    done = subprocess.run(
-        [*command, "-o", str(tmp_path), "--executor", "ray", "--ray-address", address],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+def test_an_address_that_cannot_be_a_heads_is_said_at_once(address, said):
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=said) as caught:
+        connect._knock(address)
+    assert "\n" not in str(caught.value) and time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "auto"])
+def test_an_address_where_no_cluster_is_is_one_line(tmp_path, address):
+    words = "-m harness.cli.eval --module tests.toys -m random -e hilo -n 2"
+    command = [sys.executable, *words.split()]
+    command += ["-o", str(tmp_path), "--executor", "ray", "--ray-address", address]
+    alone = {**os.environ, "RAY_TMPDIR": str(tmp_path)}  # where "auto" looks; other tests have clusters of their own
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=600)
+    said = "nobody answers there" if address != "auto" else "no Ray runs on this machine: ray start --head"
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
