@@ -167,7 +167,7 @@ def main() -> None:
 
 `python -m benchmarks.capacity`: {args.episodes} episodes of 3 to 9 turns through `--executor ray`; the engine sleeps
 {RESET} s for a reset and {TURN} s for a turn, the policy {LATENCY} s for a batch (sleeps, so that four workers are four on {os.cpu_count()}
-cores); medians of {args.repeats}, load {os.getloadavg()[0]:.0f}. The runs with 3 and 4 workers had no part in the fit. What the head spends is
+cores); medians of {args.repeats}, load {os.getloadavg()[0]:.0f}, niceness {os.nice(0)}. The runs with 3 and 4 workers had no part in the fit. What the head spends is
 measured, not fitted (`harness/capacity/profiles.json`).
 
 {text}

@@ -29,6 +29,7 @@ import numpy as np
 
 from baselines import tiny
 from envsuite import registry
+from envsuite.core import TextEnv
 from harness import records
 from harness.capacity.profile import Instant
 from harness.cluster import connect
@@ -179,7 +180,7 @@ def parts(episodes: int, count: int) -> Iterator[str]:
     env = registry.env_class(registry.TASKS[TASK])
     places = {
         "engine": [(env, "step"), (env, "reset")],
-        "player": [(env, "random_command")],
+        "player": [(TextEnv, "random_command")],
         "dice": [(Dice, "at"), (Dice, "below")],
         "build": [(Host, "_build")],
         "host": [(Host, "start"), (Host, "step")],
@@ -193,8 +194,8 @@ def parts(episodes: int, count: int) -> Iterator[str]:
         through(local(count), episodes)
     said = {
         "engine": "the engine's steps and resets",
-        "player": "the random player's choice (local's is part of the next row and of what is shown)",
-        "dice": "random numbers of each turn's own, so that they depend on its key alone",
+        "player": "the random player's choice",
+        "dice": "the same of numbers that depend on the turn's key alone",
         "build": "building the environment",
         "host": "what an environment shows, put together",
         "prompt": "what the player is asked",
@@ -365,7 +366,7 @@ def main() -> None:
     print("\n".join(rows[7:]))
     if args.markdown:
         load = os.getloadavg()[0]
-        head = f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: the least); {os.cpu_count()} cores, load {load:.0f}.\n\n"
+        head = f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: the least); {os.cpu_count()} cores, load {load:.0f}, niceness {os.nice(0)}.\n\n"
         args.markdown.write_text(head + "\n".join(rows) + "\n")
 
 

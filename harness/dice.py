@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from harness.types import Episode
 
-FEWEST, MOST = 32, 128
+FEWEST, MOST = 64, 128
 """turns seeded together: as many as were played, within these bounds; a pass takes much the same time for all"""
 
 _A, _B = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)
@@ -80,8 +80,8 @@ class Dice:
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
         self._first, self._states = 0, list[list[int]]()
-        self._bits = np.random.PCG64(0)
-        self._generator = np.random.Generator(self._bits)
+        self._bits: np.random.PCG64 | None = None  # as long as no turn needs them
+        self._generator: np.random.Generator
 
     def _begun(self, turn: int) -> tuple[int, int]:
         if not 0 <= turn - self._first < len(self._states):
@@ -110,6 +110,9 @@ class Dice:
     def at(self, turn: int) -> np.random.Generator:
         """As `default_rng(episode.dice(turn))`; what an earlier call returned is this one from now on."""
         state, increment = self._begun(turn)
+        if self._bits is None:
+            self._bits = np.random.PCG64(0)
+            self._generator = np.random.Generator(self._bits)
         self._bits.state = {
             "bit_generator": "PCG64",
             "state": {"state": state, "inc": increment},
