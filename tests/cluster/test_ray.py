@@ -4,10 +4,8 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from pathlib import Path
@@ -16,8 +14,6 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import EngineFailure, MissingExtra, UsageError
-from harness.cli import data as data_cli
-from harness.cli import eval as eval_cli
 from harness.cluster import connect
 from harness.cluster.replicas import RayPolicy
 from harness.cluster.slots import EnvWorker, RaySlots
@@ -311,82 +307,3 @@ def test_an_engine_that_the_nodes_lack_ends_the_run_with_its_cure(cluster, tmp_p
 
     with pytest.raises(MissingExtra, match=r"an_engine_that_no_node_has.*pip install 'envsuite\[babyai\]'"):
         results(config("Elsewhere-v0"), tmp_path, **on(cluster))
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (eval_cli, "-m random -e hilo --ray-address auto --dry-run"),
-        (eval_cli, "-m random -e hilo --policy-replicas 2"),
-        (eval_cli, "-m random -e hilo --executor ray --policy-replicas -1"),
-        (data_cli, "demos -e hilo -o demos.jsonl --ray-address auto"),
-        (data_cli, "games -e textworld-w2-o3-q4 --ray-address auto"),
-    ],
-)
-def test_flags_of_a_cluster_without_one_are_refused(command, words, capsys):
-    with pytest.raises(SystemExit) as ended:
-        command.main(words.split())
-    out = capsys.readouterr()
-    assert ended.value.code == 2 and out.err.count("\n") == 1
-    assert "belongs to --executor ray" in out.err or "must be at least 0, not -1" in out.err
-
-
-def test_without_the_package_its_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtra, match=r"needs the package 'ray'.*pip install 'envsuite\[ray\]'"):
-        connect.connect("127.0.0.1:9")
-
-
-@pytest.mark.parametrize("says", [b"", b"220 mail ready\r\n", None])
-def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says):
-    """One that says nothing, one that greets as others do, one that hangs up."""
-    monkeypatch.setattr(connect, "KNOCKING", 1.0)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve():
-            line, _ = listener.accept()
-            if says is None:
-                line.close()
-            else:
-                line.sendall(says)
-                lines.append(line)
-
-        lines = []
-        threading.Thread(target=serve, daemon=True).start()
-        with pytest.raises(UsageError, match=r"something listens there that .* not Ray's head: give the address"):
-            connect._knock(f"127.0.0.1:{listener.getsockname()[1]}")
-        for line in lines:
-            line.close()
-
-
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("somewhere", "takes host:port or auto, not 'somewhere'"),
-        ("127.0.0.1:", "takes host:port or auto"),
-        ("127.0.0.1:99999", "takes host:port or auto"),
-        ("127.0.0.1:\u00b2", "takes host:port or auto"),
-        ("http://127.0.0.1:6379", "takes host:port or auto"),
-        ("ray://127.0.0.1:10001", "not Ray's client port"),
-        ("127.0.0.1:9", r"nobody answers there \(Connection refused\)\. Is it the head's address"),
-        ("[::1]:9", "nobody answers there"),
-        ("no-such-host.invalid:6379", "nobody answers there"),
-        ("a..b:6379", "nobody answers there"),
-    ],
-)
-def test_an_address_that_cannot_be_a_heads_is_said_at_once(address, said):
-    began = time.monotonic()
-    with pytest.raises(UsageError, match=said) as caught:
-        connect._knock(address)
-    assert "\n" not in str(caught.value) and time.monotonic() - began < 10
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "auto"])
-def test_an_address_where_no_cluster_is_is_one_line(tmp_path, address):
-    words = "-m harness.cli.eval --module tests.toys -m random -e hilo -n 2"
-    command = [sys.executable, *words.split()]
-    command += ["-o", str(tmp_path), "--executor", "ray", "--ray-address", address]
-    alone = {**os.environ, "RAY_TMPDIR": str(tmp_path)}  # where "auto" looks; other tests have clusters of their own
-    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=600)
-    said = "nobody answers there" if address != "auto" else "no Ray runs on this machine: ray start --head"
-    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
