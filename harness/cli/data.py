@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.progress import track
 
@@ -148,12 +149,13 @@ def _games(args: argparse.Namespace) -> int:
     if config.task.requires not in MAKERS:
         raise UsageError(f"{config.task.id} needs no games made beforehand: it can be a task of {', '.join(MAKERS)}.")
     settings, seeds = {**registry.knob_names(config.task), **config.knobs}, config.seeds
-    spread, how = None, Execution(executor=args.executor, ray_address=args.ray_address)
+    how = Execution(executor=args.executor, ray_address=args.ray_address)
+    spread: Callable[..., Iterator[Any]] | None = None
     if how.executor == "ray":
         from harness.cluster import connect
         from harness.cluster.tasks import spread as over_nodes
 
-        spread = partial(over_nodes, connect.connect(args.ray_address), workers=args.num_workers)
+        spread = partial(over_nodes, connect.connect(how.ray_address), workers=args.num_workers)
     made, there = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None, spread), 0
     for one in track(made, "games", len(seeds), console=cli.console(), disable=not sys.stdout.isatty()):
         there += one.path is not None
