@@ -3,10 +3,11 @@
     python -m benchmarks.executors [--episodes 400] [--markdown benchmarks/executors.md]
 
 (a) this process, (b) Ray at 1, 2 and 4 environment workers, (c) a plain loop of one environment, (d) a Ray actor for
-every environment and one remote call for every step, as training codes of the field do it. A random player on
-Overcooked, whose engine answers in microseconds, so that what is measured is the machinery. On a machine of two cores
-more workers than that share them. What local's time is made of is measured beside the plain loop's. Tokens a second are
-those of a language model of random weights on the CPU, whose conversations are answered alone, as a batch, or by two replicas.
+every environment and one remote call for every step, the batch waiting for its slowest, as training codes of the field
+do it. A random player on Overcooked, whose engine answers in microseconds, so that what is measured is the machinery. On
+a machine of two cores more workers than that share them. What local's time is made of is measured beside the plain
+loop's. Tokens a second are those of a language model of random weights on the CPU, in the same four ways: its
+conversations one at a time, or 32 in a batch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,18 +29,19 @@ import numpy as np
 
 from baselines import tiny
 from envsuite import registry
+from envsuite.core import TextEnv
 from harness import records
 from harness.capacity.profile import Instant
 from harness.cluster import connect
 from harness.cluster.replicas import RayPolicy
-from harness.cluster.slots import RaySlots
+from harness.cluster.slots import EnvWorker, RaySlots
 from harness.dice import Dice
-from harness.evaluate import RunConfig
+from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
 from harness.records import Journal
 from harness.rollout import Playing, rollout
 from harness.slots import Host, LocalSlots, Slots
-from harness.types import Policy
+from harness.types import Policy, Prompt, Reply
 
 TASK = "Overcooked-easy-v0"
 
@@ -57,6 +59,11 @@ def timed(play: Callable[[], Any], repeats: int = 3) -> tuple[float, float]:
         spans.append((time.perf_counter() - began, time.process_time() - spent))
     wall, own = zip(*spans)
     return statistics.median(wall), min(own)
+
+
+def local(count: int) -> Slots:
+    """As a run of the local executor opens them: for a player on advice, one."""
+    return open_slots(config(count), Execution(max_concurrent=count), count, "random")
 
 
 def through(slots: Slots, episodes: int) -> None:
@@ -77,6 +84,9 @@ def plain(episodes: int) -> None:
 class Lonely:
     """One environment in an actor of its own."""
 
+    def ready(self) -> None:
+        pass
+
     def reset(self, seed: int) -> list[str]:
         self.env = registry.build(registry.TASKS[TASK], "sparse")
         self.rng = np.random.default_rng(seed)
@@ -87,18 +97,55 @@ class Lonely:
         return text, terminated or truncated
 
 
-def actor_per_environment(ray: Any, episodes: int, count: int) -> None:
+def actor_per_environment(ray: Any, actors: list[Any], episodes: int) -> None:
     """All environments step in lockstep; the batch waits for its slowest, and the ended idle."""
-    actors = [ray.remote(num_cpus=0.001)(Lonely).remote() for _ in range(count)]
     seeds = list(config(episodes).seeds)
-    for first in range(0, episodes, count):
-        live = actors[: len(seeds[first : first + count])]
-        ray.get([actor.reset.remote(seed) for actor, seed in zip(live, seeds[first : first + count])])
+    for first in range(0, episodes, len(actors)):
+        live = actors[: len(seeds[first : first + len(actors)])]
+        ray.get([actor.reset.remote(seed) for actor, seed in zip(live, seeds[first : first + len(actors)])])
         while live:
             over = ray.get([actor.step.remote() for actor in live])
             live = [actor for actor, (_, ended) in zip(live, over) if not ended]
-    for actor in actors:
-        ray.kill(actor)
+
+
+@contextlib.contextmanager
+def actors(ray: Any, cls: type, count: int, *arguments: Any) -> Iterator[list[Any]]:
+    """So many actors of next to no processor each, all of them up."""
+    found = [ray.remote(num_cpus=0.001)(cls).remote(*arguments) for _ in range(count)]
+    ray.get([actor.ready.remote() for actor in found])
+    try:
+        yield found
+    finally:
+        for actor in found:
+            ray.kill(actor)
+
+
+class LonelyHost(EnvWorker):
+    """A slot's environment in an actor of its own."""
+
+    def ready(self) -> None:
+        pass
+
+
+class ActorSlots:
+    """An actor for every slot, asked all at once and waited for all together."""
+
+    def __init__(self, ray: Any, actors: list[Any]) -> None:
+        self.ray, self.count, self._actors = ray, len(actors), actors
+        self._asked: list[Any] = []
+
+    def start(self, slot: int, episode: Any) -> None:
+        self._asked.append(self._actors[slot].answer.remote([("start", slot, episode)]))
+
+    def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
+        self._asked.append(self._actors[slot].answer.remote([("step", slot, commands, turn)]))
+
+    def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
+        asked, self._asked = self._asked, []
+        return [(slot, shown) for answers in self.ray.get(asked) for slot, (shown,) in answers]
+
+    def close(self) -> None:
+        pass
 
 
 @contextlib.contextmanager
@@ -133,26 +180,23 @@ def parts(episodes: int, count: int) -> Iterator[str]:
     env = registry.env_class(registry.TASKS[TASK])
     places = {
         "engine": [(env, "step"), (env, "reset")],
-        "player": [(env, "random_command")],
-        "dice": [(Dice, "at")],
+        "player": [(TextEnv, "random_command")],
+        "dice": [(Dice, "at"), (Dice, "below")],
         "build": [(Host, "_build")],
         "host": [(Host, "start"), (Host, "step")],
         "prompt": [(Playing, "prompt")],
         "take": [(Playing, "take")],
     }
-    turns = sum(
-        len(run.turns)
-        for run in rollout(make_policy("random"), config(episodes).all_episodes(), LocalSlots(count, asks="random"))
-    )
+    turns = sum(len(run.turns) for run in rollout(make_policy("random"), config(episodes).all_episodes(), local(count)))
     with metered(**places) as loop:
         plain(episodes)
-    with metered(**places) as local:
-        through(LocalSlots(count, asks="random"), episodes)
+    with metered(**places) as ours:
+        through(local(count), episodes)
     said = {
         "engine": "the engine's steps and resets",
         "player": "the random player's choice",
-        "dice": "a generator of random numbers for each turn, so that its dice depend on its key alone",
-        "build": f"building {count} environments, once a run (one in the loop)",
+        "dice": "the same of numbers that depend on the turn's key alone",
+        "build": "building the environment",
         "host": "what an environment shows, put together",
         "prompt": "what the player is asked",
         "take": "what a turn has shown, kept for the record",
@@ -160,35 +204,58 @@ def parts(episodes: int, count: int) -> Iterator[str]:
     }
     yield "\n| where the processor's time goes, microseconds a turn | plain loop | local |\n|---|--:|--:|"
     for name, text in said.items():
-        yield f"| {text} | {1e6 * loop[name] / turns:.0f} | {1e6 * local[name] / turns:.0f} |"
-    over = sum(local.values()) - sum(loop.values())
-    shares = sorted(((local[name] - loop[name]) / over, text) for name, text in said.items())
+        yield f"| {text} | {1e6 * loop[name] / turns:.0f} | {1e6 * ours[name] / turns:.0f} |"
+    over = sum(ours.values()) - sum(loop.values())
+    shares = sorted(((ours[name] - loop[name]) / over, text) for name, text in said.items())
     share, most = shares[-1]
     yield f"\nOf what local takes beyond the plain loop, {100 * share:.0f} % is the row '{most}'. Measuring slows both."
 
 
 def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
-    """Tokens a second of one model, asked in three ways."""
+    """Tokens a second of one model, asked in each of the ways."""
     yield "\n| a language model of random weights, CPU | tokens/s | x one at a time |\n|---|--:|--:|"
     base = 0.0
 
-    def row(name: str, policy: Policy, count: int) -> str:
+    def row(name: str, policy: Policy, slots: Slots) -> str:
         nonlocal base
-        next(rollout(policy, config(1).all_episodes(), LocalSlots(1), max_turns=1))  # the model is read
+        # The model is read and the engines are imported.
+        assert sum(1 for _ in rollout(policy, config(slots.count).all_episodes(), slots, max_turns=1)) == slots.count
         began, written = time.perf_counter(), 0
-        for run in rollout(policy, config(episodes).all_episodes(), LocalSlots(count), max_turns=turns):
+        for run in rollout(policy, config(episodes).all_episodes(), slots, max_turns=turns):
             written += sum(turn.reply.output_tokens for turn in run.turns)
         rate = written / (time.perf_counter() - began)
+        slots.close()
         policy.close()
         base = base or rate
-        return f"| {name} | {rate:,.0f} | {rate / base:.2f} |"
+        said = f"| {name} | {rate:,.0f} | {rate / base:.2f} |"
+        print(said, flush=True)
+        return said
 
     with tempfile.TemporaryDirectory() as folder:
         tiny.make(Path(folder), tiny.texts([TASK], 2), "s", vocabulary=1024, context=4096)
         options = {"temperature": 1.0, "max_tokens": 32, "device": "cpu", "dtype": "float32"}
-        yield row("(c) plain loop, one conversation at a time", make_policy(folder, **options), 1)
-        yield row("(a) local, 32 conversations a batch", make_policy(folder, **options), 32)
-        yield row("(b) Ray, 32 conversations, 2 replicas", RayPolicy(ray, folder, 2, options), 32)
+        model = functools.partial(make_policy, folder, **options)
+        yield row("(c) plain loop, one conversation at a time", model(), LocalSlots(1))
+        yield row(f"(a) local, {episodes} conversations a batch", model(), LocalSlots(episodes))
+        for workers in (1, 2, 4):
+            yield row(
+                f"(b) Ray, {episodes} conversations, {workers} workers", model(), RaySlots(ray, episodes, workers)
+            )
+        replicas = RayPolicy(ray, folder, 2, options)
+        yield row(
+            f"(b) Ray, {episodes} conversations, 1 worker, the model in 2 replicas",
+            replicas,
+            RaySlots(ray, episodes, 1),
+        )
+        with actors(ray, LonelyHost, episodes, ("sparse", "", 0.99)) as alone:
+            yield row(f"(d) Ray, an actor per environment ({episodes})", model(), ActorSlots(ray, alone))
+
+
+class Rash(Instant):
+    """Costs nothing too, and takes any of the admissible commands, so that episodes are of many lengths."""
+
+    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
+        return [Reply("", commands=(prompt.admissible[prompt.seed % len(prompt.admissible)],)) for prompt in prompts]
 
 
 class Busy(LocalSlots):
@@ -212,7 +279,7 @@ class Busy(LocalSlots):
 def overhead() -> Iterator[str]:
     episodes = 1024
     slots = Busy(512, episodes)
-    began, spent, turns = time.process_time(), 0.0, 0
+    began, spent, lengths = time.process_time(), 0.0, list[int]()
     step = slots._hosts[0].__class__.step
 
     def timed_step(host: Any, *rest: Any) -> Any:
@@ -224,13 +291,13 @@ def overhead() -> Iterator[str]:
 
     slots._hosts[0].__class__.step = timed_step  # type: ignore[method-assign]
     try:
-        for run in rollout(Instant(), config(episodes).all_episodes(), slots):
-            turns += len(run.turns)
+        for run in rollout(Rash(), config(episodes).all_episodes(), slots):
+            lengths.append(len(run.turns))
     finally:
         slots._hosts[0].__class__.step = step  # type: ignore[method-assign]
     whole = time.process_time() - began
-    yield f"| harness per turn at 512 slots, instant policy, engine's steps left out, processor time | {1000 * (whole - spent) / turns:.3f} ms |"
-    yield f"| slots busy until the last episode starts (512 slots, {episodes} episodes) | {100 * statistics.mean(slots.shares[1:]):.1f} % |"
+    yield f"| harness per turn at 512 slots, instant policy, engine's steps left out, processor time | {1000 * (whole - spent) / sum(lengths):.3f} ms |"
+    yield f"| slots busy until the last episode starts (512 slots, {episodes} episodes of {min(lengths)} to {max(lengths)} turns) | {100 * statistics.mean(slots.shares[1:]):.1f} % |"
     yield from writing("Overcooked-easy-v0", "random")
     yield from writing("VirtualHome-food_preparation-v0", "expert")
 
@@ -274,7 +341,7 @@ def main() -> None:
         print(rows[-1], flush=True)
 
     row("(c) plain loop, one environment, nothing kept", base, own_base)
-    row("(a) local, 32 slots", *timed(lambda: through(LocalSlots(count, asks="random"), args.episodes), 5))
+    row("(a) local", *timed(lambda: through(local(count), args.episodes), 5))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
     try:
         connect.connect(cluster.address)
@@ -285,7 +352,9 @@ def main() -> None:
             row(f"(b) Ray, 32 slots in {workers} workers", seconds)
             slots.close()
         few = args.episodes // 4
-        seconds, _ = timed(lambda: actor_per_environment(ray, few, count), 1)
+        with actors(ray, Lonely, count) as alone:
+            actor_per_environment(ray, alone, count)  # engines imported
+            seconds, _ = timed(lambda: actor_per_environment(ray, alone, few), 1)
         row("(d) Ray, an actor per environment (32)", seconds, episodes=few)
         rows.extend(tokens(ray))
     finally:
@@ -297,7 +366,7 @@ def main() -> None:
     print("\n".join(rows[7:]))
     if args.markdown:
         load = os.getloadavg()[0]
-        head = f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: the least); {os.cpu_count()} cores, load {load:.0f}.\n\n"
+        head = f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: the least); {os.cpu_count()} cores, load {load:.0f}, niceness {os.nice(0)}.\n\n"
         args.markdown.write_text(head + "\n".join(rows) + "\n")
 
 

@@ -1,9 +1,9 @@
-"""Memory of the head over a long run: resident megabytes as episodes end.
+"""Memory over a long run, of the head and of a cluster's workers: resident megabytes as episodes end.
 
     python -m benchmarks.memory [--episodes 20000] [--markdown benchmarks/memory.md]
 
-The command's own path (journal, timing, results) with an instant policy and a native engine. What a record leaves in memory
-is its numbers; the texts of its turns are in the file.
+The command's own path (journal, timing, results) with an instant policy and a native engine, in this process and on a Ray
+cluster of this machine with two workers. What a record leaves in memory is where its line lies; its texts are in the file.
 """
 
 from __future__ import annotations
@@ -15,17 +15,53 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from envsuite import registry
-from harness.evaluate import Execution, RunConfig, evaluate
+from harness import evaluate as evaluation
+from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
 
 TASK = "VirtualHome-food_preparation-v0"
 
 
-def resident() -> float:
+def resident(pid: int) -> float:
     """Megabytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def played(executor: str, episodes: int) -> str:
+    """One run, as a table."""
+    seeds = min(episodes, 1000)
+    config = RunConfig(registry.TASKS[TASK], "expert", episodes=seeds, attempts=episodes // seeds)
+    pids, seen = [os.getpid()], list[tuple[int, list[float]]]()
+    count, began = 0, time.monotonic()
+
+    def opened(*arguments: Any) -> Any:
+        slots = open_slots(*arguments)
+        if executor == "ray":
+            pids.extend(slots.ray.get([worker.actor.pid.remote() for worker in slots._workers]))  # type: ignore[attr-defined]
+        return slots
+
+    def ended(record: Any, run: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 1000 or count % (episodes // 10) == 0:
+            gc.collect()
+            seen.append((count, [resident(pid) for pid in pids]))
+            print(f"{executor}: {count:,} episodes: {seen[-1][1]} MB, {time.monotonic() - began:.0f} s", flush=True)
+
+    how = Execution(max_concurrent=64, num_workers=2 if executor == "ray" else -1, executor=executor)
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(evaluation, "open_slots", opened):
+        evaluation.evaluate(config, Path(folder), lambda: make_policy("expert"), how, ended)
+        size = (next(Path(folder).glob("**/results.jsonl"))).stat().st_size
+    names = ["this process", *(f"worker {number}" for number in range(1, len(pids)))]
+    rows = [f"| episodes ended | {' | '.join(names)} |", "|--:|" + "--:|" * len(names)]
+    rows += [f"| {number:,} | {' | '.join(f'{one:.1f}' for one in sizes)} |" for number, sizes in seen]
+    rows.append(f"| results written | {resident(os.getpid()):.1f} |" + " |" * (len(names) - 1))
+    (first, low), (last, high) = seen[0], seen[-1]
+    each = " and ".join(f"{1000 * (after - before) / (last - first):.2f}" for before, after in zip(low, high))
+    return "\n".join(rows) + f"\n\nThat is {each} kB an episode kept, of {size / episodes / 1000:.1f} kB written."
 
 
 def main() -> None:
@@ -33,40 +69,14 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20_000)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
-    seeds = min(args.episodes, 1000)
-    config = RunConfig(registry.TASKS[TASK], "expert", episodes=seeds, attempts=args.episodes // seeds)
-    seen: list[tuple[int, float]] = []
-    count, began = 0, time.monotonic()
-
-    def ended(record: Any, run: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == 100 or count % (args.episodes // 10) == 0:
-            gc.collect()
-            seen.append((count, resident()))
-            print(f"{count:,} episodes: {seen[-1][1]:.1f} MB, {time.monotonic() - began:.0f} s", flush=True)
-
-    with tempfile.TemporaryDirectory() as folder:
-        evaluate(config, Path(folder), lambda: make_policy("expert"), Execution(max_concurrent=64), ended)
-        size = (next(Path(folder).glob("**/results.jsonl"))).stat().st_size
-    after = resident()
-    (first, low), (last, high) = seen[0], seen[-1]
-    rows = [
-        "| episodes ended | resident MB |",
-        "|--:|--:|",
-        *(f"| {number:,} | {megabytes:.1f} |" for number, megabytes in seen),
-    ]
-    rows.append(f"| results written | {after:.1f} |")
-    each = 1000 * (high - low) / (last - first)
-    text = (
-        "\n".join(rows)
-        + f"\n\nThat is {each:.2f} kB an episode kept, of {size / args.episodes / 1000:.1f} kB written.\n"
+    os.environ.setdefault("RAY_worker_niceness", "0")  # its default, 15, would lose against anything else that runs
+    text = f"Resident MB, {TASK}, expert.\n\n" + "\n\n".join(
+        f"## {title}\n\n{played(executor, args.episodes)}"
+        for title, executor in (("In this process", "local"), ("On Ray, two workers, 64 slots", "ray"))
     )
     print(text)
     if args.markdown:
-        args.markdown.write_text(
-            f"# Memory over a long run\n\n`python -m benchmarks.memory`: {TASK}, expert, 64 slots.\n\n{text}"
-        )
+        args.markdown.write_text(f"# Memory over a long run\n\n`python -m benchmarks.memory`. {text}\n")
 
 
 if __name__ == "__main__":

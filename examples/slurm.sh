@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
-# sbatch examples/slurm.sh: a Ray cluster inside the allocation, then one evaluation on it. Cut by the time limit, submit it again.
+# A Ray cluster inside the allocation, then one evaluation on it; what follows the script's name is the evaluation's:
+#   sbatch examples/slurm.sh -m expert -e alfworld -c 512
+#   sbatch --nodes=8 --cpus-per-task=16 examples/slurm.sh -m qwen2.5-3b -e babyai --base-url http://gpu1:8000/v1
+# Cut by the time limit, submit the same line again: it goes on. ENVSUITE_VENV is the environment on all nodes.
 #SBATCH --job-name=envsuite
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=32
 #SBATCH --time=04:00:00
 set -euo pipefail
-source "$HOME/envsuite/bin/activate"
+source "${ENVSUITE_VENV:-$HOME/envsuite}/bin/activate"
+if [ $# -eq 0 ]; then set -- --model expert --env alfworld -c 512; fi
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # since Slurm 22.05 srun does not take it over from sbatch
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname -I | awk '{print $1}'):6379
+port=$((20000 + SLURM_JOB_ID % 10000)) # another job's head may share the node
+address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname -I | awk '{print $1}'):$port
 
 until_alive() { # until so many nodes have joined, at most five minutes
   for _ in $(seq 60); do
@@ -20,7 +26,8 @@ until_alive() { # until so many nodes have joined, at most five minutes
   exit 1
 }
 
-srun --nodes=1 --ntasks=1 -w "$head" ray start --head --port=6379 --num-cpus="$SLURM_CPUS_PER_TASK" --block &
+trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT # the cluster ends with the run, or where it did not come up
+srun --nodes=1 --ntasks=1 -w "$head" ray start --head --port="$port" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
 until_alive 1
 workers=$((SLURM_NNODES - 1))
 if [ "$workers" -gt 0 ]; then
@@ -28,4 +35,4 @@ if [ "$workers" -gt 0 ]; then
     ray start --address="$address" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
   until_alive "$SLURM_NNODES"
 fi
-envsuite-eval --model expert --env alfworld --executor ray --ray-address "$address" -c 512 --resume
+envsuite-eval "$@" --executor ray --ray-address "$address" --resume

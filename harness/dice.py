@@ -3,6 +3,7 @@
 `numpy.random.default_rng(seed)` costs as much as a step of a native engine, nearly all of it in seeding. Here the seeding
 of many turns is done in one pass of array operations, and one generator is set to each turn's state: the numbers are
 those of `default_rng(episode.dice(turn))`, to the bit (numpy's SeedSequence and PCG64 seeding, NEP 19 keeps them stable).
+A turn that takes one number of a range, as most random players do, needs no generator at all: `Dice.below`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import numpy.typing as npt
 
 from harness.types import Episode
 
-FEWEST, MOST = 24, 64
-"""turns seeded together: three times as many as were played, within these bounds"""
+FEWEST, MOST = 64, 128
+"""turns seeded together: as many as were played, within these bounds; a pass takes much the same time for all"""
 
 _A, _B = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)
 """first hash constant and its multiplier, of mixing in and of reading out"""
@@ -79,16 +80,39 @@ class Dice:
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
         self._first, self._states = 0, list[list[int]]()
-        self._bits = np.random.PCG64(0)
-        self._generator = np.random.Generator(self._bits)
+        self._bits: np.random.PCG64 | None = None  # as long as no turn needs them
+        self._generator: np.random.Generator
+
+    def _begun(self, turn: int) -> tuple[int, int]:
+        if not 0 <= turn - self._first < len(self._states):
+            self._first = turn
+            count = max(FEWEST, min(turn, MOST))
+            self._states = states(self._episode.all_dice(range(turn, turn + count)))
+        return begun(self._states[turn - self._first])
+
+    def below(self, turn: int, count: int) -> int:
+        """As `int(at(turn).integers(count))`, for a count from 1 to 2**32 - 1.
+
+        Lemire's multiplication (2019) of the turn's first 32 bits, as numpy does it for ranges of that size; the rare
+        number that it throws away, so that none is likelier than another, is left to numpy itself.
+        """
+        if count == 1:
+            return 0
+        state, increment = self._begun(turn)
+        state = (state * _MULTIPLIER + increment) & _WRAP
+        folded, turned = (state >> 64 ^ state) & 0xFFFFFFFFFFFFFFFF, state >> 122  # XSL-RR (O'Neill, 2014)
+        bits = (folded >> turned | folded << (64 - turned)) & 0xFFFFFFFF
+        scaled = bits * count
+        if scaled & 0xFFFFFFFF < count:
+            return int(self.at(turn).integers(count))
+        return scaled >> 32
 
     def at(self, turn: int) -> np.random.Generator:
         """As `default_rng(episode.dice(turn))`; what an earlier call returned is this one from now on."""
-        if not 0 <= turn - self._first < len(self._states):
-            self._first = turn
-            count = max(FEWEST, min(3 * turn, MOST))
-            self._states = states(self._episode.all_dice(range(turn, turn + count)))
-        state, increment = begun(self._states[turn - self._first])
+        state, increment = self._begun(turn)
+        if self._bits is None:
+            self._bits = np.random.PCG64(0)
+            self._generator = np.random.Generator(self._bits)
         self._bits.state = {
             "bit_generator": "PCG64",
             "state": {"state": state, "inc": increment},

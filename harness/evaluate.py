@@ -185,6 +185,10 @@ class Execution:
     ray_address: str = ""
     """host:port | auto | "" for a cluster of this process"""
 
+    def __post_init__(self) -> None:
+        if self.ray_address and self.executor != "ray":
+            raise UsageError("--ray-address belongs to --executor ray, which was not given.")
+
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
     """The task that holds `split`: where splits are tasks of their own, another one than was named."""
@@ -302,11 +306,13 @@ def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str
         return RaySlots(ray, count, workers, config.reward_mode, asks, shaping_gamma, needs, fast)
     if workers < 0:
         workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
-    if workers == 0 and seated(config.task, settings):
+    if workers:
+        return PoolSlots(count, workers, config.reward_mode, asks, shaping_gamma)
+    if asks:  # nobody is waited for, and one environment at a time stays in the processor's caches
+        return LocalSlots(1, config.reward_mode, asks, shaping_gamma)
+    if seated(config.task, settings):
         return VectorSlots(count, config.task, knobs_json(config.knobs), config.reward_mode, asks, shaping_gamma)
-    if workers == 0:
-        return LocalSlots(count, config.reward_mode, asks, shaping_gamma)
-    return PoolSlots(count, workers, config.reward_mode, asks, shaping_gamma)
+    return LocalSlots(count, config.reward_mode, asks, shaping_gamma)
 
 
 def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:

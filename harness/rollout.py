@@ -88,7 +88,8 @@ class Playing:
         run.terminated, run.truncated = shown.terminated, shown.truncated
         run.success, run.progression = bool(shown.info["success"]), float(shown.info["progression"])
         run.stop_reason = shown.info["stop_reason"]
-        run.metrics = dict(shown.info.get("metrics", {}))
+        if "metrics" in shown.info:
+            run.metrics = dict(shown.info["metrics"])
         if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
             run.truncated, run.stop_reason = True, StopReason.MAX_TURNS
 

@@ -77,6 +77,7 @@ class Host:
         self.env: TextEnv | None = None
         self.built = ("", "")
         self.dice: Dice | None = None
+        self._draws = False
 
     def start(self, episode: Episode) -> Shown:
         try:
@@ -86,11 +87,13 @@ class Host:
                 self.env = self._build(episode)
                 self.built = episode.task.id, episode.knobs
             assert self.env is not None
+            # A random player who takes any of the commands on offer: drawn here, from those just shown.
+            self._draws = self.dice is not None and type(self.env).random_command is TextEnv.random_command
             text, info = self._reset(self.env, episode)
             return Shown(
                 text,
                 info,
-                advice=self._advice(0),
+                advice=self._advice(0, info),
                 instructions=self.env.instructions,
                 objective=info.get("objective", ""),
             )
@@ -129,24 +132,26 @@ class Host:
 
     def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, Shown]:
         """One turn of the player: gives out command by command, is sent what `env.step` says, returns what is shown."""
-        texts: list[str] = []
-        shown, total, valid = Shown("", {}), 0.0, True
-        for done, command in enumerate(commands or ("",), 1):
-            text, reward, terminated, truncated, info = yield command
-            texts.append(text)
-            total += float(reward)
-            valid &= bool(info["is_action_valid"])
-            shown = Shown("\n".join(texts), info, total, terminated, truncated, done_commands=done)
+        first, *others = commands or ("",)
+        text, reward, terminated, truncated, info = yield first
+        total, done = float(reward), 1
+        for command in others:
             if terminated or truncated:
                 break
-        shown.info["is_action_valid"] = valid
-        if not (shown.terminated or shown.truncated):
-            shown.advice = self._advice(turn + 1)
-        return shown
+            valid = info["is_action_valid"]
+            more, reward, terminated, truncated, info = yield command
+            info["is_action_valid"] = bool(valid and info["is_action_valid"])
+            text, total, done = f"{text}\n{more}", total + float(reward), done + 1
+        advice = None if terminated or truncated else self._advice(turn + 1, info)
+        return Shown(text, info, total, terminated, truncated, advice, done)
 
-    def _advice(self, turn: int) -> str | None:
+    def _advice(self, turn: int, info: dict[str, Any]) -> str | None:
+        """What the player is to say at `turn`, of whose beginning `info` tells."""
         assert self.env is not None
         if self.dice is not None:
+            commands = info["admissible_commands"] if self._draws else ()
+            if commands:
+                return str(commands[self.dice.below(turn, len(commands))])
             return self.env.random_command(self.dice.at(turn))
         if self.asks.startswith("expert"):
             return self.env.expert(self.asks.partition(":")[2])

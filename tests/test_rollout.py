@@ -1,5 +1,7 @@
 """The one loop: what is played depends on the episode and the policy alone."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,10 @@ def test_a_turns_generator_is_the_one_its_seed_makes():
     for turn in (*range(40), 3, 200, 0):
         wanted = np.random.default_rng(one.dice(turn))
         assert dice.at(turn).integers(1000, size=5).tolist() == wanted.integers(1000, size=5).tolist()
+    counts = random.Random(0)
+    for turn in range(200):
+        for count in (1, 2, 7, counts.randrange(1, 60), counts.randrange(2**31, 2**32)):  # the last: many thrown away
+            assert dice.below(turn, count) == np.random.default_rng(one.dice(turn)).integers(count)
     seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1]
     for seed, words in zip(seeds, states(seeds), strict=True):
         state, increment = begun(words)

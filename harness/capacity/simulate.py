@@ -14,8 +14,8 @@ from envsuite.errors import MissingExtra
 
 AHEAD = 0.25
 """as `harness.cluster.slots.AHEAD`, which cannot be imported without Ray"""
-MESSAGE = 0.02
-"""seconds of a message from the head to a worker and back, as fitted in benchmarks/capacity.md on a loaded machine"""
+MESSAGE = 0.004
+"""seconds of a message from the head to a worker and back, as fitted in benchmarks/capacity.md"""
 DISK = 200.0
 """megabytes a second of the head's disk, assumed"""
 

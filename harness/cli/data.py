@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.progress import track
 
@@ -45,7 +47,10 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("-o", "--output", type=Path, required=True)
     games = verbs.add_parser("games", help="generate games into the cache before they are played: " + ", ".join(MAKERS))
     _add_episodes(games)
-    games.add_argument("--num-workers", type=int, default=0, help="processes (0: one a core)")
+    games.add_argument(
+        "--num-workers", type=int, default=0, help="processes (0: one a core, of the machine or the cluster)"
+    )
+    cli.add_executor(games)
     demos = verbs.add_parser("demos", help="the expert's games as chat JSONL, to fine-tune on")
     demos.add_argument("-o", "--output", type=Path, required=True)
     _add_episodes(demos)
@@ -144,7 +149,14 @@ def _games(args: argparse.Namespace) -> int:
     if config.task.requires not in MAKERS:
         raise UsageError(f"{config.task.id} needs no games made beforehand: it can be a task of {', '.join(MAKERS)}.")
     settings, seeds = {**registry.knob_names(config.task), **config.knobs}, config.seeds
-    made, there = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None), 0
+    how = Execution(executor=args.executor, ray_address=args.ray_address)
+    spread: Callable[..., Iterator[Any]] | None = None
+    if how.executor == "ray":
+        from harness.cluster import connect
+        from harness.cluster.tasks import spread as over_nodes
+
+        spread = partial(over_nodes, connect.connect(how.ray_address), workers=args.num_workers)
+    made, there = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None, spread), 0
     for one in track(made, "games", len(seeds), console=cli.console(), disable=not sys.stdout.isatty()):
         there += one.path is not None
         if one.path is None:

@@ -141,7 +141,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.nodes and not args.dry_run:
         raise UsageError("--nodes belongs to --dry-run, which was not given: a run takes the nodes of its Ray cluster.")
     console = cli.console(stderr=args.json)
-    plans = plan(args, console)
+    plans, mode = plan(args, console), execution(args)
     if args.dry_run:
         for planned in plans:
             _describe(planned.config, args, console)
@@ -150,7 +150,6 @@ def _main(argv: Sequence[str] | None) -> int:
         for planned in plans:
             _show_prompt(planned.config, args.base_url)
         return 0
-    mode = execution(args)
     baselines = _baselines(args)
     found: list[dict[str, Any]] = []
     broken = ""
@@ -309,8 +308,10 @@ def configure(task: Task, args: argparse.Namespace) -> RunConfig:
             raise UsageError(f"{flag} must be at least 1, not {value}.")
     if args.temperature < 0 or not 0 < args.top_p <= 1:
         raise UsageError(f"--temperature {args.temperature} must be >= 0 and --top-p {args.top_p} in (0, 1].")
-    if args.executor != "ray" and (args.ray_address or args.policy_replicas):
-        raise UsageError("--ray-address and --policy-replicas belong to --executor ray, which was not given.")
+    if args.policy_replicas < 0:
+        raise UsageError(f"--policy-replicas must be at least 0, not {args.policy_replicas}.")
+    if args.executor != "ray" and args.policy_replicas:
+        raise UsageError("--policy-replicas belongs to --executor ray, which was not given.")
     if args.max_turns is not None and args.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {args.max_turns}.")
     task, split = resolve_split(task, args.split)

@@ -62,27 +62,33 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
         said = " ".join(str(error).split())[:300]
         if address == "auto" and isinstance(error, ConnectionError):
             said = "no Ray runs on this machine: ray start --head, or give host:port."
+        elif isinstance(error, ConnectionError):
+            said += f": what listens there is no head that Ray {ray.__version__} can speak with: does `ray status` work on it?"
         if "ersion" in said:
             said += f" Here are Ray {ray.__version__} and Python {platform.python_version()}: install the same on all."
         raise UsageError(f"--ray-address {address}: {said}") from None
     return ray
 
 
-def _split(address: str) -> tuple[str, str]:
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if host.startswith("ray:"):
+        raise UsageError(
+            f"--ray-address takes the head's own host:port (6379 unless told otherwise), not Ray's client port: {address!r}."
+        )
+    if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
         raise UsageError(f"--ray-address takes host:port or auto, not {address!r}.")
-    return host, port
+    return host.strip("[]"), int(port)
 
 
 def _same(one: str, two: str, own_ip: str) -> bool:
     """Whether two addresses are one head's; a node of it is known by its own IP as well as by localhost."""
 
-    def spelled(address: str) -> tuple[str, str]:
+    def spelled(address: str) -> tuple[str, int]:
         host, port = _split(address)
         try:
             ip = socket.gethostbyname(host)
-        except OSError:
+        except (OSError, UnicodeError):
             ip = host
         return own_ip if ip.startswith("127.") else ip, port
 
@@ -93,12 +99,12 @@ def _knock(address: str) -> None:
     """Ray itself tries a dead address, or one where something else listens, for minutes."""
     host, port = _split(address)
     try:
-        with socket.create_connection((host, int(port)), timeout=5) as line:
+        with socket.create_connection((host, port), timeout=5) as line:
             if os.environ.get("RAY_USE_TLS", "0") in ("0", ""):
                 _greet(line, address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise UsageError(
-            f"--ray-address {address}: nobody answers there ({error.strerror or error}). Is it the head's address, "
+            f"--ray-address {address}: nobody answers there ({getattr(error, 'strerror', None) or error}). Is it the head's address, "
             "and does `ray status` work on it?"
         ) from None
 

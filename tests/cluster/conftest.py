@@ -47,7 +47,7 @@ def nodes(*cpus, **options):
         cluster.shutdown()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster():
     """One node with processors, beside the head."""
     with nodes(4) as found:

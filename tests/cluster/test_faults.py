@@ -56,6 +56,7 @@ def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_
     )
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path, proved):
     """Wall clock of the run's processes alone; neither its budget of time nor its workers' patience runs out."""
     if FAKETIME is None:

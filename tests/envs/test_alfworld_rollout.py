@@ -11,6 +11,7 @@ import pytest
 from envsuite import registry
 from envsuite.envs.alfworld.engine import NativeEngine
 from envsuite.errors import UsageError
+from envsuite.types import knobs_json
 from harness import evaluate, records
 from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
@@ -35,23 +36,40 @@ def results(cfg: RunConfig, out: Path, **execution: object) -> bytes:
     return (cfg.folder(out) / "results.jsonl").read_bytes()
 
 
+class Chatty:
+    """Says several commands at once, or none."""
+
+    name, asks = "chatty", ""
+
+    def act(self, prompts):
+        said = [tuple(prompt.admissible[:: 1 + prompt.seed % 9][: prompt.seed % 4]) for prompt in prompts]
+        return [Reply(" ".join(commands), commands=commands) for commands in said]
+
+
 @pytest.mark.parametrize("model", ["random", "expert:partial"])
 @pytest.mark.parametrize("reward_mode", ["dense", "shaped"])
 def test_its_results_are_byte_for_byte_those_of_one_environment_per_slot(tmp_path, monkeypatch, model, reward_mode):
     cfg = config(model, reward_mode=reward_mode, attempts=2)
-    opened = []
-    open_slots = evaluate.open_slots
-    monkeypatch.setattr(evaluate, "open_slots", lambda *args: opened.append(open_slots(*args)) or opened[-1])
-    seats = [results(cfg, tmp_path / str(count), max_concurrent=count) for count in (1, 3, 20)]
-    assert {type(slots) for slots in opened} == {VectorSlots}
-    monkeypatch.setattr(evaluate, "seated", lambda task, settings: False)
-    assert seats == [results(cfg, tmp_path / "apart", max_concurrent=3)] * 3
-    assert type(opened[-1]) is LocalSlots
+    one = results(cfg, tmp_path / "apart")
+    for count in (1, 3, 7):
+        slots = VectorSlots(count, TASK, knobs_json(cfg.knobs), reward_mode, model)
+        monkeypatch.setattr(evaluate, "open_slots", lambda *args, slots=slots: slots)
+        assert results(cfg, tmp_path / str(count)) == one
+
+
+def test_a_policy_that_reads_has_the_seats_and_one_that_is_advised_plays_game_after_game():
+    found = {asks: evaluate.open_slots(config("idle"), Execution(), 7, asks) for asks in ("", "random", "expert")}
+    assert {asks: (type(slots), slots.count) for asks, slots in found.items()} == {
+        "": (VectorSlots, 7),
+        "random": (LocalSlots, 1),
+        "expert": (LocalSlots, 1),
+    }
 
 
 def test_a_run_that_was_cut_goes_on_to_the_same_bytes(tmp_path):
     cfg, ended, cuts = config("random"), [], 0
-    whole = results(cfg, tmp_path / "whole", max_concurrent=3)
+    evaluate.evaluate(cfg, tmp_path / "whole", Chatty, Execution(max_concurrent=3))
+    whole = (cfg.folder(tmp_path / "whole") / "results.jsonl").read_bytes()
 
     class Cut(Exception):
         pass
@@ -64,7 +82,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(tmp_path):
     while True:
         try:
             how = Execution(max_concurrent=3, resume=True)
-            evaluate.evaluate(cfg, tmp_path / "cut", lambda: make_policy("random"), how, on_episode=cut)
+            evaluate.evaluate(cfg, tmp_path / "cut", Chatty, how, on_episode=cut)
             break
         except Cut:
             cuts += 1
@@ -79,16 +97,6 @@ def play(policy, slots, seeds, knobs=KNOBS):
     finally:
         slots.close()
     return [records.record(run, policy.name, "sparse") for run in runs]
-
-
-class Chatty:
-    """Says several commands at once, or none."""
-
-    name, asks = "chatty", ""
-
-    def act(self, prompts):
-        said = [tuple(prompt.admissible[:: 1 + prompt.seed % 9][: prompt.seed % 4]) for prompt in prompts]
-        return [Reply(" ".join(commands), commands=commands) for commands in said]
 
 
 def test_several_commands_in_one_reply_are_said_one_after_another():

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,34 +45,43 @@ def ensure_game(spec: GameSpec) -> Path:
 
     For worker processes: the generator is not thread-safe, and can take long.
     """
-    import filelock
-
     from envsuite.envs.textworld.generator import compile_game, make_game
 
     found = find_game(spec)
     if found is not None:
         return found
+
+    def write(folder: Path) -> None:
+        game = make_game(spec)
+        game.save(str(folder / "game.json"))
+        compile_game(game, folder / "game.z8")
+
+    return _place(spec, write)
+
+
+def _place(spec: GameSpec, write: Callable[[Path], None]) -> Path:
+    """Puts a game where it belongs, if it is not there: `write` makes its files in a folder that is given."""
+    import filelock
+
     place = story_path(spec).parent
     # A lock for each 4096th of the games: as good as one a game, and their files stay few.
     with filelock.FileLock(cache_dir("textworld", "locks") / f"{spec.key[:3]}.lock"):
         found = find_game(spec)
         if found is not None:
             return found
-        partial = place.with_name(place.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        draft = place.with_name(place.name + ".partial")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
         try:
-            game = make_game(spec)
-            game.save(str(partial / "game.json"))
-            compile_game(game, partial / "game.z8")
-            check_story(partial / "game.z8")
-            for written in partial.iterdir():
+            write(draft)
+            check_story(draft / "game.z8")
+            for written in draft.iterdir():
                 with written.open("rb") as file:
                     os.fsync(file.fileno())
             shutil.rmtree(place, ignore_errors=True)  # a damaged one
-            partial.rename(place)
+            draft.rename(place)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)
     return place / "game.z8"
 
 
@@ -123,10 +133,54 @@ def generate_many(
             worker.close()
 
 
-def prepare(settings: Mapping[str, Any], seeds: Iterable[int], processes: int | None = None) -> Iterator[Generated]:
-    """`generate_many` for the games that a task with these knobs plays under `seeds`. Raises UsageError for files."""
+class Packed(NamedTuple):
+    """A game made on another machine."""
+
+    files: dict[str, bytes]
+    """name -> contents"""
+    problem: str = ""
+    """one line why there is none"""
+
+
+def make_packed(specs: Sequence[GameSpec]) -> list[Packed]:
+    """Games of this machine's cache, generated if need be, to be sent to another."""
+    return [
+        Packed({file.name: file.read_bytes() for file in one.path.parent.iterdir()} if one.path else {}, one.problem)
+        for one in generate_many(specs, 1)
+    ]
+
+
+Spread = Callable[[Callable[[Sequence[Any]], list[Any]], Sequence[Any]], Iterator[Any]]
+"""calls a function, elsewhere, with some items at a time, and yields the answers in the order of the items"""
+
+
+def fetch_many(specs: Sequence[GameSpec], spread: Spread) -> Iterator[Generated]:
+    """`generate_many` on other machines: what they make goes into this one's cache as well."""
+    missing = [find_game(spec) is None for spec in specs]
+    made = spread(make_packed, [spec for spec, lacks in zip(specs, missing) if lacks])
+    for spec, lacks in zip(specs, missing):
+        packed: Packed = next(made) if lacks else Packed({})
+        if packed.problem:
+            yield Generated(spec, None, packed.problem)
+        elif lacks:
+            yield Generated(spec, _place(spec, partial(_unpack, packed)))
+        else:
+            yield Generated(spec, story_path(spec))
+
+
+def _unpack(packed: Packed, folder: Path) -> None:
+    for name, content in packed.files.items():
+        (folder / name).write_bytes(content)
+
+
+def prepare(
+    settings: Mapping[str, Any], seeds: Iterable[int], processes: int | None = None, spread: Spread | None = None
+) -> Iterator[Generated]:
+    """`generate_many` for the games that a task with these knobs plays under `seeds`, or `fetch_many` where they are to
+    be made elsewhere. Raises UsageError for files."""
     if settings.get("game"):
         raise UsageError(f"game={settings['game']} names files: there is nothing to generate.")
     challenge = settings.get("challenge", "custom")
     own = {name: settings[name] for name in SETTINGS[challenge] if name in settings}
-    return generate_many([game_spec(challenge, own, seed) for seed in seeds], processes)
+    specs = [game_spec(challenge, own, seed) for seed in seeds]
+    return generate_many(specs, processes) if spread is None else fetch_many(specs, spread)

@@ -1,0 +1,124 @@
+"""What cannot be is said at once: addresses where no cluster is, flags of a cluster without one."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from envsuite.errors import MissingExtra, UsageError
+from harness.cli import data as data_cli
+from harness.cli import eval as eval_cli
+from harness.cluster import connect
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (eval_cli, "-m random -e hilo --ray-address auto --dry-run"),
+        (eval_cli, "-m random -e hilo --policy-replicas 2"),
+        (eval_cli, "-m random -e hilo --executor ray --policy-replicas -1"),
+        (data_cli, "demos -e hilo -o demos.jsonl --ray-address auto"),
+        (data_cli, "games -e textworld-w2-o3-q4 --ray-address auto"),
+    ],
+)
+def test_flags_of_a_cluster_without_one_are_refused(command, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(words.split())
+    out = capsys.readouterr()
+    assert ended.value.code == 2 and out.err.count("\n") == 1
+    assert "belongs to --executor ray" in out.err or "must be at least 0, not -1" in out.err
+
+
+def test_without_the_package_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"needs the package 'ray'.*pip install 'envsuite\[ray\]'"):
+        connect.connect("127.0.0.1:9")
+
+
+@pytest.mark.parametrize("says", [b"", b"220 mail ready\r\n", None])
+def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says):
+    """One that says nothing, one that greets as others do, one that hangs up."""
+    monkeypatch.setattr(connect, "KNOCKING", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            line, _ = listener.accept()
+            if says is None:
+                line.close()
+            else:
+                line.sendall(says)
+                lines.append(line)
+
+        lines = []
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(UsageError, match=r"something listens there that .* not Ray's head: give the address"):
+            connect._knock(f"127.0.0.1:{listener.getsockname()[1]}")
+        for line in lines:
+            line.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("somewhere", "takes host:port or auto, not 'somewhere'"),
+        ("127.0.0.1:", "takes host:port or auto"),
+        ("127.0.0.1:99999", "takes host:port or auto"),
+        ("127.0.0.1:\u00b2", "takes host:port or auto"),
+        ("http://127.0.0.1:6379", "takes host:port or auto"),
+        ("ray://127.0.0.1:10001", "not Ray's client port"),
+        ("127.0.0.1:9", r"nobody answers there \(Connection refused\)\. Is it the head's address"),
+        ("[::1]:9", "nobody answers there"),
+        ("no-such-host.invalid:6379", "nobody answers there"),
+        ("a..b:6379", "nobody answers there"),
+    ],
+)
+def test_an_address_that_cannot_be_a_heads_is_said_at_once(address, said):
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=said) as caught:
+        connect._knock(address)
+    assert "\n" not in str(caught.value) and time.monotonic() - began < 10
+
+
+def test_an_address_where_no_cluster_is_is_one_line(tmp_path):
+    words = "-m harness.cli.eval --module tests.toys -m random -e hilo -n 2 --executor ray --ray-address 127.0.0.1:9"
+    command = [sys.executable, *words.split(), "-o", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "nobody answers there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "raised", "said"),
+    [
+        (
+            "auto",
+            ConnectionError("Could not find any running Ray instance."),
+            "no Ray runs on this machine: ray start --head",
+        ),
+        ("10.0.0.1:6379", ConnectionError("Failed to connect"), "Failed to connect: what listens there is no head"),
+        (
+            "10.0.0.1:6379",
+            RuntimeError("Version mismatch:\n  Ray: 2.0\n"),
+            r"Ray: 2\.0 Here are Ray .* the same on all\.",
+        ),
+    ],
+)
+def test_what_ray_says_against_a_connection_is_one_line_with_its_cure(monkeypatch, address, raised, said):
+    """Ray's own errors, raised in its stead: what listens there would have to be made."""
+    import ray
+
+    def init(**options):
+        raise raised
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(connect, "_knock", lambda address: None)
+    with pytest.raises(UsageError, match=said) as caught:
+        connect.connect(address)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"--ray-address {address}: ")
