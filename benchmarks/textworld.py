@@ -4,7 +4,7 @@
 
 Both sides of a ratio are taken in turns within one run, on the same games and the same commands. Generation one by one and
 steps are CPU seconds of all processes that take part (the worker and its compilers included), so that other work on the
-machine does not enter; side by side, it is time on the clock.
+machine does not enter; side by side, it is both: CPU seconds, and time on the clock.
 """
 
 from __future__ import annotations
@@ -49,11 +49,16 @@ def tw_make(spec: GameSpec, folder: Path) -> int:
 
 def tw_make_cpu(spec: GameSpec, folder: Path) -> float:
     """CPU seconds of `tw-make` and of its compilers."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = children()
     if tw_make(spec, folder):
         raise SystemExit(f"tw-make makes no game for {spec.name}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return children() - before
+
+
+def children() -> float:
+    """CPU seconds of all processes that were started from here and have ended, and of those they had started."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 def spent(worker: Interpreter) -> float:
@@ -90,18 +95,18 @@ def generation(games: int) -> None:
 def parallel(games: int, processes: int) -> None:
     specs = [game_spec(challenge, settings, 8_000 + i) for challenge, settings in KINDS.values() for i in range(games)]
     with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), children()
         with ThreadPoolExecutor(processes) as pool:
             refused = sum(code != 0 for code in pool.map(lambda spec: tw_make(spec, Path(folder)), specs))
-        theirs = time.perf_counter() - began
-        began = time.perf_counter()
+        theirs, their_cpu = time.perf_counter() - began, children() - before
+        began, before = time.perf_counter(), children()
         failed = sum(found.path is None for found in generate_many(specs, processes))
-        ours = time.perf_counter() - began
-    print(f"{len(specs)} games of all kinds, {processes} at a time, seconds on the clock")
-    print(f"(seeds without a game: {refused} for tw-make, {failed} here):")
-    print(
-        f"tw-make {theirs:.1f}, generate_many {ours:.1f} (starting its processes included): {theirs / ours:.1f} times\n"
-    )
+        ours, our_cpu = time.perf_counter() - began, children() - before
+    print(f"{len(specs)} games of all kinds, {processes} at a time, starting its processes included")
+    print(f"(seeds without a game: {refused} for tw-make, {failed} here):\n")
+    print("| | tw-make | here | ratio |\n| --- | --- | --- | --- |")
+    print(f"| seconds on the clock | {theirs:.1f} | {ours:.1f} | {theirs / ours:.1f} |")
+    print(f"| CPU seconds | {their_cpu:.1f} | {our_cpu:.1f} | {their_cpu / our_cpu:.1f} |\n")
 
 
 def steps(episodes: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 from envsuite.envs.textworld import store
 from envsuite.envs.textworld.games import GameSpec, game_spec
 from envsuite.envs.textworld.interpreter import Interpreter
+from envsuite.envs.textworld.reading import read_words
 from envsuite.envs.textworld.store import ensure_game, find_game, generate_many, story_path
 from envsuite.errors import EngineFailure
 
@@ -82,6 +83,68 @@ def same_as_tw_make(specs, folder):
         assert content(ours) == content(theirs)
 
 
+@pytest.fixture
+def slow_parser():
+    """textworld's own parser of grammars, whatever this process has put in its place."""
+    from textworld.textgen import TextGrammar
+
+    return lambda text: TextGrammar._CONVERTER.walk(TextGrammar._PARSER.parse(text))
+
+
+def plain(found):
+    """Objects as their class and what they hold, so that equal means equal all the way down."""
+    if isinstance(found, dict):
+        return [(key, plain(value)) for key, value in found.items()]
+    if isinstance(found, list | tuple):
+        return [plain(one) for one in found]
+    return [type(found).__name__, plain(vars(found))] if hasattr(found, "__dict__") else found
+
+
+def test_every_grammar_of_textworld_is_read_as_its_own_parser_reads_it(slow_parser):
+    import textworld
+
+    texts = {path.read_text() for path in Path(textworld.__file__).parent.rglob("*.twg")}
+    for text in sorted(texts, key=len):
+        assert plain(read_words(text).rules) == plain(slow_parser(text).rules)
+    assert len(texts) == 10
+
+
+ODD_GRAMMARS = [
+    "",
+    "# nothing but a comment\n",
+    "a:",
+    "a:;\nb: x ; ;y;",
+    "a: one two |  noun ; lone <-> big | box ;x <-> y\n\n  \n# c\nb:#a#;[if x; y]z;(c;d) e\\nf",
+    "a:b [over\ntwo lines] c\nd:e",
+    "go/east->k<->c : walk",
+]
+BROKEN_GRAMMARS = [
+    "a",
+    "a b",
+    "a:b\n c d\n",
+    "a:b | c | d",
+    "a:b <-> ",
+    "a:[open",
+    "a:b\n #late\n",
+    "a:x > y",
+    "a:b\r\n",
+    ": b",
+]
+
+
+@pytest.mark.parametrize("text", [*ODD_GRAMMARS, *BROKEN_GRAMMARS])
+def test_an_odd_grammar_is_read_alike_and_a_broken_one_left_to_textworlds_parser(text, slow_parser):
+    from tatsu.exceptions import ParseException
+
+    try:
+        expected = plain(slow_parser(text).rules)
+    except ParseException:
+        expected = None
+    found = read_words(text)
+    assert (plain(found.rules) if found else None) == expected
+    assert (expected is None) == (text in BROKEN_GRAMMARS)
+
+
 @pytest.mark.slow
 def test_the_compiled_game_is_the_one_textworld_compiles(tmp_path):
     from textworld.generator.inform7 import compile_inform7_game, generate_inform7_source
@@ -106,6 +169,25 @@ def test_content_tells_games_apart_by_what_they_ask_for():
     renamed = json.loads(json.dumps(one))
     next(info for _, info in renamed["infos"] if info["type"] == "r")["name"] = "orangery"
     assert content(renamed) != content(one) and content(renamed, named=False) == content(one, named=False)
+
+
+@pytest.mark.parametrize(
+    "spec", [SPECS[3], SPECS[13], game_spec("treasure_hunter", {"level": 22}, 7)], ids=lambda s: s.name
+)
+def test_the_map_that_tells_games_apart_before_they_are_made_is_theirs(spec):
+    """So a seed whose map no other has need not be made to know that it repeats no game."""
+    from benchmarks.textworld_splits import describe, draw_map, sketch
+
+    seed, drawn = draw_map(spec).split()
+    made = describe(spec).split()
+    assert (made[0], made[2]) == (seed, drawn) == (str(spec.seed), drawn)
+    world = make_game(spec).serialize()["world"]
+    relabelled = json.loads(
+        json.dumps(world[::-1]).replace('"r_0"', '"r_x"').replace('"r_1"', '"r_0"').replace('"r_x"', '"r_1"')
+    )
+    assert sketch(relabelled) == drawn
+    way = next(fact for fact in world if fact["name"] == "north_of")
+    assert sketch([fact for fact in world if fact != way]) != drawn
 
 
 def test_many_are_generated_side_by_side_in_order_and_only_once():

@@ -1,8 +1,9 @@
 """textworld made faster in this process without changing what it works out: the same games, the same commands.
 
-What it does over and over is kept or narrowed: reading the rules, searching what a rule applies to, checking that a state
-of the quest being made is possible, and working out the valid actions of a state met before. The comparison with `tw-make` and with the raw engine hold that nothing else
-changes. For processes of our own; the raw engine beside which we are measured runs without.
+What it does over and over is kept or narrowed: reading its files (`reading`), searching what a rule applies to, checking that
+a state of the quest being made is possible, and working out the valid actions of a state met before. The comparisons with
+`tw-make` and with the raw engine hold that nothing else changes. For processes of our own; the raw engine beside which we are
+measured runs without.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.names import mistakable
+from envsuite.envs.textworld.reading import read_rules_once, read_words_fast
 
 if TYPE_CHECKING:
     from textworld.logic import Action
@@ -24,27 +26,12 @@ REMEMBERED = 5_000
 @functools.cache
 def hasten() -> None:
     """Puts the faster ways in place, once in a process."""
-    _read_rules_once()
+    read_rules_once()
+    read_words_fast()
     _narrow_the_search()
     _check_what_is_new()
     _walk_on_the_logic()
     _remember_valid_actions()
-
-
-def _read_rules_once() -> None:
-    """Parsing the logic files takes 85 % of making a game, and every game reads the same ones."""
-    from textworld.logic import GameLogic
-
-    load = GameLogic.load.__func__
-    read: dict[tuple[str, ...], Any] = {}
-
-    def load_once(cls: type, paths: list[str]) -> Any:
-        files = tuple(paths)
-        if files not in read:
-            read[files] = load(cls, files)
-        return read[files]
-
-    GameLogic.load = classmethod(load_once)
 
 
 def _narrow_the_search() -> None:
@@ -102,8 +89,9 @@ def _narrow_the_search() -> None:
 def _check_what_is_new() -> None:
     """Of a quest in the making, only the facts just added are held against the constraints ("not in two places").
 
-    The state before was checked, constraints ask for facts and never for their absence, and so a new violation must hold
-    a new fact. textworld checks every state from scratch, twice an action.
+    The state before was checked (the one a quest is made from once, not for each first action), constraints ask for facts
+    and never for their absence, and so a new violation must hold a new fact. textworld checks every state from scratch,
+    twice an action.
     """
     from textworld.generator.chaining import _Chainer
 
@@ -125,14 +113,20 @@ def _check_what_is_new() -> None:
         return state
 
     def possible(chainer: Any, node: Any, state: Any, added: Any) -> bool:
-        if node.parent is None:  # where the chain starts nothing was checked yet
-            return bool(chainer.check_state(state))
+        if node.parent is None and not starts_well(chainer):
+            return False  # and whatever is added to it is no better
         return not any(
             next(iter(state.all_assignments(rule, mapping)), None) is not None
             for fact in added
             for rule, precondition in constraints_on(chainer).get(fact.name, ())
             if (mapping := matched(chainer, precondition, fact)) is not None
         )
+
+    def starts_well(chainer: Any) -> bool:
+        checked: Any = chainer.__dict__.get("starts_well")
+        if checked is None:
+            checked = chainer.__dict__["starts_well"] = bool(chainer.check_state(chainer.state))
+        return bool(checked)
 
     def constraints_on(chainer: Any) -> dict[str, list[tuple[Any, Any]]]:
         """By name of a fact: the constraints it may break, each with the precondition it would meet."""
