@@ -32,7 +32,7 @@ from harness.report.read import Material
 from harness.summary import Summary, number, percent, summarise
 
 if TYPE_CHECKING:
-    from harness.cli.eval import Planned
+    from harness.cli.plans import Planned
 
 SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
@@ -138,7 +138,8 @@ def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
     """What a suite plays, by task and knobs."""
     from rich.console import Console
 
-    from harness.cli.eval import parser, plan
+    from harness.cli.eval import parser
+    from harness.cli.plans import plan
 
     asked = parser().parse_args(["-m", "random", "-e", suites.PREFIX + suite])
     planned = plan(asked, Console(quiet=True))
