@@ -76,7 +76,7 @@ def opened(browser, page_file):
     """Opens the report; afterwards nothing was fetched and nothing went wrong on the page."""
     contexts, wrong = [], []
 
-    def open_page(file=page_file, width=1280, height=900, **options):
+    def open_page(file=page_file, width=1280, height=900, at="", **options):
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
@@ -87,7 +87,7 @@ def opened(browser, page_file):
             "request",
             lambda asked: None if asked.url.startswith(("file:", "data:", "blob:")) else wrong.append(asked.url),
         )
-        page.goto(file.as_uri())
+        page.goto(file.as_uri() + at)
         page.wait_for_selector("html[data-ready]")
         return page
 
@@ -147,6 +147,78 @@ def test_filters_and_search_narrow_the_table(opened, runs):
     page.select_option("#by-fault", "")
     page.select_option("#by-kind", "parted")
     counts(page, f"{3 * len(losses)} of 120")
+
+
+def test_a_seed_is_sought_whole_in_the_table_and_in_transcripts(opened, runs):
+    page = opened()
+    page.fill("#search", "seed:")
+    counts(page, "120 of 120")  # nothing is sought yet
+    page.fill("#search", "seed:100000")
+    counts(page, "0 of 120")  # the beginning of every seed, and no seed
+    page.fill("#search", "seed:1000003")
+    counts(page, "3 of 120")  # one game, three runs
+    place = page.locator("#table thead th").all_inner_texts().index("seed")
+    assert {row.locator("td").nth(place).inner_text() for row in rows(page).all()} == {"1000003"}
+    told = [one for folder in runs for one in stored(folder) if one["seed"] == 1000003]
+    said = [one for one in told if any("higher" in step["observation"].lower() for step in one["steps"])]
+    page.fill("#search", "seed:1000003 higher")
+    page.locator("#deep").click()
+    expect(page.locator("#count")).to_contain_text("found in transcripts")
+    counts(page, f"{len(said)} of 120")
+
+
+def test_an_address_leads_to_an_episode_and_follows_the_reader(opened, runs):
+    def titled(number):
+        record = stored(runs[number // 40])[number % 40]
+        expect(page.locator("#v-title")).to_have_text(re.compile(rf"seed {record['seed']}$"))
+        assert page.evaluate("location.hash") == f"#e={number}"
+
+    page = opened(at="#e=57")
+    page.wait_for_selector("dialog[open]")
+    titled(57)
+    page.keyboard.press("ArrowRight")
+    titled(58)
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    page.wait_for_function("location.hash === '#episodes'")
+    page.select_option("#by-run", label="expert")
+    counts(page, "40 of 120")
+    page.evaluate("location.hash = '#e=3'")  # an episode of another run: the filters give way
+    page.wait_for_selector("dialog[open]")
+    titled(3)
+    counts(page, "120 of 120")
+    page.keyboard.press("ArrowRight")
+    titled(4)
+
+
+def test_an_address_that_names_no_episode_opens_none(opened):
+    page = opened(at="#e=120")
+    counts(page, "120 of 120")
+    page.wait_for_timeout(200)
+    assert page.locator("dialog[open]").count() == 0
+
+
+def test_the_first_turn_is_marked_when_an_episode_opens(opened, runs):
+    def marked():
+        return page.locator("#v-body .here .no").all_inner_texts()
+
+    page = opened()
+    page.select_option("#by-run", label="random")
+    page.select_option("#by-ending", label="max_steps")
+    view(page)
+    assert marked() == ["1"]
+    page.keyboard.press("k")
+    assert marked() == ["1"]
+    for _ in range(2):
+        page.keyboard.press("j")
+    assert marked() == ["3"]
+    first = page.locator("#v-title").inner_text()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#v-title")).not_to_have_text(first)
+    assert marked() == ["1"]
+    page.select_option("#v-versus", label="✓ expert")
+    page.wait_for_selector(".duo.turn-row")
+    assert marked() == ["1"]
 
 
 def test_a_column_sorts_both_ways(opened):

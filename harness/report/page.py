@@ -34,7 +34,7 @@ def render(
     if not (material.runs or material.curves or material.grids):
         raise UsageError("No finished run was found: name run folders, or training folders.")
     packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20))
-    style, script = _asset("style.css"), _asset("viewer.js")
+    style, script = _asset("style.css"), _asset("episode.js") + _asset("viewer.js")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(percent=percent, number=number, share=_share)
     names = list(dict.fromkeys(run.name for run in material.runs))
