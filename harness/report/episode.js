@@ -15,7 +15,7 @@ const make = (tag, options = {}, ...children) => {
 
 const decimals = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(3));
 
-const chip = (text, style = "") => make("span", { class: ("chip " + style).trim() }, text);
+const chip = (text, style = "") => make("span", { class: ("chip " + style).trim(), title: text }, text);
 
 const REASONS = { format: "no command found", invalid: "not applicable", length: "cut off" };
 const command = (step) => (step.c.length ? step.c.map((one) => make("div", { class: "command" }, one)) : [make("span", { class: "chip odd" }, "no command")]);
@@ -81,7 +81,8 @@ function beside(one, name, other, otherName) {
   const found = [make("div", { class: "duo heads" }, make("span"), make("span", {}, name), make("span", {}, otherName))];
   found.push(make("div", { class: "duo" }, make("div", { class: "no" }, "0"), text(one.first, "seen mine"),
     other.first === one.first ? make("div", { class: "theirs seen" }, "the same") : text(other.first, "seen theirs")));
-  const half = (step, style) => step === undefined ? make("div", { class: style }) : make("div", { class: style },
+  const names = { mine: name, theirs: otherName };
+  const half = (step, style) => step === undefined ? make("div", { class: style }) : make("div", { class: style, "data-name": names[style] },
     step.t ? text(step.t, "thought") : null, make("div", { class: "said" }, make("div", {}, ...command(step)), ...marks(step)), text(step.o, "seen"));
   let alike = true;
   for (let place = 0; place < Math.max(one.steps.length, other.steps.length); place++) {

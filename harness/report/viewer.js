@@ -48,7 +48,8 @@
   // head, what is shown, what it is sorted by, class
   const HEADS = [
     ["", (n) => make("span", { class: verdict(n)[1], title: verdict(n)[2] }, verdict(n)[0]), (n) => columns.success[n], ""],
-    ["model", (n) => make("span", {}, make("i", { class: "dot " + run(n).hue }), run(n).name), (n) => run(n).name, ""],
+    ["model", (n) => make("span", {}, make("i", { class: "dot " + run(n).hue }), run(n).name,
+      words.game.length > 1 ? make("small", { class: "under" }, run(n).config.task) : null), (n) => run(n).name, ""],
     ["task", (n) => run(n).config.task, (n) => word("game", n), "minor"],
     ["type", (n) => word("type", n), (n) => word("type", n), "minor"],
     ["seed", (n) => columns.seed[n] + (columns.attempt[n] ? ` · ${columns.attempt[n] + 1}` : ""), (n) => columns.seed[n], "r"],
