@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 EXTRAS ?= all
 # What tests, lint and docs need beside it.
-DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,verifiers,swebench,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
 WORKERS ?= 2
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

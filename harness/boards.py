@@ -24,7 +24,7 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
 from envsuite.types import knobs_json
-from harness import records, suites
+from harness import grids, records, suites
 from harness.compare import Run, read_run
 from harness.evaluate import RunConfig
 from harness.records import Record, is_broken
@@ -32,7 +32,7 @@ from harness.report.read import Material
 from harness.summary import Summary, number, percent, summarise
 
 if TYPE_CHECKING:
-    from harness.cli.eval import Planned
+    from harness.cli.plans import Planned
 
 SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
@@ -138,7 +138,8 @@ def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
     """What a suite plays, by task and knobs."""
     from rich.console import Console
 
-    from harness.cli.eval import parser, plan
+    from harness.cli.eval import parser
+    from harness.cli.plans import plan
 
     asked = parser().parse_args(["-m", "random", "-e", suites.PREFIX + suite])
     planned = plan(asked, Console(quiet=True))
@@ -223,10 +224,10 @@ def folders(root: Path) -> list[Path]:
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """Every page of the boards below `root`, by path."""
+    """Every page of the boards and grids below `root`, and the heat maps of these, by path."""
     boards = [(folder, read(folder)) for folder in folders(root)]
     found = {folder / "README.md": page(board) for folder, board in boards}
-    return {root / "README.md": index([board for _, board in boards]), **found}
+    return {root / "README.md": index([board for _, board in boards]), **found, **grids.pages(root / "generalisation")}
 
 
 def page(board: Board) -> str:
@@ -292,7 +293,8 @@ envsuite-eval --model MODEL --env suite:SUITE
 python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
 ```
 
-A board shows what was run. Models that are missing were not run; the published numbers stand beside ours in [tables/](tables/README.md).
+A board shows what was run. Models that are missing were not run; the published numbers stand beside ours in [tables/](tables/README.md),
+settings seen in training beside unseen ones in [generalisation/](generalisation/README.md), learning curves in [training/](training/README.md).
 """
 
 

@@ -2,8 +2,8 @@
 
 A place is a task with knobs and a split. Axes span a grid of places; `generalization.toml` names splits into seen and
 unseen places. The gap is the mean over seen places less the mean over unseen ones, every place counting the same; its
-interval resamples games within each place. Where places hold the very same games in other words, the differences are
-taken game by game.
+interval resamples games within each place, or, where a place's games all ended alike, adds up the places' own intervals.
+Where places hold the very same games in other words, the differences are taken game by game.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from envsuite.core import declared_knobs
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import Task
 from harness.aggregate import difference, game_scores
+from harness.grids import SCHEMA
 from harness.records import Record
-from harness.stats import Interval, bootstrap, success_interval
+from harness.stats import Interval, bootstrap, square_and_add, success_interval
 from harness.wording import WORDINGS
 
-SCHEMA = "envsuite-grid-1"
 SAME_GAMES = ("wording", "prompt-wording", "observation", "dialect")
 """axes that tell the same games in other words"""
 
@@ -200,6 +200,8 @@ def gaps(cells: Sequence[Cell]) -> list[Gap]:
                 for seed in sorted(common)
             ]
             interval = bootstrap(deltas)
+        elif any(len(set(one.scores.values())) == 1 for one in mine):
+            interval = square_and_add([one.interval for one in seen], [one.interval for one in unseen])
         else:
             sides = [[np.array(list(one.scores.values())) for one in side] for side in (seen, unseen)]
             interval = difference(*sides)
@@ -234,7 +236,9 @@ def names_of(models: Sequence[Model], places: Sequence[Place]) -> list[dict[str,
 def write_grid(
     folder: Path, metric: str, models: Sequence[Model], places: Sequence[Place], cells: Sequence[Cell]
 ) -> dict[str, Any]:
-    """`grid.json`, and beside it `heatmap.svg`, as far as the grid has been played. Returns what was written."""
+    """`grid.json`, and beside it `heatmap.svg`, as far as the grid has been played. Returns what was written; runs are
+    named by their place in `folder`.
+    """
     from harness.heatmap import svg
 
     several = len(models) > 1
@@ -250,7 +254,7 @@ def write_grid(
                 "seen": one.model.saw(one.place),
                 "task": one.place.task.id,
                 "knobs": dict(one.place.knobs),
-                "run": one.run,
+                "run": Path(one.run).relative_to(folder).as_posix(),
             }
             for one in cells
         ],

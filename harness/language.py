@@ -8,7 +8,9 @@ not how good it is.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.resources
+import io
 import json
 import logging
 import os
@@ -61,15 +63,16 @@ def measure(
     found: dict[str, list[float]] = {}
     for name in tasks:
         try:
-            done = simple_evaluate(
-                model=HFLM(pretrained=network, tokenizer=tokenizer, batch_size=8),
-                tasks=[_local(name) if name in OURS else name],
-                task_manager=manager,
-                limit=limit,
-                bootstrap_iters=0,
-                log_samples=True,
-                verbosity="ERROR",
-            )
+            with contextlib.redirect_stderr(io.StringIO()):  # its bars, which no setting turns off
+                done = simple_evaluate(
+                    model=HFLM(pretrained=network, tokenizer=tokenizer, batch_size=8),
+                    tasks=[_local(name) if name in OURS else name],
+                    task_manager=manager,
+                    limit=limit,
+                    bootstrap_iters=0,
+                    log_samples=True,
+                    verbosity="ERROR",
+                )
         except Exception as error:  # whatever the readers of many data sets raise
             raise DataError(
                 f"Language task {name!r} cannot be run ({type(error).__name__}: {error}): its data comes from a hub; "

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envsuite import registry
-from envsuite.errors import BadKnob, UsageError
-from harness import generalize
+from envsuite.errors import BadKnob, DataError, UsageError
+from harness import generalize, grids
 from harness.cli import generalize as command
 from harness.generalize import Cell, Model, Place, gaps, grid, split_places, splits
 from harness.policies.weights import QUESTION
@@ -110,6 +110,42 @@ def test_several_models_are_the_first_axis_and_each_has_its_own_gap(tmp_path, ca
     assert found["axes"][0] == {"name": "model", "values": ["random@size=8", "expert@size=64"]}
     assert [one["model"] for one in found["gaps"]] == ["random@size=8", "expert@size=64"]
     assert found["gaps"][1]["mean"] == 0.0
+
+
+def test_a_gap_of_games_that_all_ended_alike_keeps_its_doubt(tmp_path, capsys):
+    assert run("-m", "expert@size=8", *HILO[:-2], "-n", "10", "-o", tmp_path) == 0
+    (gap,) = json.loads((tmp_path / "grid.json").read_text())["gaps"]
+    assert gap["mean"] == 0.0 and gap["low"] < -0.1 and gap["high"] > 0.1
+
+
+def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys):
+    folder = tmp_path / "hilo"
+    assert run("-m", "random@size=8", *HILO, "-o", folder) == 0
+    (folder / "NOTES.md").write_text("Made for this test.\n")
+    pages = grids.pages(tmp_path)
+    assert pages[folder / "heatmap.svg"] == (folder / "heatmap.svg").read_text()
+    found = json.loads((folder / "grid.json").read_text())
+    page = pages[tmp_path / "README.md"]
+    assert "## hilo\n\nMade for this test.\n" in page and "![heat map of hilo](hilo/heatmap.svg)" in page
+    assert "| size ↓  max_steps → | 3 | 6 |" in page
+    for size, mark in (("8", "**"), ("64", "")):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {size} |")]
+        for steps, shown in zip(("3", "6"), row.split(" | ")[1:]):
+            (cell,) = [one for one in found["cells"] if one["at"] == {"size": size, "max_steps": steps}]
+            bounds = f"[{cell['low']:.2f}, {cell['high']:.2f}] n=20"
+            assert shown.rstrip(" |") == f"{mark}{cell['mean']:.2f}{mark} {bounds}"
+            assert (folder / cell["run"] / "results.jsonl").exists()
+    assert f"- Gap of random@size=8: {found['gaps'][0]['mean']:+.3f} [" in page
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"schema_version": "envsuite-grid-9"}', '{"schema_version": "envsuite-grid-1"}']
+)
+def test_what_is_no_grid_on_disk_is_named(tmp_path, text):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "grid.json").write_text(text)
+    with pytest.raises(DataError, match=r"mine/grid\.json .* run envsuite-generalize again"):
+        grids.pages(tmp_path)
 
 
 def test_transfer_to_another_environment_is_an_axis(tmp_path):

@@ -29,6 +29,39 @@ def test_before_and_after_are_compared_item_by_item():
     assert change["mean"] == 0.25 and change["low"] > 0 and change["n"] == 40 and change["p"] == pytest.approx(2 / 1024)
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A model of a few thousand random weights."""
+    from tests.lm.tiny import tiny_model, tiny_tokenizer
+
+    folder, tokenizer = tmp_path_factory.mktemp("tiny"), tiny_tokenizer()
+    tiny_model(len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_accuracy_is_that_of_the_likelihoods_taken_by_hand(tiny):
+    """The end whose tokens are likelier, all together, is the model's answer."""
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    network, tokenizer = AutoModelForCausalLM.from_pretrained(tiny), AutoTokenizer.from_pretrained(tiny)
+
+    def likelihood(prompt, end):
+        whole, begun = tokenizer(f"{prompt} {end}")["input_ids"], len(tokenizer(prompt)["input_ids"])
+        with torch.no_grad():
+            told = network(torch.tensor([whole])).logits[0].log_softmax(-1)
+        return sum(float(told[place - 1, whole[place]]) for place in range(begun, len(whole)))
+
+    with open(language._local("household")["dataset_kwargs"]["data_files"]["test"]) as file:
+        items = [json.loads(line) for line in file][:12]
+    byhand = [[likelihood(one["prompt"], end) for end in one["choices"]] for one in items]
+    wanted = [float((second > first) == one["answer"]) for (first, second), one in zip(byhand, items)]
+    assert language.measure(str(tiny), ["household"], limit=12, device="cpu", dtype="float32") == {"household": wanted}
+    assert 0 < sum(wanted) < 12
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_model_is_measured_and_the_same_model_has_not_changed(smollm, tmp_path, capsys):
@@ -46,12 +79,11 @@ def test_a_model_is_measured_and_the_same_model_has_not_changed(smollm, tmp_path
     assert done.value.code == 2 and "measure again with --resume" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_task_files_whose_data_is_not_there_are_named(smollm, tmp_path):
+def test_task_files_whose_data_is_not_there_are_named(tiny, tmp_path):
     pytest.importorskip("lm_eval", reason="lm-eval is not installed")
     (tmp_path / "mine.yaml").write_text(
         "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: /nowhere/mine.jsonl}}\ntest_split: test\n"
         "output_type: multiple_choice\ndoc_to_text: '{{prompt}}'\ndoc_to_choice: '{{choices}}'\ndoc_to_target: '{{answer}}'\n"
     )
     with pytest.raises(DataError, match="'mine' cannot be run"):
-        language.measure(str(smollm), ["mine"], include=tmp_path)
+        language.measure(str(tiny), ["mine"], include=tmp_path)

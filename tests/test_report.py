@@ -141,6 +141,19 @@ def test_a_grid_is_read_with_what_was_not_run_left_open(tmp_path):
         report.gather([tmp_path])
 
 
+def test_every_run_has_its_share_of_the_room_for_pictures(tmp_path):
+    task = "VirtualHome-food_preparation-v0"
+    folders = [played(tmp_path, model, task, max_turns=3) for model in ("expert", "random")]
+    whole = unpacked(report.render(report.gather(folders)), "c0")
+    sizes = [sum(map(len, one["replay"]["images"])) for one in whole]
+    assert len(sizes) == 8 and all(sizes)
+    room = sum(sizes[:4]) / 2**20  # as much as the first run alone would take
+    drawn = [
+        bool(one["replay"]["images"]) for one in unpacked(report.render(report.gather(folders), picture_mb=room), "c0")
+    ]
+    assert drawn[0] and not drawn[3] and drawn[4] and not drawn[7]
+
+
 def test_what_is_played_again_holds_failures_and_successes():
     found = [{"success": place > 6, "stop_reason": "failed"} for place in range(10)]
     assert choose(found, 4) == {0, 1, 7, 8}

@@ -54,6 +54,7 @@ def runs(tmp_path_factory):
     (hostile / "config.json").write_text(json.dumps({**config, "model": ATTACK}))
     lines = stored(hostile)
     for one in lines:
+        one["labels"]["instance"] = "pick_heat_then_place_in_recep-Plate-None-SideTable-3/seed_1000000"
         one.update(model=ATTACK, objective=ATTACK, first_observation="</script>" + ATTACK)
         one["steps"][0].update(reply=ATTACK, observation=ATTACK)
     rewrite(hostile, lines)
@@ -76,7 +77,7 @@ def opened(browser, page_file):
     """Opens the report; afterwards nothing was fetched and nothing went wrong on the page."""
     contexts, wrong = [], []
 
-    def open_page(file=page_file, width=1280, height=900, **options):
+    def open_page(file=page_file, width=1280, height=900, at="", **options):
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
@@ -87,7 +88,7 @@ def opened(browser, page_file):
             "request",
             lambda asked: None if asked.url.startswith(("file:", "data:", "blob:")) else wrong.append(asked.url),
         )
-        page.goto(file.as_uri())
+        page.goto(file.as_uri() + at)
         page.wait_for_selector("html[data-ready]")
         return page
 
@@ -100,6 +101,10 @@ def opened(browser, page_file):
 
 def rows(page):
     return page.locator("#table tbody tr")
+
+
+def column(page, place):
+    return page.locator(f"#table tbody td:nth-child({place + 1})").all_inner_texts()
 
 
 def view(page):
@@ -149,12 +154,86 @@ def test_filters_and_search_narrow_the_table(opened, runs):
     counts(page, f"{3 * len(losses)} of 120")
 
 
+def test_a_seed_is_sought_whole_in_the_table_and_in_transcripts(opened, runs):
+    page = opened()
+    page.fill("#search", "seed:")
+    counts(page, "120 of 120")  # nothing is sought yet
+    page.fill("#search", "seed:100000")
+    counts(page, "0 of 120")  # the beginning of every seed, and no seed
+    page.fill("#search", "seed:1000003")
+    counts(page, "3 of 120")  # one game, three runs
+    place = page.locator("#table thead th").all_inner_texts().index("seed")
+    assert set(column(page, place)) == {"1000003"}
+    told = [one for folder in runs for one in stored(folder) if one["seed"] == 1000003]
+    said = [one for one in told if any("higher" in step["observation"].lower() for step in one["steps"])]
+    page.fill("#search", "seed:1000003 higher")
+    page.locator("#deep").click()
+    expect(page.locator("#count")).to_contain_text("found in transcripts")
+    counts(page, f"{len(said)} of 120")
+
+
+def test_an_address_leads_to_an_episode_and_follows_the_reader(opened, runs):
+    def titled(number):
+        record = stored(runs[number // 40])[number % 40]
+        expect(page.locator("#v-title")).to_have_text(re.compile(rf"seed {record['seed']}$"))
+        assert page.evaluate("location.hash") == f"#e={number}"
+
+    page = opened(at="#e=57")
+    page.wait_for_selector("dialog[open]")
+    titled(57)
+    page.keyboard.press("ArrowRight")
+    titled(58)
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    page.wait_for_function("location.hash === '#episodes'")
+    page.select_option("#by-run", label="expert")
+    counts(page, "40 of 120")
+    page.evaluate("location.hash = '#e=3'")  # an episode of another run: the filters give way
+    page.wait_for_selector("dialog[open]")
+    titled(3)
+    counts(page, "120 of 120")
+    page.keyboard.press("ArrowRight")
+    titled(4)
+
+
+def test_an_address_that_names_no_episode_opens_none(opened):
+    page = opened(at="#e=120")
+    counts(page, "120 of 120")
+    page.wait_for_timeout(200)
+    assert page.locator("dialog[open]").count() == 0
+
+
+def test_the_first_turn_is_marked_when_an_episode_opens(opened, runs):
+    def marked():
+        colour = "getComputedStyle(document.querySelector('#v-body .here .no')).backgroundColor"
+        assert page.evaluate(colour) != "rgba(0, 0, 0, 0)"  # it can be seen
+        return page.locator("#v-body .here .no").all_inner_texts()
+
+    page = opened()
+    page.select_option("#by-run", label="random")
+    page.select_option("#by-ending", label="max_steps")
+    view(page)
+    assert marked() == ["1"]
+    page.keyboard.press("k")
+    assert marked() == ["1"]
+    for _ in range(2):
+        page.keyboard.press("j")
+    assert marked() == ["3"]
+    first = page.locator("#v-title").inner_text()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#v-title")).not_to_have_text(first)
+    assert marked() == ["1"]
+    page.select_option("#v-versus", label="✓ expert")
+    page.wait_for_selector(".duo.turn-row")
+    assert marked() == ["1"]
+
+
 def test_a_column_sorts_both_ways(opened):
     page = opened()
     for turns in (sorted, lambda found: sorted(found, reverse=True)):
         page.get_by_role("button", name="turns").click()
         place = page.locator("#table thead th").all_inner_texts().index("turns")
-        shown = [int(row.locator("td").nth(place).inner_text()) for row in rows(page).all()]
+        shown = [int(cell) for cell in column(page, place)]
         assert shown == turns(shown) and len(set(shown)) > 1
 
 
@@ -283,7 +362,11 @@ def test_scenes_are_drawn_beside_the_turns(opened, tmp_path, task):
 def test_nothing_hangs_over_the_edge_of_a_narrow_screen(opened, width):
     page = opened(width=width, height=740)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.select_option("#by-run", index=3)
     view(page)
+    for chip in page.locator("#v-facts .chip").all():
+        box = chip.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width, chip.inner_text()
     assert page.evaluate(
         "document.querySelector('#v-body').scrollWidth <= document.querySelector('#v-body').clientWidth"
     )
@@ -323,3 +406,15 @@ def test_thousands_of_episodes_lie_in_chunks_that_are_decoded_on_demand(opened, 
     expect(rows(page)).to_have_count(1)
     view(page)
     assert f"seed {needle}" in page.locator("#v-title").inner_text()
+
+
+def test_a_narrow_table_says_the_task_where_there_are_several(opened, runs, tmp_path):
+    other = played(tmp_path, "random", "Signpost-v0", 3)
+    file = tmp_path / "report.html"
+    file.write_text(report.render(report.gather([runs[0], other]), replays=0))
+    wide, narrow = opened(file), opened(file, width=360, height=740)
+    assert not wide.locator("#table .under").first.is_visible()
+    for page in (wide, narrow):
+        shown = [head.inner_text() for head in page.locator("#table thead th").all() if head.is_visible()]
+        assert ("task" in shown) == ("objective" in shown) == (page is wide)
+    assert {one.inner_text() for one in narrow.locator("#table .under").all()} == {"HiLo-v0", "Signpost-v0"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import stats
-from harness.stats import bootstrap, success_interval, wilson
+from harness.stats import bootstrap, square_and_add, success_interval, wilson
 
 
 def test_wilson_against_worked_examples():
@@ -43,6 +43,23 @@ def test_nothing_gives_no_number():
     assert math.isnan(wilson(0, 0).value) and math.isnan(bootstrap([]).value)
     one = bootstrap([1.0, 0.0], ["a", "a"])
     assert one.value == 0.5 and math.isnan(one.low) and one.n == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "low", "high"),
+    [((56, 70), (48, 80), 0.0524, 0.3339), ((10, 10), (0, 20), 0.6791, 1.0), ((10, 10), (0, 10), 0.6075, 1.0)],
+)
+def test_a_difference_of_shares_against_published_examples(first, second, low, high):
+    """Newcombe (1998), Table II, method 10."""
+    found = square_and_add([wilson(*first)], [wilson(*second)])
+    assert (round(found.low, 4), round(found.high, 4)) == (low, high) and found.n == first[1] + second[1]
+
+
+def test_a_difference_of_means_over_places_is_narrower_than_that_of_one_place():
+    one, other = wilson(30, 60), wilson(15, 60)
+    single, double = square_and_add([one], [other]), square_and_add([one, one], [other, other])
+    assert double.value == single.value and double.n == 2 * single.n
+    assert double.high - double.low == pytest.approx((single.high - single.low) / math.sqrt(2))
 
 
 def test_repeated_attempts_are_clustered():

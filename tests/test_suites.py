@@ -11,7 +11,8 @@ from envsuite.envs.alfworld.generator import Recipe, generate
 from envsuite.errors import UsageError
 from envsuite.types import Panel
 from harness import cli, suites
-from harness.cli.eval import parser, plan
+from harness.cli.eval import parser
+from harness.cli.plans import plan
 
 
 def planned(*words):

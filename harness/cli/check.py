@@ -16,7 +16,7 @@ from envsuite.errors import UsageError
 from envsuite.gold import TIMES, deny_list, examine
 from envsuite.types import Task
 from harness import cli
-from harness.cli.eval import setting
+from harness.cli.plans import setting
 
 
 def parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ from envsuite import registry
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
-from harness.cli.eval import setting
+from harness.cli.plans import setting
 from harness.compare import read_run
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting

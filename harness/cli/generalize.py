@@ -14,7 +14,8 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli, estimate, generalize
-from harness.cli.eval import Players, add_options, configure, execution, play
+from harness.cli.plans import add_options, configure, execution
+from harness.cli.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalize import Cell, Model, Place
 from harness.heatmap import lines

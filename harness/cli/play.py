@@ -11,7 +11,7 @@ from pathlib import Path
 from envsuite import registry
 from envsuite.errors import UsageError
 from harness import cli
-from harness.cli.eval import setting
+from harness.cli.plans import setting
 from harness.evaluate import Execution, RunConfig, evaluate, resolve_split
 from harness.play import HELP, play
 from harness.policies import is_model

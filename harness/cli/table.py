@@ -15,7 +15,8 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli, estimate, reproduce
-from harness.cli.eval import Players, add_options, execution, play
+from harness.cli.plans import add_options, execution
+from harness.cli.players import Players, play
 from harness.policies import is_model
 from harness.published import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Cell, PaperTable, Row, table, tables
 

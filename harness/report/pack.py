@@ -42,7 +42,7 @@ class Packed:
 
 def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int) -> Packed:
     """All episodes of `runs`; of each run `replays` are played again, with pictures while these take up less than
-    `picture_bytes`. Raises UsageError where the result would be larger than `limit` bytes.
+    `picture_bytes`, of which every run has its share and what those before it left. Raises UsageError where the result would be larger than `limit` bytes.
     """
     words: dict[str, Words] = {name: Words() for name in ("ending", "type", "objective", "game")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -50,7 +50,8 @@ def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int) -> P
     pending: list[str] = []
     size = 0
     for number, run in enumerate(runs):
-        for record, episode in _episodes(run, replays, picture_bytes, packed):
+        room = picture_bytes * (number + 1) // len(runs)  # or the first runs' pictures are the only ones
+        for record, episode in _episodes(run, replays, room, packed):
             spelled = json.dumps(episode, ensure_ascii=False, separators=(",", ":"))
             for name, value in _row(record, number, words).items():
                 columns[name].append(value)

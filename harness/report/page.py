@@ -34,7 +34,7 @@ def render(
     if not (material.runs or material.curves or material.grids):
         raise UsageError("No finished run was found: name run folders, or training folders.")
     packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20))
-    style, script = _asset("style.css"), _asset("viewer.js")
+    style, script = _asset("style.css"), _asset("episode.js") + _asset("viewer.js")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(percent=percent, number=number, share=_share)
     names = list(dict.fromkeys(run.name for run in material.runs))
@@ -114,8 +114,9 @@ def _group(runs: Sequence[Run]) -> dict[str, Any]:
 def _protocol(runs: Sequence[Run]) -> str:
     """What decides the numbers besides the model, in one line."""
     config = next((run.config for run in runs if run.config.get("prompting")), runs[0].config)
-    first, count = config["seeds"]
-    said = [f"{count} seeds from {first}", f"reward {config['reward_mode']}"]
+    counts = sorted({run.config["seeds"][1] for run in runs})
+    many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    said = [f"{many} seeds from {config['seeds'][0]}", f"reward {config['reward_mode']}"]
     if config["attempts"] > 1:
         said.insert(1, f"{config['attempts']} attempts each")
     if config.get("max_turns"):

@@ -11,10 +11,8 @@ from typing import Any
 
 from envsuite.errors import DataError
 from envsuite.types import knobs_json
-from harness import records
+from harness import grids, records
 from harness.compare import Run, read_run, refuse_unlike
-
-GRID_SCHEMA = "envsuite-grid-1"
 
 
 @dataclass(frozen=True)
@@ -132,13 +130,8 @@ def read_curve(path: Path) -> Curve:
 
 def read_grid(path: Path) -> Grid:
     """A generalisation grid: its first axis goes down, the others together across. Raises DataError."""
+    found = grids.read(path)
     try:
-        found = json.loads(path.read_text())
-        if found["schema_version"] != GRID_SCHEMA:
-            raise DataError(
-                f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {GRID_SCHEMA!r}: "
-                "run envsuite-generalize again with --resume."
-            )
         first, *others = found["axes"]
         columns = [", ".join(values) for values in itertools.product(*(one["values"] for one in others))]
         cells: dict[tuple[str, str], dict[str, Any]] = {}
@@ -150,7 +143,7 @@ def read_grid(path: Path) -> Grid:
             path.parent.name, found["metric"], found["models"], first["name"], " × ".join(one["name"] for one in others),
             first["values"], columns, cells, found["gaps"],
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise DataError(
             f"{path} is no grid ({type(error).__name__}: {error}): run envsuite-generalize again."
         ) from error

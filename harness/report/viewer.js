@@ -1,19 +1,7 @@
 // The episodes: a table over an index, and a viewer that decodes an episode's chunk when it is opened.
-// Everything that came from a model or an environment becomes a text node; no markup is ever made from it.
+// What is built here comes from episode.js, by text nodes alone.
 "use strict";
 (() => {
-  const $ = (selector, root = document) => root.querySelector(selector);
-  const make = (tag, options = {}, ...children) => {
-    const found = document.createElement(tag);
-    for (const [name, value] of Object.entries(options)) {
-      if (name === "class") found.className = value;
-      else if (name.startsWith("on")) found.addEventListener(name.slice(2), value);
-      else found.setAttribute(name, value);
-    }
-    found.append(...children.filter((child) => child !== null && child !== ""));
-    return found;
-  };
-
   $("#theme").addEventListener("click", () => {
     const root = document.documentElement;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -56,11 +44,12 @@
     if (word("ending", number) === "broken") return ["○", "odd", "broken"];
     return columns.success[number] ? ["✓", "good", "solved"] : ["✕", "bad", "not solved"];
   };
-  const decimals = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(3));
+  const title = (number) => `${verdict(number)[0]} ${run(number).name}`;
   // head, what is shown, what it is sorted by, class
   const HEADS = [
     ["", (n) => make("span", { class: verdict(n)[1], title: verdict(n)[2] }, verdict(n)[0]), (n) => columns.success[n], ""],
-    ["model", (n) => make("span", {}, make("i", { class: "dot " + run(n).hue }), run(n).name), (n) => run(n).name, ""],
+    ["model", (n) => make("span", {}, make("i", { class: "dot " + run(n).hue }), run(n).name,
+      words.game.length > 1 ? make("small", { class: "under" }, run(n).config.task) : null), (n) => run(n).name, ""],
     ["task", (n) => run(n).config.task, (n) => word("game", n), "minor"],
     ["type", (n) => word("type", n), (n) => word("type", n), "minor"],
     ["seed", (n) => columns.seed[n] + (columns.attempt[n] ? ` · ${columns.attempt[n] + 1}` : ""), (n) => columns.seed[n], "r"],
@@ -135,7 +124,8 @@
   }
 
   function holds(n, term, text) {
-    return term.startsWith("seed:") ? columns.seed[n] === +term.slice(5) : text.includes(term);
+    if (!term.startsWith("seed:")) return text.includes(term);
+    return term === "seed:" || columns.seed[n] === +term.slice(5); // while the number is still to be typed, all
   }
 
   const haystacks = [];
@@ -211,7 +201,7 @@
     $("#v-prev").disabled = place === 0;
     $("#v-next").disabled = place === shown.length - 1;
     rivals(number, versus);
-    $("#v-body").replaceChildren(...(other ? beside(number, one, versus, other) : turns(one)));
+    $("#v-body").replaceChildren(...(other ? beside(one, title(number), other, title(versus)) : turns(one)));
     $("#v-body").scrollTop = 0;
     turn = 0;
     $("#v-body").querySelector(".turn, .turn-row")?.classList.add("here");
@@ -220,7 +210,15 @@
     history.replaceState(null, "", `#e=${number}`);
   }
 
-  const chip = (text, style = "") => make("span", { class: ("chip " + style).trim() }, text);
+  // The episode that the address names, #e=NUMBER, whatever the filters say.
+  function follow() {
+    const linked = /^#e=(\d+)$/.exec(location.hash);
+    if (!linked || +linked[1] >= total) return;
+    const place = shown.indexOf(+linked[1]);
+    if (place >= 0) return open(place);
+    $("#filters").reset();
+    setTimeout(follow); // behind the filter that the reset has put off
+  }
 
   function facts(number, one) {
     const [mark, style, name] = verdict(number);
@@ -240,87 +238,9 @@
     const others = byGame.get(game(number)).filter((other) => other !== number);
     const option = (value, text) => make("option", { value }, text);
     $("#v-versus").replaceChildren(option("", others.length ? "nothing" : "no other run of this game"),
-      ...others.map((other) => option(other, `${verdict(other)[0]} ${run(other).name}`)));
+      ...others.map((other) => option(other, title(other))));
     $("#v-versus").value = versus === null ? "" : String(versus);
     $("#v-versus").disabled = !others.length;
-  }
-
-  const REASONS = { format: "no command found", invalid: "not applicable", length: "cut off" };
-  const command = (step) => (step.c.length ? step.c.map((one) => make("div", { class: "command" }, one)) : [make("span", { class: "chip odd" }, "no command")]);
-  const marks = (step) => [
-    step.f && step.c.length ? chip(REASONS[step.f] ?? step.f, "odd") : null,
-    step.r ? chip(`${step.r > 0 ? "+" : ""}${decimals(step.r)}`, step.r > 0 ? "good" : "bad") : null,
-  ];
-  const text = (words, style) => make("div", { class: "text " + style }, words);
-
-  function folded(title, fill) {
-    const found = make("details", {}, make("summary", {}, title));
-    found.addEventListener("toggle", () => found.open && found.children.length < 2 && found.append(...fill()), { once: false });
-    return found;
-  }
-
-  function expert(step, advice) {
-    if (advice === null) return make("span", { class: "expert" }, "the expert knows no way from here");
-    if (step.c.length === 1 && step.c[0] === advice) return chip("as the expert", "good");
-    return make("span", { class: "expert" }, "expert: " + advice);
-  }
-
-  function picture(again, place) {
-    const image = again.images[again.shots[place]];
-    if (image === undefined) return null;
-    const shape = (event) => event.target.naturalWidth > 2 * event.target.naturalHeight && event.target.closest(".turn").classList.add("wide");
-    const source = "data:image/png;base64," + image;
-    return make("div", { class: "pic" }, make("img", { src: source, onload: shape, loading: "lazy", alt: `The scene before turn ${place + 1}` }));
-  }
-
-  function turns(one) {
-    const again = one.replay && one.replay.expert ? one.replay : null;
-    const found = [];
-    if (one.error) found.push(make("div", { class: "notice" }, one.error));
-    if (one.replay && one.replay.difference) found.push(make("div", { class: "notice" }, `Played again: ${one.replay.difference}.`));
-    let seen = one.first;
-    one.steps.forEach((step, place) => {
-      const told = make("div", { class: "told" }, text(seen, "seen"));
-      if (again && again.prompts[place]) {
-        const prompt = again.prompts[place];
-        told.append(folded(`Prompt · ${prompt.length} messages`, () => prompt.flatMap(([role, number]) => [
-          make("span", { class: "role" }, role), text(again.strings[number], "")])));
-      }
-      const listed = again && again.admissible[place];
-      if (listed && listed.length) {
-        told.append(folded(`Admissible commands · ${listed.length}`, () => [
-          make("ul", {}, ...listed.map((number) => make("li", {}, again.strings[number])))]));
-      }
-      if (step.t) told.append(text(step.t, "thought"));
-      told.append(make("div", { class: "said" }, make("div", {}, ...command(step)), ...marks(step),
-        again && place < again.expert.length ? expert(step, again.expert[place]) : null));
-      if (step.y !== undefined) told.append(folded("Reply as written", () => [text(step.y, "")]));
-      const image = again && picture(again, place);
-      found.push(make("article", { class: "turn" + (image ? " drawn" : "") }, make("div", { class: "no" }, String(place + 1)), told, image));
-      seen = step.o;
-    });
-    const image = again && again.shots.length > one.steps.length ? picture(again, one.steps.length) : null;
-    found.push(make("article", { class: "turn" + (image ? " drawn" : "") }, make("div", { class: "no" }, "end"), make("div", { class: "told" }, text(seen, "seen")), image));
-    return found;
-  }
-
-  // Two runs of one game, turn by turn; they are alike until one says something else.
-  function beside(number, one, versus, other) {
-    const name = (which) => `${verdict(which)[0]} ${run(which).name}`;
-    const found = [make("div", { class: "duo heads" }, make("span"), make("span", {}, name(number)), make("span", {}, name(versus)))];
-    found.push(make("div", { class: "duo" }, make("div", { class: "no" }, "0"), text(one.first, "seen mine"),
-      other.first === one.first ? make("div", { class: "theirs seen" }, "the same") : text(other.first, "seen theirs")));
-    const half = (step, style) => step === undefined ? make("div", { class: style }) : make("div", { class: style },
-      step.t ? text(step.t, "thought") : null, make("div", { class: "said" }, make("div", {}, ...command(step)), ...marks(step)), text(step.o, "seen"));
-    let alike = true;
-    for (let place = 0; place < Math.max(one.steps.length, other.steps.length); place++) {
-      const [mine, theirs] = [one.steps[place], other.steps[place]];
-      const same = alike && mine && theirs && mine.c.join("\n") === theirs.c.join("\n") && mine.o === theirs.o;
-      if (alike && !same) found.push(make("p", { class: "parting" }, `They part at turn ${place + 1}.`));
-      alike = same;
-      found.push(make("div", { class: "duo turn-row" + (same ? " alike" : "") }, make("div", { class: "no" }, String(place + 1)), half(mine, "mine"), half(theirs, "theirs")));
-    }
-    return found;
   }
 
   function step(by) {
@@ -393,8 +313,8 @@
     $("#deep").addEventListener("click", searchTranscripts);
     new IntersectionObserver(([seen]) => seen.isIntersecting && drawn < shown.length && grow(), { rootMargin: "600px" }).observe($("#more"));
     filter();
-    const linked = /^#e=(\d+)$/.exec(location.hash);
-    if (linked && +linked[1] < total) open(shown.indexOf(+linked[1]));
+    follow();
+    addEventListener("hashchange", follow);
     document.documentElement.dataset.ready = "yes";
     performance.mark("ready");
   }

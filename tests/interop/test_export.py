@@ -76,6 +76,26 @@ def test_atif_documents_tell_each_episode_step_by_step(run, tmp_path):
         assert found["extra"]["success"] == record["success"]
 
 
+def test_atif_documents_pass_the_formats_own_validator(run, tmp_path):
+    """Of an episode that went wrong in every way too: a fault, no command at all, an engine that broke at once."""
+    validator = pytest.importorskip(
+        "harbor.utils.trajectory_validator", reason="harbor is not installed (docs/interop.md)"
+    )
+    lines = records.read_results(run / "results.jsonl")
+    lines[1]["steps"][0].update(commands=[], reply="I do not know.", fault="format")
+    lines[2].update(stop_reason="broken", error="RuntimeError: it broke", steps=[], num_turns=0)
+    (run / "results.jsonl").write_bytes(b"".join(map(records.dump, lines)))
+    export(run, "atif", tmp_path / "atif")
+    files = sorted((tmp_path / "atif").iterdir())
+    assert len(files) == 10
+    for file in files:
+        checked = validator.TrajectoryValidator()
+        assert checked.validate(file), checked.get_errors()
+    spoiled = json.loads(files[0].read_text())
+    spoiled["steps"][1]["observation"]["results"][0]["source_call_id"] = "elsewhere"
+    assert not validator.TrajectoryValidator().validate(spoiled)
+
+
 def test_an_inspect_log_opens_in_inspect(run, tmp_path):
     log = pytest.importorskip("inspect_ai.log", reason="inspect-ai is not installed")
     stored = export(run, "inspect", tmp_path / "run.eval")
