@@ -21,7 +21,7 @@ from tests.api.generating import generating  # noqa: E402
 from tests.test_training import made  # noqa: E402
 from tests.test_training_scale import recipe  # noqa: E402
 
-pytestmark = pytest.mark.timeout(900)  # three interpreters that import torch, on whatever else the machine does
+pytestmark = pytest.mark.timeout(1800)  # three interpreters that import torch, on whatever else the machine does
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {"poad": {"lm", "critic", "target", "reference"}, "lora": {"lm"}, "head": {"lm", "critic", "reference"}}
 """what a checkpoint of each of the recipes holds"""
