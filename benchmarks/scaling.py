@@ -92,7 +92,7 @@ def write(
 
 `python -m benchmarks.scaling`: nodes of {CPUS} processors and {SLOTS} slots. Engines and head cost what was measured
 (`harness/capacity/profiles.json`); a server is assumed to write {WRITTEN:,.0f} tokens a second, {TOKENS} a reply, with {LATENCY:g} s to
-the first. The simulation was fitted to runs of 1 and 2 workers and checked against one of 4 ([capacity.md](capacity.md)): all else is extrapolation.
+the first. The simulation was fitted to runs of 1 and 2 workers and checked against runs of 3 and 4 ([capacity.md](capacity.md)): all else is extrapolation.
 A message to a worker and back takes {1000 * MESSAGE:.0f} ms (fitted there), and of the head's processor {1000 * load()[0].message_s:.2f} ms (measured), counted as if none of
 Ray's threads ran beside the head's own; what was measured on one machine is in [executors.md](executors.md). Shares are of the time that
 each part is busy.

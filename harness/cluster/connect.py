@@ -51,7 +51,14 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
         return ray
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     if not address:
-        ray.init(resources={**dict.fromkeys(OURS, 1.0), **(offers or {})}, **quiet)
+        try:
+            # "local": also where another cluster runs on this machine, which Ray would join otherwise
+            ray.init(address="local", resources={**dict.fromkeys(OURS, 1.0), **(offers or {})}, **quiet)
+        except Exception as error:  # Ray gives its own parts so many seconds to start, and raises whatever it meets
+            said = " ".join(str(error).split())[:300] or type(error).__name__
+            raise UsageError(
+                f"--executor ray: Ray did not start on this machine: {said} Is it very busy? Try again."
+            ) from None
         return ray
     if address != "auto":
         _knock(address)

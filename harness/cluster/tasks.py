@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from envsuite.errors import EnvsuiteError, MissingExtra, UsageError
 from harness.cluster import connect
 
-Item, Answer = TypeVar("Item"), TypeVar("Answer")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 TRIES = 3
 """so often a task may lose its worker, or its node, before the work is given up"""

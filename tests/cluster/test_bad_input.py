@@ -97,6 +97,11 @@ def test_an_address_where_no_cluster_is_is_one_line(tmp_path):
     ("address", "raised", "said"),
     [
         (
+            "",
+            Exception("The current node timed out\nduring startup."),
+            "Ray did not start on this machine: The .* out during",
+        ),
+        (
             "auto",
             ConnectionError("Could not find any running Ray instance."),
             "no Ray runs on this machine: ray start --head",
@@ -121,4 +126,6 @@ def test_what_ray_says_against_a_connection_is_one_line_with_its_cure(monkeypatc
     monkeypatch.setattr(connect, "_knock", lambda address: None)
     with pytest.raises(UsageError, match=said) as caught:
         connect.connect(address)
-    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"--ray-address {address}: ")
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(
+        f"--ray-address {address}: " if address else "--executor ray: "
+    )

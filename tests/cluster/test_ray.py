@@ -195,7 +195,8 @@ def test_a_cluster_left_without_a_node_ends_the_run_in_bounded_time_and_resume_g
 
 
 @pytest.mark.slow
-def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_process(tmp_path, proved):
+def test_a_head_killed_outright_is_resumed_to_the_same_bytes_and_leaves_no_process(cluster, tmp_path, proved):
+    """A cluster of its own, beside the one that runs here."""
     words = "-m random -e Slow-v0 -n 12 --set delay=0.1 --set size=512 --set max_steps=6 --baselines none -c 4"
     command = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", *words.split()]
     subprocess.run([*command, "-o", str(tmp_path / "whole")], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
