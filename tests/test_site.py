@@ -61,10 +61,6 @@ def test_the_command_line_page_holds_every_command_and_its_flags(site):
     assert "--action-grammar" in text
 
 
-def test_search_works_from_disk_where_a_page_may_fetch_nothing(site):
-    assert "envsuite-generalize" in (site / "search" / "search_index.js").read_text()
-
-
 def test_links_to_files_that_are_no_pages_are_plain_text_and_nothing_is_fetched(site):
     for page in site.rglob("*.html"):
         text = page.read_text()
