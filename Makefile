@@ -89,7 +89,7 @@ equivalence: dev  ## the native ALFWorld engine against the stock one on every g
 leaderboards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render
 
-site: dev  ## the docs and leaderboards as static pages, in site/
+site: dev  ## the docs and leaderboards as static pages, in site/ (search needs a server: python3 -m http.server -d site)
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 boards: setup  ## play the random player and the expert of every leaderboard again, then render

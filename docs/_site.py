@@ -36,7 +36,7 @@ def on_config(config: Any) -> Any:
         {"Guides": [pages[name] for name in order]},
         {"Environments": [*sorted(f"envs/{path.name}" for path in (ROOT / "docs" / "envs").glob("*.md")), "cards.md"]},
         {"Leaderboards": ["leaderboards/README.md", *(f"leaderboards/{one.name}/README.md" for one in _boards())]},
-        {"Generalisation": "leaderboards/generalisation/README.md"},
+        {"Generalisation, measured": "leaderboards/generalisation/README.md"},
         {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
         {"Training in small": [path.relative_to(ROOT).as_posix() for path in _studies()]},
         {"Benchmarks": sorted(f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.md"))},

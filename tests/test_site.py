@@ -34,6 +34,11 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
         assert (site / "leaderboards" / "tables" / f"{name}.html").exists()
     for study in (ROOT / "leaderboards" / "training").glob("*/README.md"):
         assert (site / "leaderboards" / "training" / study.parent.name / "index.html").exists()
+    grids = (site / "leaderboards" / "generalisation" / "index.html").read_text()
+    for grid in (ROOT / "leaderboards" / "generalisation").glob("*/grid.json"):
+        assert f'src="{grid.parent.name}/heatmap.svg"' in grids
+        assert (site / "leaderboards" / "generalisation" / grid.parent.name / "heatmap.svg").exists()
+    assert "leaderboards/generalisation/index.html" in (site / "index.html").read_text()  # the navigation
     for board in (ROOT / "leaderboards").glob("*/metadata.json"):
         found = site / "leaderboards" / board.parent.name
         assert "<table>" in (found / "index.html").read_text()

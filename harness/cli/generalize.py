@@ -100,7 +100,7 @@ def _main(argv: Sequence[str] | None) -> int:
     console.print(table)
     for gap in written["gaps"]:
         bounds = "" if gap["low"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
-        kind = "game by game" if gap["paired"] else "games resampled within each place"
+        kind = "game by game" if gap["paired"] else "of different games"
         console.print(
             f"generalisation gap of {gap['model']}: {gap['mean']:+.3f}{bounds} n={gap['n']}, "
             f"{gap['seen']} seen less {gap['unseen']} unseen, {kind}",
