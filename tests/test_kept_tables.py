@@ -22,6 +22,12 @@ def test_every_kept_page_is_byte_for_byte_what_its_records_print():
         ) + "\n", name
 
 
+def test_every_kept_page_has_a_row_of_ours_or_says_why_there_is_none():
+    for name in tables():
+        page = (KEPT / f"{name}.md").read_text()
+        assert ("| ours: " in page) != ("- no row of ours: " in page), name
+
+
 def test_kept_summaries_are_the_numbers_of_their_records():
     whole = [folder for folder in RUNS if (folder / "results.jsonl.gz").exists()]
     assert len(whole) > 20
