@@ -12,6 +12,7 @@ same update (on a CPU with fixed threads: to the bit).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import platform
@@ -33,7 +34,7 @@ from baselines.model import Model
 from baselines.recipe import Recipe
 from envsuite import registry
 from envsuite.cache import write_atomically
-from envsuite.errors import DataError, UsageError
+from envsuite.errors import DataError, MissingData, UsageError
 from envsuite.types import StopReason, Task, knobs_json
 from harness.demos import demonstrations
 from harness.evaluate import Execution, RunConfig
@@ -329,14 +330,16 @@ class Run:
     def _held_out(self, config: RunConfig) -> tuple[RunConfig, Sequence[int], bool]:
         """The games a task is measured on, and whether none of them is trained on.
 
-        Of a panel: another split's, the last one named; else those beyond `train_seeds`; else there are none but its own.
+        Of a panel: another split's, the last one named that is on this machine; else those beyond `train_seeds`; else there
+        are none but its own.
         """
         if not config.panel:
             return config, config.task.splits[registry.default_split(config.task)], True
         for name in reversed([name for name in config.task.split_ids.values() if name != config.task.id]):
             other = self._config(registry.TASKS[name])
-            if other.panel:
-                return other, range(len(other.panel)), True
+            with contextlib.suppress(MissingData):
+                if other.panel:
+                    return other, range(len(other.panel)), True
         beyond = range(len(config.panel))[self.recipe.train_seeds :] if self.recipe.train_seeds else range(0)
         return (config, beyond, True) if beyond else (config, self._seeds(config), False)
 

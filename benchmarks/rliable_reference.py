@@ -33,9 +33,7 @@ def measured(found: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for name, statistic in statistics.items():
         state = np.random.RandomState(found["seed"])
-        values, bounds = library.get_interval_estimates(
-            scores, statistic, reps=found["resamples"], random_state=state
-        )
+        values, bounds = library.get_interval_estimates(scores, statistic, reps=found["resamples"], random_state=state)
         rows = np.stack([values["ours"], *bounds["ours"]], axis=1).tolist()
         said[name] = rows if name == "profile" else rows[0]
     return said
