@@ -16,7 +16,9 @@ RUNS = sorted(path.parent for path in KEPT.glob("records/*/*/summary.json"))
 
 
 def test_every_kept_page_is_byte_for_byte_what_its_records_print(monkeypatch):
-    monkeypatch.chdir(KEPT.parents[1])  # runs that are left out are named by their path, as the pages' command spells it
+    monkeypatch.chdir(
+        KEPT.parents[1]
+    )  # runs that are left out are named by their path, as the pages' command spells it
     kept = Path("leaderboards/tables")
     for name in tables():
         found = table(name, [kept / "records"], trained=kept.parent / "training")
