@@ -5,12 +5,14 @@ Games and dice are addressed by the number of the update (or of the lane), never
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from baselines.recipe import Recipe
 from envsuite import registry
+from envsuite.errors import MissingData
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig
 from harness.types import Episode
@@ -75,14 +77,16 @@ class Games:
     def _held_out(self, config: RunConfig) -> tuple[RunConfig, Sequence[int], bool]:
         """The games a task is measured on, and whether none of them is trained on.
 
-        Of a panel: another split's, the last one named; else those beyond `train_seeds`; else there are none but its own.
+        Of a panel: another split's, the last one named that is on this machine; else those beyond `train_seeds`; else there
+        are none but its own.
         """
         if not config.panel:
             return config, config.task.splits[registry.default_split(config.task)], True
         for name in reversed([name for name in config.task.split_ids.values() if name != config.task.id]):
             other = self._config(registry.TASKS[name])
-            if other.panel:
-                return other, range(len(other.panel)), True
+            with contextlib.suppress(MissingData):
+                if other.panel:
+                    return other, range(len(other.panel)), True
         beyond = range(len(config.panel))[self.recipe.train_seeds :] if self.recipe.train_seeds else range(0)
         return (config, beyond, True) if beyond else (config, self._seeds(config), False)
 

@@ -3,7 +3,7 @@
     leaderboards/
         README.md           rendered: every family at a glance
         {suite}/
-            results.jsonl   every record of every entry; the commands in it can be carried out again
+            results.jsonl   every record of every entry; the commands in it can be carried out again; gzipped (.gz) where it is large
             metadata.json   per entry what its run measured, as `run_id` hashes it
             README.md       rendered
 
@@ -13,6 +13,7 @@ Nothing is typed in by hand: a board is a function of its records. `faults` says
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
 """keys of config.json that `run_id` does not hash"""
+
+LARGE = 10**6
+"""bytes of records above which a board gzips them: they differ little from one another, and shrink to a tenth or less"""
 
 COMPUTED = ("random", "expert")
 """players that write no text: no sampling and no prompting is theirs"""
@@ -71,7 +75,7 @@ def read(folder: Path) -> Board:
                 "add its runs again with the version at hand."
             )
         entries = {_place(one["identity"]): one for one in found["entries"]}
-        return Board(found["suite"], entries, records.read_results(folder / "results.jsonl"))
+        return Board(found["suite"], entries, records.read_results(records.results_file(folder)))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is no board's metadata ({type(error).__name__}: {error}).") from error
 
@@ -92,9 +96,20 @@ def add(folder: Path, runs: Sequence[Path]) -> Board:
     if wrong := list(faults(board)):
         raise UsageError(f"{folder}: {wrong[0]}.")
     text = {"schema_version": SCHEMA, "suite": board.suite, "entries": list(board.entries.values())}
-    write_atomically(folder / "results.jsonl", b"".join(map(records.dump, board.records)))
+    _write(folder, b"".join(map(records.dump, board.records)))
     write_atomically(folder / "metadata.json", json.dumps(text, indent=1) + "\n")
     return board
+
+
+def _write(folder: Path, lines: bytes) -> None:
+    """The records, in one of the two files, whichever suits their size; the other one goes."""
+    plain, packed = folder / "results.jsonl", folder / "results.jsonl.gz"
+    if len(lines) > LARGE:
+        write_atomically(packed, gzip.compress(lines, mtime=0))  # no time of day: the same records, the same bytes
+        plain.unlink(missing_ok=True)
+    else:
+        write_atomically(plain, lines)
+        packed.unlink(missing_ok=True)
 
 
 def _place(found: dict[str, Any]) -> Place:
@@ -274,8 +289,8 @@ def _cell(text: str) -> str:
 
 INDEX = """# Leaderboards
 
-Records of finished runs, a folder per suite, and the tables rendered from them. A row is a run of all its games: every command in `results.jsonl` can be
-carried out again, and a record that was forged, left out, or made with an environment that has changed since is found:
+Records of finished runs, a folder per suite, and the tables rendered from them. A row is a run of all its games: every command in `results.jsonl`
+(`.gz` where it is large) can be carried out again, and a record that was forged, left out, or made with an environment that has changed since is found:
 
 ```bash
 envsuite-replay --check leaderboards/*/            # is all of it genuine, complete, and under its suite's protocol?

@@ -24,7 +24,7 @@ from harness import studies, suites
 from harness.records import SCHEMA, schema_cure
 
 REPRODUCED, WITHIN, DEVIATES, NOT_RUN = "reproduced", "within interval", "deviates", "not run"
-SHARED = ("models", "zero-shot", "trained")  # sections of tables.toml that are no tables
+SHARED = ("models", "zero-shot", "trained", "no-row")  # sections of tables.toml that are no tables
 PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
 """what must be equal in all of one model's runs that stand in one table; of one task, the panel too"""
 
@@ -133,6 +133,9 @@ def table(
     footnotes = {(one["row"], one["column"]): one["text"] for one in spec.get("footnotes", ())}
     ours, left_out = _ours(metric, columns, spec["suite"], folders)
     notes = spec.get("notes", [])
+    why = _spec()["no-row"]
+    if not ours and (reason := why.get(name) or why.get(spec["suite"])):
+        notes = [*notes, f"no row of ours: {reason}"]
     small = [studies.in_words(trained / one) for one in spec.get("studies", ())] if trained else []
     return PaperTable(
         name, spec["title"], metric, spec["suite"], columns, [*published, *ours], notes, footnotes, left_out, small

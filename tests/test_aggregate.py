@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,20 +18,8 @@ from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from tests import toys  # noqa: F401
 
-# rliable.library.get_interval_estimates and create_performance_profile, 20,000 resamples; `SCORES` is [runs, tasks].
-SCORES = np.array(
-    [
-        [0.426, 0.234, 0.143, 0.367, 0.209], [0.148, 0.519, 0.327, 0.143, 0.178], [0.674, 0.157, 0.077, 0.369, 0.161],
-        [0.191, 0.558, 0.042, 0.507, 0.336], [0.552, 0.184, 0.216, 0.393, 0.055], [0.788, 0.404, 0.294, 0.270, 0.258],
-        [0.054, 0.339, 0.462, 0.592, 0.136], [0.438, 0.283, 0.194, 0.411, 0.112], [0.187, 0.402, 0.293, 0.197, 0.229],
-        [0.326, 0.476, 0.341, 0.354, 0.254],
-    ]
-)  # fmt: skip
-RLIABLE = {
-    "iqm": (0.28657692307692306, 0.24211538461538462, 0.3328076923076923),
-    "mean": (0.3052, 0.26491950000000003, 0.34586),
-    "profile": {0.1: (0.92, 0.84, 0.98), 0.25: (0.58, 0.46, 0.70), 0.5: (0.14, 0.06, 0.24), 0.75: (0.02, 0.0, 0.06)},
-}
+RLIABLE = json.loads(Path(__file__).with_name("rliable.json").read_text())
+"""written by benchmarks/rliable_reference.py, which runs rliable itself: scores [runs, tasks], estimates and their bounds"""
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=7), st.integers(1, 7))
@@ -61,7 +50,8 @@ def test_games_with_too_few_attempts_are_left_out_and_n_says_so():
 
 
 def test_interquartile_mean_and_profile_are_rliables():
-    strata = list(SCORES.T)
+    strata = list(np.array(RLIABLE["scores"]).T)
+    assert RLIABLE["packages"]["rliable"] == "1.2.0" and RLIABLE["resamples"] == 20_000
     for name, found in (
         ("iqm", aggregate.interquartile_mean(strata, resamples=20_000)),
         ("mean", aggregate.mean_over_tasks(strata, resamples=20_000)),
@@ -70,8 +60,8 @@ def test_interquartile_mean_and_profile_are_rliables():
         assert found.value == pytest.approx(value)
         assert (found.low, found.high) == (pytest.approx(low, abs=0.003), pytest.approx(high, abs=0.003))
         assert found.n == 50
-    for level, found in aggregate.profile(strata, list(RLIABLE["profile"]), resamples=2000).items():
-        value, low, high = RLIABLE["profile"][level]
+    ours = aggregate.profile(strata, RLIABLE["levels"], resamples=2000)
+    for found, (value, low, high) in zip(ours.values(), RLIABLE["profile"], strict=True):
         assert found.value == pytest.approx(value)
         assert (found.low, found.high) == (pytest.approx(low, abs=0.021), pytest.approx(high, abs=0.021))
 

@@ -1,5 +1,6 @@
 """Leaderboards: the pages are a function of the records, and a board that is not what it claims is found."""
 
+import gzip
 import hashlib
 import json
 import shutil
@@ -32,7 +33,7 @@ def test_every_committed_board_is_complete_and_under_its_suites_protocol(folder)
     assert list(boards.faults(boards.read(folder))) == []
 
 
-SANDBOXED_ALONE = {"poad-datasci"}
+APART = {"poad-datasci", "guide-textworld", "guide-density", "balrog-textworld"}
 """boards all of whose games run in processes and sandboxes of their own: the slow test replays them"""
 
 
@@ -45,7 +46,7 @@ def test_committed_records_come_out_the_same_when_they_are_played_again(folder, 
     (tmp_path / "results.jsonl").write_bytes(b"".join(map(records.dump, first)))
     verdicts = list(replay.check(tmp_path / "results.jsonl", num_workers=0))
     assert len(verdicts) == len(first)
-    assert (first == []) == (folder.name in SANDBOXED_ALONE)
+    assert (first == []) == (folder.name in APART)
     assert [verdict.difference for verdict in verdicts if verdict.difference] == []
 
 
@@ -53,7 +54,7 @@ def test_committed_records_come_out_the_same_when_they_are_played_again(folder, 
 @pytest.mark.timeout(1800)  # SWE-Gym's episodes take seconds each
 @named
 def test_every_committed_record_comes_out_the_same(folder):
-    verdicts = list(replay.check(folder / "results.jsonl"))
+    verdicts = list(replay.check(records.results_file(folder)))
     assert len(verdicts) == len(boards.read(folder).records)
     assert [verdict.difference for verdict in verdicts if verdict.difference] == []
 
@@ -163,6 +164,23 @@ def test_a_run_under_another_protocol_is_not_taken_in(board, tmp_path):
     with pytest.raises(UsageError, match="max_turns is 4, and suite 'overcooked' fixes None"):
         add(board, tmp_path / "runs", "random", max_turns=4)
     assert ((board / "metadata.json").read_bytes(), (board / "results.jsonl").read_bytes()) == before
+
+
+def test_large_boards_are_gzipped_and_small_ones_are_not(board, tmp_path, monkeypatch, capsys):
+    plain = (board / "results.jsonl").read_bytes()
+    again = lambda: boards.add(board, list((tmp_path / "runs").glob("*/*")))
+    monkeypatch.setattr(boards, "LARGE", 100)
+    again()
+    packed = (board / "results.jsonl.gz").read_bytes()
+    assert gzip.decompress(packed) == plain and not (board / "results.jsonl").exists()
+    again()
+    assert (board / "results.jsonl.gz").read_bytes() == packed
+    with pytest.raises(SystemExit) as stop:
+        envsuite_replay(["--check", str(board)])
+    assert stop.value.code == 0 and "6 episodes replayed the same, 0 differ" in capsys.readouterr().out
+    monkeypatch.undo()
+    again()
+    assert (board / "results.jsonl").read_bytes() == plain and not (board / "results.jsonl.gz").exists()
 
 
 def test_a_newer_run_takes_the_place_of_the_older_one(board, tmp_path):

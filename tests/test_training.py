@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +18,9 @@ from baselines.batch import collate, token_rewards  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
 from envsuite import registry  # noqa: E402
-from envsuite.errors import UsageError  # noqa: E402
-from envsuite.types import StopReason  # noqa: E402
+from envsuite.errors import MissingData, UsageError  # noqa: E402
+from envsuite.types import Panel, StopReason  # noqa: E402
+from harness.evaluate import RunConfig  # noqa: E402
 from harness.prompting import Prompting  # noqa: E402
 from harness.rollout import rollout  # noqa: E402
 from harness.slots import LocalSlots  # noqa: E402
@@ -281,3 +283,18 @@ def test_the_command_refuses_an_unknown_key_in_one_line(folder, tmp_path):
     ).returncode  # refused before torch is imported
     done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_panel_is_measured_on_the_last_split_that_is_on_this_machine(monkeypatch):
+    here = {name: Panel(name, ("one", "two"), "0") for name in ("ALFWorld-train-v0", "ALFWorld-valid_seen-v0")}
+
+    def panel(task, **knobs):
+        if task.id not in here:
+            raise MissingData(f"{task.id} is not here")
+        return here[task.id]
+
+    monkeypatch.setattr(registry, "panel", panel)
+    configure = lambda task: RunConfig(task, "m")
+    run = SimpleNamespace(recipe=SimpleNamespace(train_seeds=0), _config=configure)
+    config, seeds, apart = Run._held_out(run, configure(registry.TASKS["ALFWorld-train-v0"]))
+    assert (config.task.id, list(seeds), apart) == ("ALFWorld-valid_seen-v0", [0, 1], True)

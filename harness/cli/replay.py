@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import boards, cli
+from harness import boards, cli, records
 from harness.replay import check
 
 
@@ -34,16 +34,16 @@ def _main(argv: Sequence[str] | None) -> int:
     cli.import_modules(args.module)
     failed = 0
     for path in args.files:
-        file = path / "results.jsonl" if path.is_dir() else path
+        file = records.results_file(path) if path.is_dir() else path
         same = differ = 0
         if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
             for fault in boards.faults(boards.read(path)):
                 print(f"{path}: {fault}", file=sys.stderr)
                 failed += 1
-        for record, difference in check(file, args.num_workers):
+        for one, difference in check(file, args.num_workers):
             same, differ = same + (not difference), differ + bool(difference)
             if difference or args.verbose:
-                name = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
+                name = f"{one['task']} seed {one['seed']} attempt {one['attempt']}"
                 print(f"{file}: {name}: {difference or 'same'}", file=sys.stderr if difference else sys.stdout)
         print(f"{file}: {same} episodes replayed the same, {differ} differ")
         failed += differ
