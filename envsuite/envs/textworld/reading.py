@@ -39,7 +39,6 @@ def read_rules_once() -> None:
             known[document] = load(cls, paths)
         return known[document]
 
-    @functools.lru_cache(KEPT)
     def parse_once(cls: type, document: str) -> Any:
         if document not in known:
             return parse(cls, document)
@@ -47,8 +46,9 @@ def read_rules_once() -> None:
         read._document = document + "\n"  # as textworld has it: the one thing in which the two differ
         return read
 
+    remembered: Any = functools.lru_cache(KEPT)(parse_once)
     GameLogic.load = classmethod(load_once)
-    GameLogic.parse = classmethod(parse_once)
+    GameLogic.parse = classmethod(remembered)
 
 
 def read_words_fast() -> None:
@@ -57,11 +57,11 @@ def read_words_fast() -> None:
 
     parse = TextGrammar.parse.__func__
 
-    @functools.lru_cache(KEPT)
     def parse_once(cls: type, grammar: str, filename: str | None = None) -> Any:
         return read_words(grammar) or parse(cls, grammar, filename)
 
-    TextGrammar.parse = classmethod(parse_once)
+    remembered: Any = functools.lru_cache(KEPT)(parse_once)
+    TextGrammar.parse = classmethod(remembered)
 
 
 def read_words(text: str) -> TextGrammar | None:
