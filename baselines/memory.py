@@ -66,8 +66,8 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int
     }
     if getattr(recipe.config, "target_tau", 0.0):
         found["target critic"] = size(model.critic_parameters())
-    if recipe.algorithm != "sft" and recipe.config.kl_coef and not recipe.model.lora_rank:
-        found["reference"] = found["actor's weights"]
+    if recipe.algorithm != "sft" and recipe.config.kl_coef:
+        found["reference"] = size(model.actor_parameters()) if recipe.model.lora_rank else found["actor's weights"]
     if recipe.fsdp and processes > 1:
         found = _shared_out(found, model, processes, plays=not recipe.generation.base_url)
     return {**found, **_reckoned(recipe, config.get_text_config(), kind, processes)}

@@ -57,6 +57,8 @@ class Model:
         self.critic: Critic | None = None
         self.target: Critic | None = None
         self._reference: Any = None
+        self._began: list[Tensor] = []
+        """LoRA's adapter as training began with it; none: as it is made, when it changes nothing"""
         self.cut = False
         """over the processes; then all of them must take the same passes"""
         if config.critic == "own":
@@ -109,7 +111,7 @@ class Model:
         """Keeps this process's share of everything, in this way for good. What will be kept to compare with (`reference`,
         `target`) must be told now: what is cut cannot be copied, only written over.
         """
-        if reference:
+        if reference and not self.config.lora_rank:
             self.keep_reference()
         if target:
             self.keep_target()
@@ -168,23 +170,37 @@ class Model:
             return _logprobs(lm, ids, valid, temperature, sampled)[0]
 
     def keep_reference(self) -> None:
-        """Freezes the present weights as the reference; with LoRA the base is the reference already."""
-        if self._reference is not None:
+        """Freezes the present weights as the reference; of LoRA the adapter alone, for the base stays what it is."""
+        if self.config.lora_rank:
+            self._began = [parameter.detach().clone() for parameter in self.actor_parameters()]
+        elif self._reference is not None:
             with torch.no_grad():
                 for kept, present in zip(self._reference.parameters(), self.lm.parameters(), strict=True):
                     kept.copy_(present)
-        elif not self.config.lora_rank:
+        else:
             self._reference = copy.deepcopy(self.lm).requires_grad_(False).eval()
 
     @contextlib.contextmanager
     def _as_reference(self) -> Iterator[Any]:
-        if self.config.lora_rank:
+        if self._began:
+            present = [parameter.detach().clone() for parameter in self.actor_parameters()]
+            self._put(self._began)
+            try:
+                yield self.lm
+            finally:
+                self._put(present)
+        elif self.config.lora_rank:
             with self.lm.disable_adapter():
                 yield self.lm
         elif self._reference is None:
             raise UsageError("A KL penalty needs a reference model: call keep_reference() before training.")
         else:
             yield self._reference
+
+    @torch.no_grad()
+    def _put(self, adapter: list[Tensor]) -> None:
+        for parameter, value in zip(self.actor_parameters(), adapter, strict=True):
+            parameter.copy_(value)
 
     def actor_parameters(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.lm.parameters() if parameter.requires_grad]
@@ -239,6 +255,8 @@ class Model:
                 found["target"] = {name: sharding.whole(named[name]) for name in found["critic"]}
         if self._reference is not None:
             found["reference"] = {name: sharding.whole(one) for name, one in self._reference.state_dict().items()}
+        if self._began:
+            found["reference"] = {name: sharding.whole(one) for name, one in zip(found["lm"], self._began, strict=True)}
         return found
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -251,7 +269,8 @@ class Model:
                     sharding.fill(named[name], value)
         if "reference" in state:
             self.keep_reference()
-            for name, tensor in self._reference.state_dict().items():
+            kept = self._reference.state_dict() if self._reference is not None else dict(zip(state["lm"], self._began))
+            for name, tensor in kept.items():
                 sharding.fill(tensor, state["reference"][name])
 
 

@@ -225,6 +225,17 @@ def _check_generation(recipe: Recipe, where: str) -> None:
             f"{where}: acting.choose = 'admissible' needs the model in this process, and generation.base_url = "
             f"{recipe.generation.base_url!r} has servers play: leave one of them out."
         )
+    for word in recipe.generation.base_url.split(","):
+        if not word.strip().startswith(("http://", "https://")):
+            raise UsageError(
+                f"{where}: generation.base_url cannot be {recipe.generation.base_url!r}: it looks like http://localhost:8000/v1, "
+                "several separated by commas."
+            )
+    if recipe.acting.top_p < 1:
+        raise UsageError(
+            f"{where}: acting.top_p = {recipe.acting.top_p}: servers give log-probs of what top_p leaves, trainers those of the "
+            "whole vocabulary: set it to 1, or leave generation.base_url out."
+        )
     if recipe.generation.sync == "lora" and not recipe.model.lora_rank:
         raise UsageError(
             f"{where}: generation.sync = 'lora' sends an adapter, and model.lora_rank is 0: set it (8), or take "

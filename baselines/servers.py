@@ -106,7 +106,7 @@ class Servers:
             raise DataError(
                 f"The servers' log-probs of what they sampled are {gap:.2g} nats from the trainer's on average, and "
                 f"generation.tolerance is {self.asked.tolerance:g}: their weights are stale, or their log-probs are those of "
-                f"another temperature than {temperature:g} (vLLM takes --logprobs-mode processed_logprobs)."
+                f"another temperature than {temperature or 1:g} (vLLM takes --logprobs-mode processed_logprobs)."
             )
         return gap
 
@@ -121,18 +121,22 @@ class Servers:
         path = str(self.folder / self.name)
         if self.asked.sync == "lora":
             status, said = self._post(f"{address}/load_lora_adapter", {"lora_name": self.name, "lora_path": path})
-            cure = "start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora and --max-lora-rank"
+            if status == 400 and "already been loaded" in said:
+                return  # by an earlier try whose answer did not come, or through another address: no other run has the name
+            cure = "start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora and --max-lora-rank."
         else:
             root = urlunsplit((*urlsplit(address)[:2], urlsplit(address).path.removesuffix("/v1"), "", ""))
             body = {"model_path": path, "weight_version": self.name, "flush_cache": True}
             status, said = self._post(f"{root}/update_weights_from_disk", body)
-            cure = "this is SGLang's way; for vLLM set model.lora_rank and generation.sync = 'lora'"
+            cure = "this is SGLang's way; for vLLM set model.lora_rank and generation.sync = 'lora'."
         if status != 200:
-            missing = f"; {cure}" if status in (404, 405) else ""
-            raise DataError(
-                f"{_shown(address)} did not load the weights of {path} ({status}: {said}){missing}. Servers must see that folder "
-                "under the same name (generation.folder)."
-            )
+            if status in (401, 403):
+                cure = "name the variable that holds its key, generation.api_key_var."
+            elif status == 0:
+                cure = "is it running, and is that its address (generation.base_url)?"
+            elif status not in (404, 405):
+                cure = "servers must see that folder under the same name (generation.folder)."
+            raise DataError(f"{_shown(address)} did not load the weights of {path} ({status}: {said}): {cure}")
 
     def _post(self, url: str, body: dict[str, Any], tries: int = TRIES) -> tuple[int, str]:
         """Status and what was said; 0 where nobody answered. An answer 200 that says it failed counts as 500."""

@@ -196,7 +196,7 @@ class Run:
         over = [run for run, _ in kept if not (self.lanes and lanes.unfinished(run, recipe.max_turns))]
         actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
-        gap = {"server_gap": self.servers.check(self.model, usable, recipe.acting.temperature)} if self.servers else {}
+        gap = self._gap(usable, recipe.acting.temperature)
         assert self.optimisers is not None
         done = self.spent / recipe.budget if recipe.budget else self.update / max(1, recipe.updates)
         self.optimisers.anneal(done)
@@ -270,6 +270,7 @@ class Run:
         scored = [run for run in runs if not run.broken]
         if not scored:
             raise DataError(f"all {len(runs)} episodes of the measurement broke: {runs[0].error}")
+        gap = self._gap(scored, recipe.acting.eval_temperature)
         wins = sum(run.success for run in scored)
         interval = wilson(wins, len(scored))
         names = sorted({name for run in scored for name in run.metrics})
@@ -288,6 +289,7 @@ class Run:
                 "turns": float(np.mean([len(run.turns) for run in scored])),
                 "metrics": {n: float(np.mean([run.metrics[n] for run in scored if n in run.metrics])) for n in names},
                 "seconds": round(time.monotonic() - began, 3),
+                **gap,
             }
         )
         if interval.value > self.best:
@@ -311,6 +313,12 @@ class Run:
         """The weights did: servers must load them before they play again."""
         if self.servers is not None:
             self.servers.stale = True
+
+    def _gap(self, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
+        """For metrics.jsonl: how far the servers that played were from the weights that learn."""
+        if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
+            return {}
+        return {"server_gap": self.servers.check(self.model, runs, temperature)}
 
     def _play(
         self, config: RunConfig, todo: Sequence[Episode], policy: Any, cap: lanes.Cap | None = None

@@ -188,6 +188,31 @@ def test_layers_that_lora_cannot_find_are_named(folder):
 
 
 @pytest.mark.parametrize("rank", [0, 4])
+def test_the_reference_is_what_the_actor_was_when_it_was_kept_and_comes_back(folder, rank):
+    """After fine-tuning: with LoRA too it is the tuned weights, not the base."""
+    model = Model.load(ModelConfig(str(folder), critic="none", lora_rank=rank))
+    ids = torch.arange(5, 25)[None]
+    valid = torch.ones_like(ids, dtype=torch.bool)
+
+    def moved(by):
+        with torch.no_grad():
+            for parameter in model.actor_parameters():
+                parameter.add_(by)
+            return model.logprobs(ids, valid)[0]
+
+    first, tuned = moved(0.0), moved(0.1)
+    model.keep_reference()
+    later = moved(-0.2)
+    again = Model.load(ModelConfig(str(folder), critic="none", lora_rank=rank))
+    again.load_state(model.state())
+    for one in (model, again):
+        torch.testing.assert_close(one.reference_logprobs(ids, valid), tuned)
+        with torch.no_grad():
+            torch.testing.assert_close(one.logprobs(ids, valid)[0], later)
+    assert (first - tuned).abs().max() > 1e-3 and (later - tuned).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("rank", [0, 4])
 def test_a_critic_starts_from_what_the_actor_has_become(folder, rank):
     model = Model.load(ModelConfig(str(folder), critic="own", lora_rank=rank))
     with torch.no_grad():

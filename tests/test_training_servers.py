@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import httpx
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -98,6 +99,33 @@ def test_a_server_that_keeps_old_weights_is_caught(folder, server, tmp_path, syn
     assert [line["update"] for line in lines if line["kind"] == "update"] == [1]
 
 
+@pytest.mark.parametrize("algorithm", ["sft", "grpo"])
+def test_what_is_measured_is_held_against_the_weights_too(folder, server, tmp_path, algorithm):
+    """The last measurement follows the last update: no later one would notice."""
+    server.keeps_old, server.lacks = True, {"metadata"}
+    changes = {"config": {}} if algorithm == "sft" else {"sft": {}}
+    with pytest.raises(DataError, match="their weights are stale"):
+        train(tmp_path / "run", table=table(folder, server.url, sync="disk", algorithm=algorithm, updates=1, **changes))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines if line["kind"] == "eval"] == ([] if algorithm == "sft" else [0])
+
+
+def test_an_adapter_loaded_by_a_try_whose_answer_was_lost_is_loaded(folder, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "PAUSE", 0.01)
+    post, lost = httpx.post, []
+
+    def late(url, **options):
+        answer = post(url, **options)
+        if url.endswith("/load_lora_adapter") and not lost:
+            lost.append(url)
+            raise httpx.ReadTimeout("timed out")
+        return answer
+
+    monkeypatch.setattr(httpx, "post", late)
+    _, lines = train(tmp_path / "run", table=table(folder, server.url, sft={}, updates=1))
+    assert lost and [line["server_gap"] < 1e-5 for line in lines if "server_gap" in line] == [True] * 3
+
+
 def test_an_answer_that_names_other_weights_is_refused(folder, server):
     policy = ask(folder, server, version="envsuite-1")
     with pytest.raises(DataError, match="answers with weights 'default', not with 'envsuite-1'"):
@@ -154,12 +182,12 @@ def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_
     server.lacks = {"lora"}
     with pytest.raises(DataError, match=r"did not load .*404: Not Found.*VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"):
         train(tmp_path / "one", table=table(folder, server.url))
-    with pytest.raises(DataError, match=r"did not load .*\(0: ConnectError"):
+    with pytest.raises(DataError, match=r"did not load .*\(0: ConnectError.*is it running"):
         train(tmp_path / "two", table=table(folder, "http://127.0.0.1:9/v1"))
     run = Run(recipes.parse(table(folder, server.url, sync="disk")), tmp_path / "three")
     post = run.servers._post
     run.servers._post = lambda url, body: (shutil.rmtree(body["model_path"]), post(url, body))[1]  # not shared
-    with pytest.raises(DataError, match=r"500: Failed to load .*Servers must see that folder"):
+    with pytest.raises(DataError, match=r"500: Failed to load .*servers must see that folder"):
         run.train()
 
 
@@ -168,6 +196,9 @@ def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_
     [
         ({"acting": {"choose": "admissible"}}, "leave one of them out"),
         ({"model": {"name": "x", "critic": "none"}}, "model.lora_rank is 0"),
+        ({"acting": {"top_p": 0.9}}, r"top_p = 0\.9: .*set it to 1"),
+        ({"generation": {"base_url": "gpu1:8000"}}, "base_url cannot be 'gpu1:8000': it looks like"),
+        ({"generation": {"base_url": ","}}, "base_url cannot be ','"),
         ({"generation": {"base_url": "http://h/v1", "tolerance": 0}}, "tolerance cannot be 0.0: it is above 0"),
         ({"generation": {"base_url": "http://h/v1", "sync": "nccl"}}, "sync cannot be 'nccl': it is one of lora, disk"),
         ({"generation": {"base_ulr": "http://h/v1"}}, "Did you mean 'base_url'"),

@@ -23,7 +23,11 @@ from tests.test_training_scale import recipe  # noqa: E402
 
 pytestmark = pytest.mark.timeout(1800)  # three interpreters that import torch, on whatever else the machine does
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = {"poad": {"lm", "critic", "target", "reference"}, "lora": {"lm"}, "head": {"lm", "critic", "reference"}}
+PARTS = {
+    "poad": {"lm", "critic", "target", "reference"},
+    "lora": {"lm", "reference"},
+    "head": {"lm", "critic", "reference"},
+}
 """what a checkpoint of each of the recipes holds"""
 
 

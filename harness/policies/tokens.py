@@ -81,7 +81,8 @@ class TokensPolicy(OpenAIPolicy):
         try:
             found = answer.json()
             first = found["choices"][0]
-            finish, ids = first["finish_reason"], first.get("token_ids")
+            # SGLang is about to call them response_token_ids, as in its chat completions.
+            finish, ids = first["finish_reason"], first.get("token_ids") or first.get("response_token_ids")
             sent = first.get("prompt_token_ids")
             logprobs: Any = (first.get("logprobs") or {}).get("token_logprobs")
             version = (found.get("metadata") or {}).get("weight_version")
@@ -105,6 +106,11 @@ class TokensPolicy(OpenAIPolicy):
             input_tokens=read or len(asked),
             cached_tokens=cached,
             output_tokens=written or len(ids),
+        )
+
+    async def _what_is_served(self, server: str) -> str:
+        return (
+            "does the address end in /v1? Or it was started again and has lost the weights: --resume has it load them."
         )
 
     def _fault(self, asked: Any, ids: Any, logprobs: Any, sent: Any, finish: str) -> str:
