@@ -13,20 +13,21 @@ class Environments:
     """Those of a run, kept from one batch to the next: starting TextWorld's engine takes longer than playing a game."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[Any, ...], tuple[str, Slots]] = {}
+        self._open: dict[tuple[Any, ...], tuple[str, int, Slots]] = {}
 
     def slots(self, config: RunConfig, execution: Execution, episodes: int, asks: str, shaping_gamma: float) -> Slots:
         """Environments for so many episodes, asked for `asks`; those asked for something else before are closed."""
         key = config.task.id, knobs_json(config.knobs), config.reward_mode, shaping_gamma
-        told, slots = self._open.get(key, ("", None))
-        if slots is None or told != asks or slots.count < min(episodes, execution.max_concurrent):
+        wanted = min(episodes, execution.max_concurrent)
+        told, room, slots = self._open.get(key, ("", 0, None))
+        if slots is None or told != asks or room < wanted:
             if slots is not None:
                 slots.close()
             slots = open_slots(config, execution, episodes, asks, shaping_gamma)
-            self._open[key] = asks, slots
+            self._open[key] = asks, wanted, slots
         return slots
 
     def close(self) -> None:
-        for _, slots in self._open.values():
+        for _, _, slots in self._open.values():
             slots.close()
         self._open.clear()

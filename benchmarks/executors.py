@@ -351,7 +351,7 @@ def main() -> None:
             seconds, _ = timed(functools.partial(through, slots, args.episodes))
             row(f"(b) Ray, 32 slots in {workers} workers", seconds)
             slots.close()
-        few = args.episodes // 4
+        few = max(1, args.episodes // 4 // count) * count  # whole batches, as the last would be mostly idle
         with actors(ray, Lonely, count) as alone:
             actor_per_environment(ray, alone, count)  # engines imported
             seconds, _ = timed(lambda: actor_per_environment(ray, alone, few), 1)

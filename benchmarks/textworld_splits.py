@@ -5,7 +5,8 @@
 Contents are compared: facts and quests, entities by name (`generator.content`). Where the seed draws a map, the map comes
 first, in milliseconds: a game of `train` whose map no game of `test` or `valid` has repeats none of them and is not made. All
 others are (no .z8), but those of the fixed house, where a few draws say it all. Lines already in FOLDER are not worked out again. Games of `test` are all
-kept; `valid` loses what `test` has or what came before in it, `train` what either has, or what came before among those made.
+kept; `valid` loses what `test` has or what came before in it, `train` what either has, or what came before among those made. Of a
+seed that is not made it is not known whether it has a game: that is said when it is first played.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ until_alive() { # until so many nodes have joined, at most five minutes
   exit 1
 }
 
-trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT # the cluster ends with the run, or where it did not come up
+trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT # the cluster ends with the run, or where it did not come up
 srun --nodes=1 --ntasks=1 -w "$head" ray start --head --port="$port" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
 until_alive 1
 workers=$((SLURM_NNODES - 1))

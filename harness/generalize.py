@@ -200,13 +200,21 @@ def gaps(cells: Sequence[Cell]) -> list[Gap]:
                 for seed in sorted(common)
             ]
             interval = bootstrap(deltas)
+            if len(set(deltas)) == 1:
+                interval = _apart(seen, unseen)._replace(n=len(common))
         elif any(len(set(one.scores.values())) == 1 for one in mine):
-            interval = square_and_add([one.interval for one in seen], [one.interval for one in unseen])
+            interval = _apart(seen, unseen)
         else:
             sides = [[np.array(list(one.scores.values())) for one in side] for side in (seen, unseen)]
             interval = difference(*sides)
         found.append(Gap(mine[0].model, len(seen), len(unseen), interval, paired))
     return found
+
+
+def _apart(seen: Sequence[Cell], unseen: Sequence[Cell]) -> Interval:
+    """The difference from the places' own intervals; no bounds where these have no width, as of scores that are no shares."""
+    found = square_and_add([one.interval for one in seen], [one.interval for one in unseen])
+    return found if found.low < found.high else found._replace(low=math.nan, high=math.nan)
 
 
 def _same_games(cells: Sequence[Cell]) -> bool:

@@ -29,7 +29,7 @@ def read(path: Path) -> dict[str, Any]:
                 f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
                 "run envsuite-generalize again with --resume."
             )
-        layout(found)
+        layout(found), found["gaps"], found["models"]
         return found
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(

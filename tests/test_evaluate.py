@@ -1,5 +1,6 @@
 """A run on disk: journal, results, resume, lock. Killed anywhere, it ends in the same bytes."""
 
+import itertools
 import json
 import os
 import random
@@ -55,6 +56,17 @@ def test_a_run_leaves_five_files_and_results_sorted_by_key(tmp_path):
     assert summary["success"]["n"] == 10  # clusters, not episodes
     text = (folder / "results.jsonl").read_text()
     assert str(tmp_path) not in text and config(attempts=2).run_id not in text
+
+
+def test_a_wall_clock_that_jumps_neither_ends_a_run_nor_changes_it(tmp_path, monkeypatch):
+    run(config(), tmp_path / "whole")
+    jumps = itertools.cycle([2e9, 1e9, 4e9])
+    monkeypatch.setattr(time, "time", lambda: next(jumps))
+    run(config(), tmp_path / "jumps", budget=Budget(seconds=1000))
+    folders = [config().folder(tmp_path / name) for name in ("whole", "jumps")]
+    assert len({(folder / "results.jsonl").read_bytes() for folder in folders}) == 1
+    lines = [json.loads(line) for line in (folders[1] / "timing.jsonl").read_text().splitlines()]
+    assert {line["ended"] for line in lines} == {2e9, 1e9, 4e9} and all(0 <= line["seconds"] < 300 for line in lines)
 
 
 def test_run_id_is_what_is_measured_and_not_how():

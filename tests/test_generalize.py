@@ -1,6 +1,7 @@
 """Grids, seen against unseen, and gaps, on real runs of small environments."""
 
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -18,7 +19,7 @@ from harness.policies.weights import QUESTION
 from harness.prompting import Prompting
 from harness.rollout import rollout
 from harness.slots import LocalSlots
-from harness.stats import Interval
+from harness.stats import Interval, bootstrap, wilson
 from harness.types import Reply, episode
 from harness.wording import WORDINGS
 from tests import toys  # noqa: F401
@@ -118,6 +119,21 @@ def test_a_gap_of_games_that_all_ended_alike_keeps_its_doubt(tmp_path, capsys):
     assert gap["mean"] == 0.0 and gap["low"] < -0.1 and gap["high"] > 0.1
 
 
+def test_a_gap_game_by_game_keeps_its_doubt_and_one_of_no_shares_has_no_bounds():
+    task = registry.TASKS["HiLo-v0"]
+
+    def gap(scores, spread, axis):
+        sides = [{axis: value} for value in ("a", "b")]
+        who = Model("m", {axis: "a"})
+        return gaps([Cell(who, Place(at, task), spread, scores, "") for at in sides])[0]
+
+    alike = dict.fromkeys(range(20), 1.0)
+    paired = gap(alike, wilson(20, 20), "wording")
+    assert paired.paired and paired.interval.n == 20 and paired.interval.low < -0.1 < 0.1 < paired.interval.high
+    other = gap(alike, bootstrap(list(alike.values())), "size").interval  # a return of 1.0 each time
+    assert other.value == 0.0 and math.isnan(other.low) and math.isnan(other.high)
+
+
 def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys):
     folder = tmp_path / "hilo"
     assert run("-m", "random@size=8", *HILO, "-o", folder) == 0
@@ -139,7 +155,14 @@ def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"schema_version": "envsuite-grid-9"}', '{"schema_version": "envsuite-grid-1"}']
+    "text",
+    [
+        "",
+        "[]",
+        '{"schema_version": "envsuite-grid-9"}',
+        '{"schema_version": "envsuite-grid-1"}',
+        '{"schema_version": "envsuite-grid-1", "axes": [{"name": "x", "values": []}], "cells": [], "metric": "success"}',
+    ],
 )
 def test_what_is_no_grid_on_disk_is_named(tmp_path, text):
     (tmp_path / "mine").mkdir()
@@ -181,6 +204,7 @@ def test_transfer_to_another_environment_is_an_axis(tmp_path):
         (["--axis", "prompt-wording=plane", "-e", "HiLo"], "No wording 'plane'"),
         (["--axis", "split=tset", "-e", "HiLo"], "has no split 'tset'"),
         (["--axis", "task=babyai-*"], "a grid is spanned on one"),
+        (["-e", "HiLo", "--axis", "size=4,8", "--ray-address", "auto", "--dry-run"], "belongs to --executor ray"),
     ],
 )
 def test_what_is_no_grid_is_refused_in_one_line_before_anything_is_played(words, said, tmp_path, capsys):

@@ -81,7 +81,7 @@ def test_a_run_that_servers_play_is_the_run_played_here(folder, server, tmp_path
     assert not list((tmp_path / "there" / "served").iterdir())
 
 
-def test_a_resumed_run_and_two_servers_hold_the_weights_of_the_checkpoint(folder, server, tmp_path):
+def test_a_server_holds_the_weights_of_the_checkpoint_that_is_resumed(folder, server, tmp_path):
     train(tmp_path / "run", table=table(folder, server.url, updates=1))
     _, lines = train(tmp_path / "run", table=table(folder, server.url, updates=2), resume=True)
     assert [line["server_gap"] < 1e-5 for line in lines if line["kind"] == "update"] == [True, True]

@@ -148,6 +148,8 @@ def _games(args: argparse.Namespace) -> int:
     config = _chosen(args, "random")
     if config.task.requires not in MAKERS:
         raise UsageError(f"{config.task.id} needs no games made beforehand: it can be a task of {', '.join(MAKERS)}.")
+    if args.num_workers < 0:
+        raise UsageError(f"--num-workers must be at least 0, not {args.num_workers}: 0 is one a core.")
     settings, seeds = {**registry.knob_names(config.task), **config.knobs}, config.seeds
     how = Execution(executor=args.executor, ray_address=args.ray_address)
     spread: Callable[..., Iterator[Any]] | None = None

@@ -71,7 +71,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return _language(args)
     models, places = _models(args), _places(args)
     runs = [(who, place, _run(args, who, place)) for who in models for place in places]
-    folder = args.output_dir
+    folder, how = args.output_dir, execution(args)
     if args.dry_run:
         for who, place, config in runs:
             where = ", ".join(f"{name}={value}" for name, value in place.at.items())
@@ -84,8 +84,8 @@ def _main(argv: Sequence[str] | None) -> int:
         for who, place, config in runs:
             # Two places can be one run (a model's own training setting named twice): it is played once.
             again = any(one.run == str(config.folder(folder)) for one in cells)
-            how = dataclasses.replace(execution(args), resume=args.resume or again)
-            records, _ = play(config, who.name, args, how, players, console)
+            now = dataclasses.replace(how, resume=args.resume or again)
+            records, _ = play(config, who.name, args, now, players, console)
             cells.append(generalize.cell(who, place, records, args.metric, config.folder(folder)))
             written = generalize.write_grid(folder, args.metric, models, places, cells)
     if args.json:

@@ -98,6 +98,7 @@ def _named(word: str) -> tuple[str, str]:
 
 def _run(found: PaperTable, args: argparse.Namespace, folders: list[Path], console: Console) -> None:
     """Says what is missing and what it takes, then plays it; what was begun before goes on."""
+    how = dataclasses.replace(execution(args), resume=True)
     absent: list[str] = []
     todo = reproduce.todo(found, args.run, args, args.model, absent)
     for said in absent:
@@ -107,7 +108,6 @@ def _run(found: PaperTable, args: argparse.Namespace, folders: list[Path], conso
         console.print(f"{one.model}  {', '.join(one.columns)}: {said}", highlight=False, soft_wrap=True, markup=False)
     if args.dry_run:
         return
-    how = dataclasses.replace(execution(args), resume=True)
     with Players(args) as players:
         for one in todo:
             if estimate.remaining(one.config, args.output_dir):

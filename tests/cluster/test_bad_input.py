@@ -13,6 +13,7 @@ from envsuite.errors import MissingExtra, UsageError
 from harness.cli import data as data_cli
 from harness.cli import eval as eval_cli
 from harness.cluster import connect
+from tests import toys  # noqa: F401  registers HiLo
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (eval_cli, "-m random -e hilo --executor ray --policy-replicas -1"),
         (data_cli, "demos -e hilo -o demos.jsonl --ray-address auto"),
         (data_cli, "games -e textworld-w2-o3-q4 --ray-address auto"),
+        (data_cli, "games -e textworld-w2-o3-q4 --num-workers -1"),
     ],
 )
 def test_flags_of_a_cluster_without_one_are_refused(command, words, capsys):

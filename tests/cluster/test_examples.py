@@ -34,6 +34,12 @@ STAND_INS = {
 }
 
 
+def test_the_job_ends_with_the_evaluations_own_code_where_the_clusters_processes_are_gone():
+    (line,) = [line for line in (EXAMPLES / "slurm.sh").read_text().splitlines() if line.startswith("trap ")]
+    done = subprocess.run(["bash", "-c", f"set -euo pipefail\n{line}\nfalse & wait $! || true\nexit 7"], timeout=60)
+    assert done.returncode == 7
+
+
 @pytest.mark.parametrize(
     ("words", "plays"), [("", "--model expert --env alfworld -c 512"), ("-m random -e hilo", "-m random -e hilo")]
 )

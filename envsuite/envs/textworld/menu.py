@@ -14,7 +14,7 @@ ENTRY = "envsuite.envs.textworld.env:TextWorld"
 RANGES = {"train": (50_001, 55_001), "valid": (40_001, 40_101), "test": (1, 101)}
 SIMPLE = {**RANGES, "train": (10_001, 13_001)}
 LEFT_OUT = json.loads(Path(__file__).with_name("left_out.json").read_text())
-"""by benchmarks/textworld_splits.py: seeds whose games cannot be made, or repeat one of an earlier split or seed"""
+"""by benchmarks/textworld_splits.py: seeds whose games repeat one of an earlier split or seed, or that were found to have none"""
 
 
 def _task(
