@@ -12,7 +12,8 @@ set -euo pipefail
 source "${ENVSUITE_VENV:-$HOME/envsuite}/bin/activate"
 if [ $# -eq 0 ]; then set -- --model expert --env alfworld -c 512; fi
 export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # since Slurm 22.05 srun does not take it over from sbatch
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+head=${nodes%%$'\n'*} # no pipe into head, which may close it too early for pipefail
 port=$((20000 + SLURM_JOB_ID % 10000)) # another job's head may share the node
 address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname -I | awk '{print $1}'):$port
 

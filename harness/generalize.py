@@ -201,7 +201,7 @@ def gaps(cells: Sequence[Cell]) -> list[Gap]:
             ]
             interval = bootstrap(deltas)
             if len(set(deltas)) == 1:
-                interval = _apart(seen, unseen)._replace(n=len(common))
+                interval = _apart(seen, unseen)._replace(value=interval.value, n=len(common))
         elif any(len(set(one.scores.values())) == 1 for one in mine):
             interval = _apart(seen, unseen)
         else:

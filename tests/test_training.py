@@ -15,6 +15,7 @@ from baselines import descent, grpo, poad, ppo, rloo, tiny, twosome  # noqa: E40
 from baselines import recipe as recipes  # noqa: E402
 from baselines.actor import Actor  # noqa: E402
 from baselines.batch import collate, token_rewards  # noqa: E402
+from baselines.games import Games  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.train import Run  # noqa: E402
 from envsuite import registry  # noqa: E402
@@ -296,5 +297,5 @@ def test_a_panel_is_measured_on_the_last_split_that_is_on_this_machine(monkeypat
     monkeypatch.setattr(registry, "panel", panel)
     configure = lambda task: RunConfig(task, "m")
     run = SimpleNamespace(recipe=SimpleNamespace(train_seeds=0), _config=configure)
-    config, seeds, apart = Run._held_out(run, configure(registry.TASKS["ALFWorld-train-v0"]))
+    config, seeds, apart = Games._held_out(run, configure(registry.TASKS["ALFWorld-train-v0"]))
     assert (config.task.id, list(seeds), apart) == ("ALFWorld-valid_seen-v0", [0, 1], True)
