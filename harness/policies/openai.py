@@ -240,7 +240,8 @@ class OpenAIPolicy:
             if reply is None:
                 self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(answer.text.split()))[:120]
-                raise Passing(f"{shown(server)} answered what is no chat completion: {start!r}")
+                wanted = self.path.replace("/", " ").removesuffix("s")
+                raise Passing(f"{shown(server)} answered what is no {wanted}: {start!r}")
             return reply
         await self._refuse(server, answer, body)
         return await self._ask(server, prompt, asked)  # without the field it refused

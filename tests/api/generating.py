@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.lm.decode import Job, Settings, decode
+from tests.api.server import send, serving
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -39,20 +39,15 @@ class Handler(BaseHTTPRequestHandler):
                 status, found = answer(body) if answer else (404, {"detail": "Not Found"})
             except Exception as error:
                 status, found = 500, {"error": {"message": repr(error)}}
-        text = found if isinstance(found, str) else json.dumps(found)
-        data = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            self.wfile.write(data)
+        if self.path in self.server.loses:
+            self.server.loses.remove(self.path)
+            self.close_connection = True
+            return
+        with contextlib.suppress(OSError):  # the client has given up
+            send(self, status, found if isinstance(found, str) else json.dumps(found))
 
     def do_GET(self) -> None:
-        data = json.dumps({"data": [{"id": name} for name in ["base", *self.server.adapters]]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        send(self, 200, json.dumps({"data": [{"id": name} for name in ["base", *self.server.adapters]]}))
 
     def log_message(self, *_: object) -> None:
         pass
@@ -60,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class Generating(ThreadingHTTPServer):
     """`requests` are (path, body) as they came. `lacks`: fields left out of answers. `keeps_old`: it says that it has loaded
-    new weights, and goes on with those it had.
+    new weights, and goes on with those it had. `loses`: paths of which one request each is carried out and not answered.
     """
 
     daemon_threads = True
@@ -76,6 +71,7 @@ class Generating(ThreadingHTTPServer):
         self.version = "default"
         self.lacks: set[str] = set()
         self.keeps_old = False
+        self.loses: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def complete(self, body: dict[str, Any]) -> tuple[int, Any]:
@@ -133,13 +129,5 @@ class Generating(ThreadingHTTPServer):
         return 200, {"success": True, "message": "Succeeded to update model weights.", "num_paused_requests": 0}
 
 
-@contextlib.contextmanager
-def generating(folder: Path) -> Iterator[Generating]:
-    with Generating(folder) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def generating(folder: Path) -> contextlib.AbstractContextManager[Generating]:
+    return serving(Generating(folder))

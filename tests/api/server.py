@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 Behaviour = Callable[["Handler"], None]
 
@@ -53,8 +54,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Server]:
-    with Server() as server:
+def serving(server: Any) -> Iterator[Any]:
+    """`server` answers in a thread of its own, and is closed in the end."""
+    with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
@@ -64,7 +66,11 @@ def running() -> Iterator[Server]:
             thread.join()
 
 
-def send(handler: Handler, status: int, text: str, **headers: str) -> None:
+def running() -> contextlib.AbstractContextManager[Server]:
+    return serving(Server())
+
+
+def send(handler: BaseHTTPRequestHandler, status: int, text: str, **headers: str) -> None:
     data = text.encode()
     handler.send_response(status)
     for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
