@@ -141,6 +141,7 @@ def test_a_folder_is_replaced_whole_and_what_a_kill_set_aside_comes_back(tmp_pat
     def write(word):
         def inner(path):
             path.mkdir()
+            (path / "weights").touch(0o600)  # as safetensors makes its files
             (path / "weights").write_text(word)
 
         return inner
@@ -154,6 +155,7 @@ def test_a_folder_is_replaced_whole_and_what_a_kill_set_aside_comes_back(tmp_pat
     with pytest.raises(DataError, match="no space left"):
         store.export(tmp_path / "model", fails)
     assert (tmp_path / "model" / "weights").read_text() == "two"
+    assert (tmp_path / "model" / "weights").stat().st_mode & 0o777 == 0o644  # so that servers can read it
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     (tmp_path / "model").rename(tmp_path / ".model.old")  # killed between the two renames
     store.tidy(tmp_path)
