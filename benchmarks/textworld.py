@@ -136,12 +136,13 @@ def steps(episodes: int) -> None:
                     command = dice.choice(state["admissible_commands"])
                     first_raw = dice.random() < 0.5
                     for side in (first_raw, not first_raw):
-                        began = time.process_time()
                         if side:
+                            began = time.process_time()
                             state, _, done = raw.step(command.lower())
                             raw_seconds += time.process_time() - began
                         else:
                             worker = on_cpu(env.interpreter)  # type: ignore[attr-defined]
+                            began = time.process_time()  # after that reading, which is no part of a step
                             _, _, over, _, _ = env.step(command)
                             here_seconds += time.process_time() - began
                             here_seconds += on_cpu(env.interpreter) - worker  # type: ignore[attr-defined]

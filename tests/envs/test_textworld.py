@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from envsuite.envs.textworld.games import SETTINGS, game_spec
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.names import ASKS, spelled
 from envsuite.envs.textworld.observation import compact, opening_text
+from envsuite.envs.textworld.pipe import Pipe
 from envsuite.envs.textworld.story import check_story
 from envsuite.errors import BadKnob, DataError, EngineFailure
 from harness.cli import data
@@ -138,6 +140,34 @@ def test_steps_are_the_raw_engines_texts_scores_and_commands(kinds, kind):
             break
     raw.close()
     env.settings.observations, env.settings.admissible = "compact", "filtered"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_and_policies_are_those_of_textworlds_own_wrappers(kinds, kind):
+    """Whatever is typed, however often the game was played before, and at whichever turn the policy is asked for."""
+    env, *_ = kinds[kind]
+    infos = textworld.EnvInfos(admissible_commands=True, moves=True, inventory=True, policy_commands=True)
+    raw = textworld.start(str(env.path), infos)
+    game = raw.reset()["game"]
+    engine, typed = env.interpreter, dictionary(env.path.read_bytes())
+    for episode in range(4):
+        dice, played, state = random.Random(episode), [], raw.reset()
+        frame = engine.ask("open", str(env.path), True).frame
+        for _ in range(15):
+            (room,) = (fact.arguments[1].name for fact in state["_facts"] if str(fact).startswith("at(P, "))
+            told = [state[name] for name in ("inventory", "score", "moves", "won", "lost", "admissible_commands")]
+            assert list(frame) == [state["feedback"], game.infos[room].name, *told]
+            if state["won"] or state["lost"]:
+                break
+            policy = state["policy_commands"]
+            if dice.random() < 0.3 or episode == 3:
+                wanted = spelled(policy[0], state["_facts"], game.infos, played, state["feedback"]) if policy else None
+                assert engine.ask("policy") == wanted
+            words = " ".join(dice.choices([*typed, "all", "it", "take", "go"], k=dice.randint(1, 4)))
+            command = dice.choice(state["admissible_commands"] + (policy[:1] if episode == 3 else [words] * 4))
+            played.append(commands.clean(command)[0] or "look")
+            frame, (state, _, _) = engine.ask("step", played[-1]), raw.step(played[-1])
+    raw.close()
 
 
 def test_lost_is_over_and_not_won(kinds):
@@ -380,6 +410,23 @@ def test_a_worker_that_dies_is_reported_and_replaced(kinds):
         env.step("look")
     env.reset(seed=3)
     env.step("look")
+
+
+def test_a_pipe_carries_what_is_long_and_says_when_nothing_comes():
+    ours, theirs = map(Pipe, (end.detach() for end in socket.socketpair()))
+    with pytest.raises(TimeoutError):
+        ours.receive(0.01)
+    with ThreadPoolExecutor(1) as pool:
+        for value in (("ok", None), "x" * 3_000_000, list(range(200_000)), b""):
+            pool.submit(theirs.send, value)
+            assert ours.receive(20) == value
+    os.write(theirs.descriptor, (1000).to_bytes(8, "big") + b"a beginning")
+    with pytest.raises(TimeoutError):
+        ours.receive(0.01)
+    theirs.close()
+    with pytest.raises(EOFError):
+        ours.receive(1)
+    ours.close()
 
 
 def test_no_worker_outlives_its_parent():

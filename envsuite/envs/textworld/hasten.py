@@ -1,7 +1,7 @@
 """textworld made faster in this process without changing what it works out: the same games, the same commands.
 
-What it does over and over is kept or narrowed: reading its files (`reading`), searching what a rule applies to, checking that
-a state of the quest being made is possible, and working out the valid actions of a state met before. The comparisons with
+What it does over and over is kept or narrowed: reading its files (`reading`), searching what a rule applies to, and checking
+that a state of the quest being made is possible. The comparisons with
 `tw-make` and with the raw engine hold that nothing else changes. For processes of our own; the raw engine beside which we are
 measured runs without.
 """
@@ -11,16 +11,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from envsuite.envs.textworld.names import mistakable
 from envsuite.envs.textworld.reading import read_rules_once, read_words_fast
-
-if TYPE_CHECKING:
-    from textworld.logic import Action
-
-REMEMBERED = 5_000
-"""states of one game whose valid actions are kept"""
 
 
 @functools.cache
@@ -31,7 +25,6 @@ def hasten() -> None:
     _narrow_the_search()
     _check_what_is_new()
     _walk_on_the_logic()
-    _remember_valid_actions()
 
 
 def _narrow_the_search() -> None:
@@ -197,32 +190,3 @@ def _walk_on_the_logic() -> None:
             event.commands = with_actions.commands
 
     GameMaker.set_walkthrough = set_walkthrough
-
-
-def _remember_valid_actions() -> None:
-    """Lets the tracker look up what it has worked out before, which is most of what a step costs.
-
-    The valid actions of a game are a function of its facts. Looking changes none, walking to and fro comes back to
-    the same ones, and in training a game is played many times over.
-    """
-    from textworld.generator.game import Game, GameProgression
-
-    def update(self: GameProgression, action: Action) -> None:
-        self.state.apply(action)
-        if action.added or action.removed:
-            memory = _memory_of(self.game)
-            facts = frozenset(self.state.facts)
-            known = memory.get(facts)
-            if known is None:
-                rules, constants = self.game.kb.rules.values(), self.game.kb.types.constants_mapping
-                known = memory[facts] = list(self.state.all_applicable_actions(rules, constants))
-                if len(memory) > REMEMBERED:
-                    memory.pop(next(iter(memory)))
-            self._valid_actions = known
-        for quest in self.quest_progressions:
-            quest.update(action, self.state)
-
-    def _memory_of(game: Game) -> dict[frozenset[Any], list[Action]]:
-        return game.__dict__.setdefault("_valid_actions_by_facts", {})
-
-    GameProgression.update = update

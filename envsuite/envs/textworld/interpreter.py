@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import select
 import shutil
 import signal
 import socket
@@ -16,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from envsuite import errors
 from envsuite.cache import cache_dir
 from envsuite.envs.textworld.games import GameSpec
+from envsuite.envs.textworld.pipe import Pipe
 from envsuite.errors import EngineFailure, EnvsuiteError
 
 STEP_SECONDS = 20.0
@@ -32,6 +30,10 @@ START_SECONDS = 120.0
 
 UNKNOWN = -1
 """what the worker's `plan` says where it cannot tell how far the end is"""
+
+
+WON, LOST = "*** The End ***", "*** You lost! ***"
+"""the banners of generated games"""
 
 
 STARTING = ("make", "open")
@@ -66,7 +68,7 @@ class Interpreter:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipe: Connection | None = None
+        self._pipe: Pipe | None = None
         self._release: weakref.finalize[..., Any] | None = None
         self._owner = 0  # the process that started it; a fork of that one needs its own
 
@@ -81,26 +83,28 @@ class Interpreter:
 
     def ask(self, request: str, *arguments: Any, timeout: float = STEP_SECONDS) -> Any:
         """The worker's answer. Raises what it raised, or EngineFailure if it died or was killed for its silence."""
-        if not self.running:
+        if request in STARTING:
+            if not self.running:
+                self.close()
+                self._start()
+        elif self._pipe is None or self._owner != os.getpid():
             self.close()
-            if request not in STARTING:
-                raise EngineFailure(f"The process of the TextWorld engine died before {request!r}.")
-            self._start()
+            raise EngineFailure(f"The process of the TextWorld engine died before {request!r}.")
         assert self._pipe is not None
         with contextlib.suppress(OSError):  # a dead worker is noticed in reading
-            self._pipe.send_bytes(pickle.dumps((request, *arguments), pickle.HIGHEST_PROTOCOL))
-        named = [f" {spec.name}" for spec in arguments if isinstance(spec, GameSpec)]
-        return self._answer("".join([repr(request), *named]), timeout)
+            self._pipe.send((request, *arguments))
+        named = "".join(f" {spec.name}" for spec in arguments if isinstance(spec, GameSpec))
+        return self._answer(f"{request!r}{named}", timeout)
 
     def _answer(self, what: str, timeout: float) -> Any:
         assert self._pipe is not None
         try:
-            if not self._ready.poll(timeout * 1000):
-                self.close()
-                raise EngineFailure(
-                    f"TextWorld gave no answer to {what} within {timeout:.0f} s and was killed: take another game."
-                )
-            answer, *rest = pickle.loads(self._pipe.recv_bytes())
+            answer, *rest = self._pipe.receive(timeout)
+        except TimeoutError:
+            self.close()
+            raise EngineFailure(
+                f"TextWorld gave no answer to {what} within {timeout:.0f} s and was killed: take another game."
+            ) from None
         except (EOFError, OSError):
             self.close()
             raise EngineFailure(f"The process of the TextWorld engine died at {what}.") from None
@@ -109,7 +113,7 @@ class Interpreter:
             if kind == "ModuleNotFoundError":
                 raise ModuleNotFoundError(message, name=message.partition("'")[2].rstrip("'"))
             raise _error(kind)(message)
-        return rest[0]
+        return Frame._make(rest) if answer == "frame" else rest[0]
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -135,9 +139,7 @@ class Interpreter:
                 start_new_session=True,  # so that it can be killed together with the compilers it has started
             )
         self._owner = os.getpid()
-        self._pipe = Connection(ours.detach())
-        self._ready = select.poll()  # made once: Connection.poll makes a selector each time
-        self._ready.register(self._pipe.fileno(), select.POLLIN)
+        self._pipe = Pipe(ours.detach())
         self._release = weakref.finalize(self, _release, self._owner, self._process, self._pipe, folder)
         self._answer("its start", START_SECONDS)
 
@@ -156,7 +158,7 @@ def _error(kind: str) -> type[EnvsuiteError]:
     return getattr(errors, kind, EngineFailure)
 
 
-def _release(owner: int, process: subprocess.Popen[bytes], pipe: Connection, folder: str) -> None:
+def _release(owner: int, process: subprocess.Popen[bytes], pipe: Pipe, folder: str) -> None:
     pipe.close()
     if owner != os.getpid():
         return

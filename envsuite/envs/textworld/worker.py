@@ -1,44 +1,40 @@
 """The other side of `interpreter`: the process in which textworld runs. `python -m envsuite.envs.textworld.worker FD PARENT`.
 
-Requests are tuples (name, *arguments), answers ("ok", value) or ("raise", class name, message).
+Requests are tuples (name, *arguments), answers ("ok", value), ("frame", *fields) or ("raise", class name, message). A frame
+goes by its fields: pickled whole, it would name its class, and finding that takes longer than all the rest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import select
 import signal
 import sys
 import warnings
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Opening
 from envsuite.envs.textworld.names import spelled
+from envsuite.envs.textworld.pipe import Pipe
 from envsuite.errors import DataError, EnvsuiteError
 
 if TYPE_CHECKING:
     from envsuite.envs.textworld.games import GameSpec
     from envsuite.envs.textworld.planner import Planner
-
-WON, LOST = "*** The End ***", "*** You lost! ***"  # the banners of generated games
+    from envsuite.envs.textworld.tracker import Tracked, Untracked
 
 
 class Table:
-    """One game at a time, its state tracked."""
+    """One game at a time."""
 
     def __init__(self) -> None:
         self.path: str | None = None
-        self.with_inventory = self.with_policy = False
-        self.env: Any = None
-        self.game: Any = None  # what the .json says; None where there is none
-        self.state: Any = None
-        self.rooms: dict[str, str] = {}
+        self.with_inventory = False
+        self.story: Tracked | Untracked | None = None
         self.played: list[str] = []
-        self.facts: list[Any] = []  # the facts at the start, and after each command
+        self.facts: list[frozenset[Any]] = []  # the facts at the start, and after each command
+        self.reply = ""
         self._planner: Planner | None = None
         self._done = 0  # quests completed, for the planner
         self._seen = 0  # how many of `facts` went into that
@@ -53,36 +49,29 @@ class Table:
         """Starts a game from its beginning."""
         if self.path != path or self.with_inventory != inventory:
             self._load(path, inventory)
-        self.state = self.env.reset()
+        assert self.story is not None
         self.played, self.facts = [], []
         self._done = self._seen = 0
-        frame = self._frame()
-        if self.game is None:
-            return Opening(frame, "", None)
-        return Opening(frame, self.game.objective, int(self.game.max_score))
+        frame = self._noted(self.story.reset())
+        game = self.story.game
+        return Opening(frame, game.objective, int(game.max_score)) if game else Opening(frame, "", None)
 
     def _load(self, path: str, inventory: bool) -> None:
-        import textworld
-
         from envsuite.envs.textworld.hasten import hasten
         from envsuite.envs.textworld.story import check_story
+        from envsuite.envs.textworld.tracker import Tracked, Untracked
 
         hasten()
-
-        self.path, self.game, self._planner = None, None, None
-        if self.env is not None:
-            self.env.close()
-            self.env = None
+        self.path, self._planner = None, None
+        if self.story is not None:
+            self.story.close()
+            self.story = None
         check_story(Path(path))
-        infos = textworld.EnvInfos()  # a game of unknown make gives text, and a score where jericho knows it
-        if path.endswith(".z8") and Path(path).with_suffix(".json").is_file():
-            infos = textworld.EnvInfos(
-                admissible_commands=True, moves=True, inventory=inventory, policy_commands=self.with_policy
-            )
         try:
-            self.env = textworld.start(path, infos)
-            self.game = _game_of(self.env)
-            self.rooms = {key: info.name for key, info in self.game.infos.items()} if self.game else {}
+            if path.endswith(".z8") and Path(path).with_suffix(".json").is_file():
+                self.story = Tracked(path, inventory)
+            else:
+                self.story = Untracked(path)
         except Exception as error:
             raise DataError(
                 f"Game {path} does not start ({type(error).__name__}: {str(error)[:120]}): "
@@ -92,50 +81,27 @@ class Table:
 
     def step(self, command: str) -> Frame:
         """Sends one command, which must have been cleaned."""
-        self.state, _, _ = self.env.step(command)
+        assert self.story is not None
+        frame = self.story.step(command)
         self.played.append(command)
-        return self._frame()
+        return self._noted(frame)
 
-    def _frame(self) -> Frame:
-        state = self.state
-        feedback: str = state["feedback"]
-        if self.game is None:
-            won = bool(state.get("won")) or WON in feedback
-            lost = not won and (bool(state.get("lost")) or LOST in feedback or bool(state.get("done")))
-            return Frame(feedback, score=state.get("score"), moves=state.get("moves"), won=won, lost=lost)
-        facts = state["_facts"]
-        self.facts.append(facts)
-        room = next(
-            (fact.arguments[1].name for fact in facts if fact.name == "at" and fact.arguments[0].name == "P"), ""
-        )
-        return Frame(
-            feedback,
-            self.rooms.get(room),
-            state["inventory"] if self.with_inventory else None,
-            state["score"],
-            state["moves"],
-            state["won"],
-            state["lost"],
-            state["admissible_commands"],
-        )
+    def _noted(self, frame: Frame) -> Frame:
+        assert self.story is not None
+        self.facts.append(self.story.facts)
+        self.reply = frame.feedback
+        return frame
 
     def policy(self) -> str | None:
         """The first command of the engine's winning policy, which wins but is not the shortest; None without one."""
-        if self.game is None:
-            return None
-        if not self.with_policy:  # tracking it costs as much as all the rest, so it waits until somebody asks
-            assert self.path is not None
-            self.with_policy = True
-            path, played, self.path = self.path, self.played, None
-            self.open(path, self.with_inventory)
-            for command in played:
-                self.step(command)
-        commands = self.state.get("policy_commands")
+        assert self.story is not None
+        commands = self.story.policy()
         return self._spelled(commands[0]) if commands else None
 
     def _spelled(self, command: str) -> str:
         """An expert's command as the interpreter understands it."""
-        return spelled(command, self.facts[-1], self.game.infos, self.played, self.state["feedback"])
+        assert self.story is not None and self.story.game is not None
+        return spelled(command, self.facts[-1], self.story.game.infos, self.played, self.reply)
 
     def plan(self, states: int) -> tuple[int | None, str | None]:
         """(commands to go, the first of them); (None, None) where all is lost, (UNKNOWN, None) where nothing is known.
@@ -144,10 +110,11 @@ class Table:
         """
         from envsuite.envs.textworld.planner import Planner, TooLarge
 
-        if self.game is None:
+        assert self.story is not None
+        if self.story.game is None:
             return UNKNOWN, None
         if self._planner is None:
-            self._planner = Planner(self.game, states)
+            self._planner = Planner(self.story.game, states)
         for facts in self.facts[self._seen :]:
             self._done = self._planner.quests_done(facts, self._done)
         self._seen = len(self.facts)
@@ -158,17 +125,7 @@ class Table:
         return remaining, None if command is None else self._spelled(command)
 
 
-def _game_of(env: Any) -> Any:
-    """The parsed .json, which the wrappers hold."""
-    while env is not None:
-        game = getattr(env, "_game", None)
-        if game is not None:
-            return game
-        env = getattr(env, "_wrapped_env", None)
-    return None
-
-
-def serve(pipe: Connection, parent: int) -> None:
+def serve(pipe: Pipe, parent: int) -> None:
     """Answers requests until the other side is gone."""
     try:
         import textworld  # noqa: F401  the second that takes is spent before the first request
@@ -177,16 +134,16 @@ def serve(pipe: Connection, parent: int) -> None:
         return
     table = Table()
     pipe.send(("ok", None))
-    ready = select.poll()
-    ready.register(pipe.fileno(), select.POLLIN)
     while True:
-        while not ready.poll(5000):
+        try:
+            name, *arguments = pipe.receive(5.0)
+        except TimeoutError:
             if os.getppid() != parent:  # killed outright, while another process has the pipe open too
                 return
-        name, *arguments = pickle.loads(pipe.recv_bytes())
+            continue
         try:
             answer = getattr(table, name)(*arguments)
-            pipe.send_bytes(pickle.dumps(("ok", answer), pickle.HIGHEST_PROTOCOL))
+            pipe.send(("frame", *answer) if isinstance(answer, Frame) else ("ok", answer))
         except EnvsuiteError as error:
             pipe.send(("raise", type(error).__name__, str(error)))
         except ModuleNotFoundError as error:
@@ -199,4 +156,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError, OSError):
-        serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
+        serve(Pipe(int(sys.argv[1])), int(sys.argv[2]))
