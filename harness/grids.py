@@ -18,6 +18,8 @@ from envsuite.errors import DataError
 from harness.heatmap import layout, svg, words
 
 SCHEMA = "envsuite-grid-1"
+NEEDED = {"cells": ("mean", "low", "high", "n", "seen"), "gaps": ("model", "mean", "low", "high", "n", "seen", "unseen")}
+"""what a cell and a gap must have to be shown"""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -29,7 +31,10 @@ def read(path: Path) -> dict[str, Any]:
                 f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
                 "run envsuite-generalize again with --resume."
             )
-        layout(found), found["gaps"], found["models"]
+        layout(found), found["models"]
+        for kind, keys in NEEDED.items():
+            for one in found[kind]:
+                [one[key] for key in keys]
         return found
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(

@@ -162,6 +162,8 @@ def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys)
         '{"schema_version": "envsuite-grid-9"}',
         '{"schema_version": "envsuite-grid-1"}',
         '{"schema_version": "envsuite-grid-1", "axes": [{"name": "x", "values": []}], "cells": [], "metric": "success"}',
+        '{"schema_version": "envsuite-grid-1", "axes": [{"name": "x", "values": ["1"]}], "cells": [{"at": {"x": "1"}}], '
+        '"metric": "success", "models": [], "gaps": []}',
     ],
 )
 def test_what_is_no_grid_on_disk_is_named(tmp_path, text):

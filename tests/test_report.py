@@ -10,9 +10,10 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import report
+from harness import grids, report
 from harness.cli.report import main
 from harness.evaluate import RunConfig, evaluate
+from harness.heatmap import layout
 from harness.policies import make_policy
 from harness.report.replays import choose
 from tests import toys  # noqa: F401
@@ -139,6 +140,16 @@ def test_a_grid_is_read_with_what_was_not_run_left_open(tmp_path):
     (tmp_path / "grid.json").write_text(json.dumps({**GRID, "schema_version": "envsuite-grid-9"}))
     with pytest.raises(DataError, match="envsuite-grid-9"):
         report.gather([tmp_path])
+
+
+def test_a_grid_of_one_axis_is_laid_out_as_in_its_heat_map(tmp_path):
+    cells = [{**one, "at": {"size": one["at"]["size"]}} for one in GRID["cells"]]
+    (tmp_path / "grid.json").write_text(json.dumps({**GRID, "axes": GRID["axes"][:1], "cells": cells}))
+    (grid,) = report.gather([tmp_path]).grids
+    assert (grid.rows, grid.columns, grid.column_axis) == (["4", "8"], ["success"], "")
+    assert (grid.rows, grid.columns, list(grid.cells)) == tuple(map(list, layout(grids.read(tmp_path / "grid.json"))))
+    page = report.render(report.gather([tmp_path]))
+    assert "size ↓</th><th scope=\"col\">success</th>" in page and "<b>50.0</b>" in page
 
 
 def test_every_run_has_its_share_of_the_room_for_pictures(tmp_path):
