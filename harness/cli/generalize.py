@@ -117,7 +117,11 @@ def _language(args: argparse.Namespace) -> int:
     """What each model knows of language, and what training did to it."""
     from harness import language
 
-    tasks = [name for name in args.language.split(",") if name]
+    tasks = [name.strip() for name in args.language.split(",") if name.strip()]
+    if not tasks:
+        raise UsageError(f"--language {args.language!r} names no task: take agreement,household, or lm-eval's own.")
+    if args.episodes is not None and args.episodes < 1:
+        raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
     if args.language_tasks and not args.language_tasks.is_dir():
         raise UsageError(f"--language-tasks {args.language_tasks} is no folder.")
     path = args.output_dir / "language.json"
