@@ -39,6 +39,9 @@ PROTOCOL = (
 )
 """What must be equal for two numbers to be comparable; the model is what is compared"""
 
+NEEDED = ("task", "knobs", "seeds", "attempts", "reward_mode", "run_id")
+"""what every config.json tells beside the model"""
+
 EXACT_UP_TO = 14  # 2**14 sign patterns are enumerated; beyond that they are drawn
 DRAWS = 20_000
 
@@ -80,11 +83,17 @@ def read_run(path: Path, keep_broken: bool = False) -> Run:
         raise DataError(f"{folder} holds no results.jsonl: {cure}.")
     try:
         config = json.loads((folder / "config.json").read_text())
-        name = str(config["model"])
+        schema, name = config["schema_version"], str(config["model"])
+        if schema == records.SCHEMA:
+            for key in NEEDED:
+                config[key]
+            config["seeds"][0], config["seeds"][1]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{folder / 'config.json'} cannot be read ({type(error).__name__}: {error}): it is needed to compare like with like."
         ) from error
+    if schema != records.SCHEMA:
+        raise DataError(f"{folder / 'config.json'} has schema_version {schema!r}: {records.schema_cure(schema)}.")
     run = Run(name, folder, config, records.read_results(file))
     return run if keep_broken else scored(run)
 

@@ -267,7 +267,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         summary: dict[str, Any] = json.loads(path.read_text())
         schema = summary.get("schema_version", SCHEMA)
-        summary["task"], summary["knobs"], summary["model"], summary["episodes"], summary["seeds"][0]
+        if schema == SCHEMA:
+            summary["task"], summary["knobs"], summary["model"], summary["episodes"], summary["seeds"][0]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path} is no summary ({type(error).__name__}: {error}): finish the run with --resume."

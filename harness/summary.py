@@ -12,7 +12,7 @@ from rich.table import Table
 
 from envsuite.types import knobs_json
 from harness import aggregate
-from harness.records import Record, is_broken
+from harness.records import FAULTS, Record, is_broken
 from harness.stats import Interval, bootstrap, success_interval
 
 Summary = dict[str, Any]
@@ -26,7 +26,7 @@ def summarise(found: Iterable[Record]) -> Summary:
     broken, clusters = 0, list[tuple[str, str, int]]()
     columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}
     sums: dict[str, float] = dict.fromkeys(("num_turns", "input_tokens", "output_tokens", "dropped_turns", "cost"), 0)
-    faults = dict.fromkeys(("format", "invalid", "length"), 0)
+    faults = dict.fromkeys(FAULTS, 0)
     reasons = Counter[str]()
     metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))  # with the episodes that have it
     by_type: dict[str, list[int]] = defaultdict(list)

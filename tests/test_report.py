@@ -86,10 +86,24 @@ def test_runs_of_one_task_under_unlike_protocols_are_refused_by_name(tmp_path):
     assert len(report.gather([one, other], ["max_turns"]).runs) == 2
 
 
+def replace(folder, old, new, schema="record-1"):
+    stored = (folder / "results.jsonl").read_text()
+    assert old in stored
+    (folder / "results.jsonl").write_text(stored.replace(old, new).replace("record-1", schema))
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
         (lambda folder: (folder / "results.jsonl").write_text("{}\n"), "results.jsonl:1 is not a record"),
+        (lambda folder: replace(folder, '"commands":["', '"commands":[7,"'), "results.jsonl:1 is not a record (TypeError"),
+        (lambda folder: replace(folder, '"format":', '"shape":'), "results.jsonl:1 is not a record (KeyError: 'format')"),
+        (lambda folder: replace(folder, '"success":', '"won":', "record-2"), "upgrade to the release that wrote it"),
+        (lambda folder: (folder / "config.json").write_text('{"model": "x"}'), "config.json cannot be read"),
+        (
+            lambda folder: (folder / "config.json").write_text('{"model": "x", "schema_version": "envsuite-record-2"}'),
+            "config.json has schema_version 'envsuite-record-2'",
+        ),
         (lambda folder: (folder / "results.jsonl").unlink(), "finish it with --resume"),
         (lambda folder: (folder / "metrics.jsonl").write_text('{"kind": "eval"}\nnonsense\n'), "metrics.jsonl:2"),
     ],
