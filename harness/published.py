@@ -29,6 +29,10 @@ PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
 """what must be equal in all of one model's runs that stand in one table; of one task, the panel too"""
 
 
+RENAMED = {"action_grammar": "grammar", "prompt_wording": "wording"}
+"""flags of a suite that a run's `prompting` has under another name"""
+
+
 class Cell(NamedTuple):
     """A number with what is known of its spread."""
 
@@ -231,14 +235,7 @@ def _departure(summary: dict[str, Any], name: str) -> str:
     suite = suites.suite(name)
     if said := _other_games(summary, name):
         return said
-    prompting = summary.get("prompting") or {}
-    told = {
-        "max_turns": summary.get("max_turns"),
-        "reward": summary.get("reward_mode", "sparse"),
-        **(summary.get("sampling") or {}),
-        **prompting,
-        **({"action_grammar": prompting["grammar"]} if "grammar" in prompting else {}),
-    }
+    told = settings(summary)
     for key, value in {"max_turns": None, "reward": "sparse", **suite}.items():
         if key not in told or key in suite.get("free", ()):
             continue
@@ -248,6 +245,18 @@ def _departure(summary: dict[str, Any], name: str) -> str:
         if mine != value:
             return f"{key} is {'unset' if mine is None else mine}, the suite's {'unset' if value is None else value}"
     return ""
+
+
+def settings(summary: dict[str, Any]) -> dict[str, Any]:
+    """What a run was played with, by the names that suites have for it; a player that reads nothing has little to tell."""
+    prompting = summary.get("prompting") or {}
+    return {
+        "max_turns": summary.get("max_turns"),
+        "reward": summary.get("reward_mode", "sparse"),
+        **(summary.get("sampling") or {}),
+        **prompting,
+        **{flag: prompting[name] for flag, name in RENAMED.items() if name in prompting},
+    }
 
 
 def _other_games(summary: dict[str, Any], name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 
 import pytest
 
@@ -118,6 +119,8 @@ def test_runs_of_different_protocols_in_one_table_are_refused_by_name(tmp_path):
         ({"max_turns": 3}, "max_turns is 3, the suite's unset"),
         ({"reward_mode": "dense"}, "reward is dense, the suite's sparse"),
         ({"prompting": {"thinking": True}}, "thinking is on, the suite's off"),
+        ({"prompting": {"wording": "invented"}}, "prompt_wording is invented, the suite's plain"),
+        ({"prompting": {"grammar": "bare"}}, "action_grammar is bare, the suite's action"),
         ({"sampling": {"temperature": 0.0}}, "temperature is 0.0, the suite's 0.4"),
         ({"seeds": [1_000_000, 100]}, "first seed is 1000000, the suite's 1"),
     ],
@@ -129,6 +132,14 @@ def test_a_run_that_was_not_played_as_the_suite_asks_is_left_out_and_named(tmp_p
     (ours,) = [row for row in found.rows if row.ours]
     assert ours.cells["w2-o3-q4"].n == 100
     assert found.left_out == [f"{tmp_path / 'b'}: {said}"]
+
+
+def test_every_setting_that_a_suite_fixes_is_looked_up_in_a_models_run():
+    config = RunConfig(registry.TASKS["TextWorld-w2-o3-q4-v0"], "smollm2-135m")
+    told = published.settings({**config.identity(), "prompting": asdict(config.prompting)})
+    elsewhere = {"split", "seed", "set", "episodes", "baseline_episodes", *suites.NOT_FLAGS}  # games, knobs, their number
+    for name, fixed in suites.read().items():
+        assert not set(fixed) - elsewhere - told.keys(), name
 
 
 def test_games_of_the_training_split_stand_in_no_table(tmp_path):
