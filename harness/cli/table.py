@@ -15,7 +15,7 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli, estimate, reproduce
-from harness.cli.plans import add_options, execution
+from harness.cli.plans import Parser, add_options, execution
 from harness.cli.players import Players, play
 from harness.policies import is_model
 from harness.published import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Cell, PaperTable, Row, table, tables
@@ -30,7 +30,7 @@ OURS = "rows that begin with 'ours:' are other players than the published ones: 
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="envsuite-table",
         description="Print a published table with our finished runs in the same columns, and run what is missing.",
         epilog="Flags below `run` are those of envsuite-eval; the table's suite fixes all that changes the number.",
