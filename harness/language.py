@@ -19,7 +19,7 @@ from typing import Any
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
 from harness.compare import sign_flip
-from harness.stats import Interval, bootstrap, wilson
+from harness.stats import Interval, paired, wilson
 
 OURS = ("agreement", "household")
 SCHEMA = "envsuite-language-1"
@@ -115,14 +115,16 @@ def report(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Any]
     first, *others = found
     rows = []
     for task, items in found[first].items():
+        right = {name: wilson(int(sum(of[task])), len(of[task])) for name, of in found.items()}
         row: dict[str, Any] = {
             "task": task,
-            "accuracy": {name: _spelt(wilson(int(sum(of[task])), len(of[task]))) for name, of in found.items()},
+            "accuracy": {name: _spelt(interval) for name, interval in right.items()},
             "change": {},
         }
         for name in others:
             deltas = [after - before for before, after in zip(items, found[name][task], strict=True)]
-            row["change"][name] = {**_spelt(bootstrap(deltas)), "p": sign_flip_of(deltas)}
+            change = paired(deltas, [right[name]], [right[first]])
+            row["change"][name] = {**_spelt(change), "p": sign_flip_of(deltas)}
         rows.append(row)
     return {"schema_version": SCHEMA, "models": list(found), "tasks": rows}
 

@@ -88,7 +88,7 @@ def over_tasks(found: Iterable[Record]) -> Summary:
     success, progression = (aggregate.task_scores(found, metric) for metric in ("success", "progression"))
     return {
         "tasks": len(success),
-        "success": _plain(aggregate.mean_over_tasks(success)),
+        "success": _plain(aggregate.success_over_tasks(success)),
         "progression_iqm": _plain(aggregate.interquartile_mean(progression)),
         "profile": {str(level): _plain(one) for level, one in aggregate.profile(progression).items()},
     }

@@ -46,6 +46,13 @@ def test_before_and_after_are_compared_item_by_item():
     assert change["mean"] == 0.25 and change["low"] > 0 and change["n"] == 40 and change["p"] == pytest.approx(2 / 1024)
 
 
+def test_items_of_which_none_changed_do_not_prove_that_nothing_did():
+    items = [1.0, 0.0] * 2
+    (row,) = language.report({"before": {"agreement": items}, "after": {"agreement": items}})["tasks"]
+    change = row["change"]["after"]
+    assert change["mean"] == 0 and change["low"] < -0.3 and change["high"] > 0.3 and change["n"] == 4
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """A model of a few thousand random weights."""
@@ -87,7 +94,7 @@ def test_a_model_is_measured_and_the_same_model_has_not_changed(smollm, tmp_path
     with pytest.raises(SystemExit) as done:
         command.main(words)
     assert done.value.code == 0
-    assert "+0.000 [+0.000, +0.000] n=4" in " ".join(capsys.readouterr().out.split())
+    assert "+0.000 [-" in " ".join(capsys.readouterr().out.split())
     found = json.loads((tmp_path / "language.json").read_text())
     (row,) = found["tasks"]
     assert row["accuracy"]["smollm2-135m"]["mean"] >= 0.5 and row["change"][str(smollm)]["p"] == 1.0
