@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
-from envsuite.types import knobs_json
+from envsuite.types import StopReason, knobs_json
 from harness import grids, records, suites
 from harness.compare import Run, read_run
 from harness.evaluate import RunConfig
@@ -219,6 +219,9 @@ def _games(name: str, config: RunConfig, identity: dict[str, Any], found: Sequen
         yield f"{name}: an episode is there twice"
     if any(map(is_broken, found)):
         yield f"{name}: broken episodes; finish the run with --resume"
+    cap = identity["max_turns"]
+    if early := [one for one in found if one["stop_reason"] == StopReason.MAX_TURNS and one["num_turns"] != cap]:
+        yield f"{name}: seed {early[0]['seed']} was stopped after {early[0]['num_turns']} turns, the entry's cap is {cap}"
     if any(one["reward_mode"] != identity["reward_mode"] for one in found):
         yield f"{name}: records of another reward mode"
 

@@ -21,6 +21,8 @@ from harness.types import Episode
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
 """Endings the environment knows nothing of: the game is checked up to there"""
+SILENT = {"length": "format"}
+"""faults that an environment cannot tell apart: no command was found in a reply, cut off or not"""
 
 
 class Verdict(NamedTuple):
@@ -45,23 +47,16 @@ def check(file: Path, num_workers: int = -1, max_concurrent: int = 16) -> Iterat
         if task_id not in registry.TASKS:
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
         task, group = registry.TASKS[task_id], list(stored.values())
-        policy = ReplayPolicy(str(file), group)
+        policy = ReplayPolicy(str(file), group, HARNESS_ENDS)
         config = RunConfig(task, "replay", knobs=group[0]["knobs"], reward_mode=mode)
         episodes = [Episode(task, knobs, one["seed"], one["attempt"]) for one in group]
         slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), "")
         try:
-            for limit in sorted({_limit(one) for one in group}):
-                chosen = [played for played, one in zip(episodes, group, strict=True) if _limit(one) == limit]
-                for again in rollout(policy, chosen, slots, max_turns=limit or None):
-                    one = stored[again.episode.key]
-                    yield Verdict(one, first_difference(one, records.record(again, one["model"], mode)))
+            for again in rollout(policy, episodes, slots):
+                one = stored[again.episode.key]
+                yield Verdict(one, first_difference(one, records.record(again, one["model"], mode)))
         finally:
             slots.close()
-
-
-def _limit(one: Record) -> int:
-    """Turns after which the harness stopped the game; 0 where the environment did."""
-    return one["num_turns"] if one["stop_reason"] in HARNESS_ENDS else 0
 
 
 def first_difference(stored: Record, again: Record) -> str:
@@ -75,8 +70,13 @@ def first_difference(stored: Record, again: Record) -> str:
         for field in ("commands", "observation", "reward"):
             if one[field] != other[field]:
                 return f"turn {turn}, {field}: stored {_short(one[field])}, replayed {_short(other[field])}"
+        if SILENT.get(one["fault"], one["fault"]) != other["fault"]:
+            return f"turn {turn}, fault: stored {one['fault']!r}, replayed {other['fault']!r}"
     if len(stored["steps"]) != len(again["steps"]):
         return f"steps: stored {len(stored['steps'])}, replayed {len(again['steps'])}"
+    counted = {kind: sum(step["fault"] == kind for step in stored["steps"]) for kind in records.FAULTS}
+    if stored["faults"] != counted:
+        return f"faults: stored {stored['faults']}, its turns have {counted}"
     fields = ["num_turns", "success", "reward", "progression", "metrics"]
     if stored["stop_reason"] not in HARNESS_ENDS:
         fields += ["stop_reason", "terminated", "truncated"]

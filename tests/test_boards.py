@@ -97,6 +97,18 @@ def win(lines):
     victim.update(success=not victim["success"])
 
 
+def stop_early(one):
+    one["steps"] = one["steps"][:2]
+    one.update(stop_reason="max_turns", num_turns=2, success=False, truncated=True, terminated=False)
+
+
+def valid(lines):
+    """Every command of the random player is said to have been one that could be done."""
+    for one in lines:
+        one["steps"] = [{**step, "fault": ""} for step in one["steps"]]
+        one["faults"] = dict.fromkeys(one["faults"], 0)
+
+
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
@@ -107,6 +119,8 @@ def win(lines):
         (lambda lines: lines.append({**lines[0], "seed": 7}), "seed 7 does not belong to the entry"),
         (lambda lines: lines[0].update(model="mine"), "mine on Overcooked-tomato_salad-v0: records without an entry"),
         (lambda lines: lines[0].update(stop_reason="broken"), "broken episodes"),
+        (lambda lines: stop_early(lines[0]), "was stopped after 2 turns, the entry's cap is None"),
+        (lambda lines: valid(lines), "turn 3, fault: stored '', replayed 'invalid'"),
     ],
 )
 def test_a_forged_or_stale_record_is_found(board, forge, said, capsys):
