@@ -8,7 +8,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import published, reproduce, suites
+from harness import published, reproduce, studies, suites
 from harness.cli import table as command
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -273,9 +273,9 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
         "seeds": 3,
     }
     (folder / "plan.json").write_text(json.dumps(plan))
-    line = lambda seed, won: json.dumps(
-        {"variant": "ppo", "seed": seed, "evals": [{"n": 32, "success": 0.25}, {"n": 32, "success": won}]}
-    )
+    line = lambda seed, won: json.dumps({
+        "variant": "ppo", "seed": seed, "updates": [{}], "evals": [{"n": 32, "success": 0.25}, {"n": 32, "success": won}],
+    })  # fmt: skip
     (folder / "runs.jsonl").write_text("\n".join([line(0, 0.5), line(1, 0.75)]) + "\n")
     found = published.table("guide-10", trained=tmp_path)
     assert found.small == [
@@ -290,3 +290,20 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
     assert found.rows == published.table("guide-10").rows
     with pytest.raises(DataError, match="no study"):
         published.table("guide-9", trained=tmp_path)
+
+
+def test_a_torn_record_of_a_study_is_named_and_a_half_written_one_gives_way_to_the_next(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    one = lambda seed: {"variant": "ppo", "seed": seed, "updates": [{}], "evals": [{"n": 1, "success": 1.0}]}
+    studies.append(path, one(0))
+    path.write_text(path.read_text() + '{"variant": "pp')
+    assert studies.read(path) == [one(0)]
+    studies.append(path, one(1))
+    assert studies.read(path) == [one(0), one(1)]
+    for torn in ("nonsense\n", "{}\n", '{"variant": "ppo", "seed": 2, "updates": [], "evals": []}\n'):
+        path.write_text(torn + json.dumps(one(3)) + "\n")
+        with pytest.raises(DataError, match=r"runs\.jsonl:1 is no run of a study"):
+            studies.read(path)
+    (tmp_path / "plan.json").write_text("[]")
+    with pytest.raises(DataError, match="is no study"):
+        studies.plan_of(tmp_path)

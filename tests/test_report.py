@@ -66,6 +66,21 @@ def test_the_half_written_last_line_of_a_training_that_still_runs_is_left_out(tm
     assert curve.updates == [{"kind": "update", "update": 1}]
 
 
+def test_an_update_in_which_no_episode_ended_is_no_point_of_the_curve(tmp_path):
+    lines = [{"kind": "update", "update": 1}, {"kind": "update", "update": 2, "success": 0.5}, {"kind": "update", "update": 3}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    page = report.render(report.gather([tmp_path]))
+    assert page.count("<circle") == 1 and "50.0 on the episodes of update 2, nothing held out" in page
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    assert "nothing measured" in report.render(report.gather([tmp_path]))
+
+
+def test_a_measurement_on_games_of_training_is_not_called_held_out(tmp_path):
+    line = {"kind": "eval", "update": 4, "success": 0.5, "low": 0.2, "high": 0.8, "n": 9, "held_out": False}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    assert "n=9 after update 4, on games it trained on" in report.render(report.gather([tmp_path]))
+
+
 def test_gzipped_records_and_boards_are_read(tmp_path):
     folder = played(tmp_path / "runs")
     stored = folder / "results.jsonl"
@@ -105,7 +120,8 @@ def replace(folder, old, new, schema="record-1"):
             "config.json has schema_version 'envsuite-record-2'",
         ),
         (lambda folder: (folder / "results.jsonl").unlink(), "finish it with --resume"),
-        (lambda folder: (folder / "metrics.jsonl").write_text('{"kind": "eval"}\nnonsense\n'), "metrics.jsonl:2"),
+        (lambda folder: (folder / "metrics.jsonl").write_text('{"kind": "sft"}\nnonsense\n'), "metrics.jsonl:2"),
+        (lambda folder: (folder / "metrics.jsonl").write_text('{"kind": "eval", "update": 1}\n'), "metrics.jsonl:1"),
     ],
 )
 def test_damaged_input_is_named_in_one_line(tmp_path, capsys, spoil, said):

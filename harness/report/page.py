@@ -146,9 +146,10 @@ def _last(curve: Curve) -> str:
     if curve.evals:
         line = curve.evals[-1]
         interval = {"value": line["success"], "low": line["low"], "high": line["high"], "n": line["n"]}
-        return f"{percent(interval)} after update {line['update']}"
-    if curve.updates:
-        line = curve.updates[-1]
+        trained_on = "" if line.get("held_out", True) else ", on games it trained on"
+        return f"{percent(interval)} after update {line['update']}{trained_on}"
+    if curve.points:
+        line = curve.points[-1]
         return f"{100 * line['success']:.1f} on the episodes of update {line['update']}, nothing held out"
     return "nothing measured"
 

@@ -15,6 +15,10 @@ from harness.compare import Run, read_run, refuse_unlike
 from harness.heatmap import layout
 
 
+NEEDED = {"update": ("update",), "eval": ("update", "success", "low", "high", "n"), "sft": ()}
+"""what is shown of a line of metrics.jsonl, by its kind"""
+
+
 @dataclass(frozen=True)
 class Curve:
     """A training run's metrics.jsonl: what it measured, update by update."""
@@ -23,7 +27,12 @@ class Curve:
     updates: list[dict[str, Any]]
     """lines of kind 'update': the episodes it trained on"""
     evals: list[dict[str, Any]]
-    """lines of kind 'eval': held-out seeds"""
+    """lines of kind 'eval': held-out seeds, unless a line says that there are none"""
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """What is drawn: what was measured, else the updates in which an episode ended."""
+        return self.evals or [line for line in self.updates if "success" in line]
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,8 @@ def read_curve(path: Path) -> Curve:
     for number, line in enumerate(written, 1):
         try:
             found = json.loads(line)
+            for key in NEEDED[found["kind"]]:
+                found[key]
             lines[found["kind"]].append(found)
         except (ValueError, KeyError, TypeError) as error:
             if number == len(written) and not line.endswith(b"\n"):
