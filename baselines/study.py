@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "the same command")
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -133,9 +133,9 @@ def table(
     spec = known[name]
     columns = [_column(column, value) for column, value in spec["columns"].items()]
     published = _published(name, spec, [one.name for one in columns], rows or {})
-    metric = metric or spec["metric"]
+    asked, metric = metric, metric or spec["metric"]
     footnotes = {(one["row"], one["column"]): one["text"] for one in spec.get("footnotes", ())}
-    ours, left_out = _ours(metric, columns, spec["suite"], folders)
+    ours, left_out = _ours(metric, columns, spec["suite"], folders, bool(asked))
     notes = spec.get("notes", [])
     why = _spec()["no-row"]
     if not ours and (reason := why.get(name) or why.get(spec["suite"])):
@@ -199,9 +199,15 @@ def _runner(name: str, spec: dict[str, Any], label: str, model: str, method: str
     return "", "", "no command here: its model or method is not in this suite"
 
 
-def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path]) -> tuple[list[Row], list[str]]:
-    """A row per model that has finished runs of the columns' tasks at the suite's settings; runs at other settings."""
+def _ours(
+    metric: str, columns: list[Column], suite: str, folders: Iterable[Path], asked: bool = False
+) -> tuple[list[Row], list[str]]:
+    """A row per model that has finished runs of the columns' tasks at the suite's settings; runs at other settings.
+
+    Raises UsageError where a metric was `asked` for that no run has.
+    """
     left_out: list[str] = []
+    known: set[str] = set()
     wanted: dict[tuple[str, str], list[Column]] = {}
     for column in columns:
         if column.task and column.task in registry.TASKS:
@@ -216,6 +222,8 @@ def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path
         if meant and (departure := _departure(summary, suite)):
             left_out.append(f"{path.parent}: {departure}")
             continue
+        if meant:
+            known |= {"success", "reward", "progression", *summary.get("repeats", ()), *summary["metrics"]}
         for column in meant:
             interval = _interval(summary, metric, column.task_type)
             if interval is None or interval["value"] is None:
@@ -227,6 +235,8 @@ def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path
             rows.setdefault(label, {})[column.name] = Cell(
                 interval["value"], interval["low"], interval["high"], interval["n"]
             )
+    if asked and known and metric not in known:
+        raise UsageError(f"No run has a metric {metric!r}: there are {', '.join(sorted(known))}.{did_you_mean(metric, known)}")
     return [Row(label, True, cells, label) for label, cells in sorted(rows.items())], left_out
 
 

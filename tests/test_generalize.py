@@ -79,6 +79,15 @@ def test_a_grid_goes_on_where_it_was_cut_and_a_dry_run_says_what_is_left(tmp_pat
     assert (tmp_path / "grid.json").read_bytes() == whole
 
 
+def test_a_model_trained_outside_the_grid_is_told_why_it_has_no_gap(tmp_path, capsys):
+    words = ["-e", "HiLo", "--module", "examples.hilo", "--axis", "size=8,64", "-n", "2", "--baselines", " expert, ,"]
+    assert run("-m", "random@size=16", *words, "-o", tmp_path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no gap: no place of this grid is seen" in said and "expert" in said
+    found = json.loads((tmp_path / "grid.json").read_text())
+    assert found["models"] == ["random@size=16", "expert"]
+
+
 def test_the_budget_is_for_the_whole_grid_and_not_for_each_of_its_runs(tmp_path, capsys):
     words = [
         "-e",

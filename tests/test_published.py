@@ -106,6 +106,14 @@ def test_of_two_runs_of_one_protocol_the_larger_stands(tmp_path):
     assert ours.cells["w2-o3-q4"].n == 100
 
 
+def test_a_metric_that_no_run_has_is_said_and_not_taken_for_runs_that_are_missing(tmp_path):
+    summary(tmp_path / "a", "random", repeats={"pass@2": None}, metrics={"moves": {"value": 3.0, "low": 2, "high": 4, "n": 9}})
+    assert published.table("guide-1", [tmp_path], metric="moves").rows[-1].cells["w2-o3-q4"].value == 3.0
+    with pytest.raises(UsageError, match="No run has a metric 'sucess': .* Did you mean 'success'"):
+        published.table("guide-1", [tmp_path], metric="sucess")
+    assert published.table("guide-1", metric="sucess").rows  # nothing was run: nothing is known
+
+
 def test_runs_of_different_protocols_in_one_table_are_refused_by_name(tmp_path):
     summary(tmp_path / "a", "random")
     summary(tmp_path / "b", "random", task="TextWorld-w8-o3-q4-v0", attempts=3)

@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "--resume")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -108,7 +108,13 @@ def _main(argv: Sequence[str] | None) -> int:
             soft_wrap=True,
         )
     if not written["gaps"]:
-        console.print("no gap: say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits")
+        said = any(who.trained for who in models)
+        cure = (
+            "no place of this grid is seen, or none is unseen: give the axis the values of training and others"
+            if said
+            else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
+        )
+        console.print(f"no gap: {cure}", highlight=False, soft_wrap=True)
     console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
     return 0
 
@@ -163,7 +169,8 @@ def _bounds(found: dict[str, Any], sign: str = "") -> str:
 
 
 def _models(args: argparse.Namespace) -> list[Model]:
-    words = [*args.model, *(() if args.baselines == "none" else args.baselines.split(","))]
+    beside = [name.strip() for name in args.baselines.split(",")]
+    words = [*args.model, *(name for name in beside if name not in ("", "none"))]
     return list({word: generalize.model(word) for word in words}.values())
 
 

@@ -61,7 +61,7 @@ def _sizes() -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "the same command")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -102,10 +102,10 @@ def _run(found: PaperTable, args: argparse.Namespace, folders: list[Path], conso
     absent: list[str] = []
     todo = reproduce.todo(found, args.run, args, args.model, absent)
     for said in absent:
-        console.print(said, style="yellow", highlight=False, soft_wrap=True, markup=False)
+        console.print(said, style="yellow", highlight=False, soft_wrap=True)
     for one in todo:
         said = estimate.line(one.config, args.output_dir, folders, args.max_concurrent)
-        console.print(f"{one.model}  {', '.join(one.columns)}: {said}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"{one.model}  {', '.join(one.columns)}: {said}", highlight=False, soft_wrap=True)
     if args.dry_run:
         return
     with Players(args) as players:
@@ -197,14 +197,14 @@ def as_table(found: PaperTable) -> Table:
         title=found.title,
         title_justify="left",
         box=SIMPLE_HEAD,
-        caption="\n".join(notes(found)).replace("[", "\\["),
+        caption="\n".join(notes(found)),
         caption_justify="left",
     )
     shown.add_column("")
     for column in found.columns:
         shown.add_column(column.name, justify="right")
     for cells, ours in grid(found):
-        shown.add_row(*(cell.replace("[", "\\[") for cell in cells), style="bold" if ours else None)
+        shown.add_row(*cells, style="bold" if ours else None)
     return shown
 
 
