@@ -30,7 +30,7 @@ from harness.compare import Run, read_run
 from harness.evaluate import RunConfig
 from harness.records import Record, is_broken
 from harness.report.read import Material
-from harness.summary import Summary, number, percent, summarise
+from harness.summary import Summary, number, percent, plain, summarise
 
 if TYPE_CHECKING:
     from harness.cli.plans import Planned
@@ -267,7 +267,7 @@ def page(board: Board) -> str:
         for place in sorted(rows, key=lambda place: (-(rows[place]["success"]["value"] or 0.0), place)):
             summary = rows[place]
             cells = [
-                _cell(place[2]),
+                plain(place[2]),
                 percent(summary["success"]),
                 *([_metric(summary, metric)] if metric else []),
                 number(summary["reward"]),
@@ -283,11 +283,6 @@ def page(board: Board) -> str:
 def _metric(summary: Summary, name: str) -> str:
     interval = summary["metrics"].get(name) if name not in summary else summary[name]
     return number(interval) if interval else "–"
-
-
-def _cell(text: str) -> str:
-    """Text that cannot end a cell or become markup."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
 
 
 INDEX = """# Leaderboards
@@ -327,7 +322,7 @@ def index(boards: Sequence[Board]) -> str:
             floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in ("random", "expert"))
             models = {name: one for name, one in scores.items() if name not in ("random", "expert")}
             best = max(sorted(models), key=lambda name: models[name]["value"] or 0.0, default=None)
-            shown = f"{_cell(best)}: {percent(models[best])}" if best else "none yet"
+            shown = f"{plain(best)}: {percent(models[best])}" if best else "none yet"
             link = f"[{board.suite}]({board.suite}/README.md)"
             row = f"| {task} | {link} | {floor} | {ceiling} | {shown} |"
             by_family.setdefault(task.split("-", 1)[0].lower(), []).append(row)

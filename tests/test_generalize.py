@@ -163,6 +163,15 @@ def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys)
     assert f"- Gap of random@size=8: {found['gaps'][0]['mean']:+.3f} [" in page
 
 
+def test_a_name_cannot_end_a_cell_of_the_page(tmp_path):
+    place = Place({"size": "8"}, registry.TASKS["HiLo-v0"])
+    models = [Model("a|<b>", {}), Model("c", {})]
+    cells = [Cell(one, place, wilson(1, 2), {0: 1.0, 1: 0.0}, str(tmp_path / "grid" / "run")) for one in models]
+    generalize.write_grid(tmp_path / "grid", "success", models, [place], cells)
+    page = grids.pages(tmp_path)[tmp_path / "README.md"]
+    assert "| a\\|&lt;b> | 0.50" in page
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -211,7 +211,7 @@ def as_table(found: PaperTable) -> Table:
 def as_markdown(found: PaperTable) -> str:
     heads = ["", *(column.name for column in found.columns)]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(cell.strip() for cell in cells) + " |" for cells, _ in grid(found)]
+    lines += ["| " + " | ".join(cell.strip().replace("|", "\\|") for cell in cells) + " |" for cells, _ in grid(found)]
     return "\n".join([f"### {found.title}", "", *lines, "", *(f"- {note}" for note in notes(found))])
 
 
