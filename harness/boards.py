@@ -39,6 +39,12 @@ SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
 """keys of config.json that `run_id` does not hash"""
 
+IDENTITY = {
+    **dict.fromkeys(("task", "model", "reward_mode"), str),
+    **{"knobs": dict, "seeds": list, "attempts": int, "max_turns": (int, type(None)), "panel": (list, type(None))},
+}
+"""what an entry must tell to be checked and shown"""
+
 LARGE = 10**6
 """bytes of records above which a board gzips them: they differ little from one another, and shrink to a tenth or less"""
 
@@ -74,6 +80,11 @@ def read(folder: Path) -> Board:
                 f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
                 "add its runs again with the version at hand."
             )
+        for one in found["entries"]:
+            records.are(one, {"run_id": str, "identity": dict})
+            records.are(one["identity"], IDENTITY)
+            first, count = one["identity"]["seeds"]
+            records.are([first, count], {0: int, 1: int})
         entries = {_place(one["identity"]): one for one in found["entries"]}
         return Board(found["suite"], entries, records.read_results(records.results_file(folder)))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -208,6 +219,9 @@ def _games(name: str, config: RunConfig, identity: dict[str, Any], found: Sequen
     )
     if config.seed + count > len(whole):
         yield f"{name}: {count} games are more than there are"
+        return
+    if not 0 < attempts <= len(found):
+        yield f"{name}: {attempts} attempts a game, and {len(found)} records in all"
         return
     wanted = {(seed, attempt) for seed in whole[config.seed : config.seed + count] for attempt in range(attempts)}
     played = [(one["seed"], one["attempt"]) for one in found]

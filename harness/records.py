@@ -153,18 +153,19 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
 
 
 def _check(found: Record) -> None:
-    """Raises KeyError or TypeError where a field is not there or of another kind."""
-    _are(found, FIELDS)
-    _are(found["faults"], dict.fromkeys(FAULTS, int))
-    _are(found["labels"], dict.fromkeys(found["labels"], str))
-    _are(found["metrics"], dict.fromkeys(found["metrics"], (int, float)))
+    """As `are`, of a whole record."""
+    are(found, FIELDS)
+    are(found["faults"], dict.fromkeys(FAULTS, int))
+    are(found["labels"], dict.fromkeys(found["labels"], str))
+    are(found["metrics"], dict.fromkeys(found["metrics"], (int, float)))
     for step in found["steps"]:
-        _are(step, STEP)
+        are(step, STEP)
         if not all(isinstance(command, str) for command in step["commands"]):
             raise TypeError(f"commands are {step['commands']!r}"[:80])
 
 
-def _are(found: Any, kinds: Mapping[Any, type | tuple[type, ...]]) -> None:
+def are(found: Any, kinds: Mapping[Any, type | tuple[type, ...]]) -> None:
+    """Raises KeyError or TypeError where a field is not there or of another kind."""
     for name, kind in kinds.items():
         if not isinstance(found[name], kind):
             raise TypeError(f"{name} is {found[name]!r}"[:80])

@@ -139,6 +139,24 @@ def test_metadata_that_claims_another_protocol_is_found(board):
     assert "max_turns is 5, and suite 'overcooked' fixes None" in found
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"run_id"', '"id"'), ('"seeds"', '"games"'), ('"attempts": 1', '"attempts": "1"'), ('"max_turns": null', '"max_turns": []')],
+)
+def test_metadata_that_lacks_what_is_checked_is_named_in_one_line(board, old, new, capsys):
+    path = board / "metadata.json"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(SystemExit) as stop:
+        envsuite_replay(["--check", str(board)])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and "metadata.json is no board's metadata" in error and error.count("\n") == 1
+
+
+def test_more_attempts_than_there_are_records_are_not_looked_for_one_by_one(board):
+    rename(board, "expert", attempts=10**12)
+    assert any("1000000000000 attempts a game, and 3 records" in one for one in boards.faults(boards.read(board)))
+
+
 def rename(folder, name, **claims):
     """The expert's rows under another name, with a run_id that fits."""
     found = json.loads((folder / "metadata.json").read_text())
