@@ -47,6 +47,15 @@ def test_the_same_runs_give_the_same_bytes_and_every_episode_is_in_them(tmp_path
     assert all(len(set(secret)) == 1 for secret in secrets)  # HiLo's expert knows the number from the start
 
 
+def test_a_model_named_after_a_path_that_is_no_utf8_is_shown(tmp_path):
+    folder = played(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model": "runs/caf\udce9/モデル"}))
+    with pytest.raises(SystemExit) as stop:
+        main([str(folder), "-o", str(tmp_path / "report.html")])
+    assert stop.value.code == 0 and "runs/caf\\udce9/モデル" in (tmp_path / "report.html").read_text()
+
+
 def test_a_stale_record_is_marked_and_the_replay_stops_there(tmp_path):
     folder = played(tmp_path)
     lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
