@@ -260,6 +260,13 @@ def test_what_a_table_cannot_do_is_said_in_one_line(words, said, tmp_path, capsy
     assert said in error and error.count("\n") == 1
 
 
+def test_a_row_and_a_model_may_have_equals_signs_in_their_names():
+    labels = [row.label for row in published.table("guide-13").rows]
+    label = next(one for one in labels if "=" in one)
+    assert command._named(f"{label}=runs/lr=1e-5/model", labels) == (label, "runs/lr=1e-5/model")
+    assert command._named("none, Random=random", labels) == ("none, Random", "random")
+
+
 def test_larger_sizes_ask_for_all_that_smaller_ones_ask():
     asked = command.parser().parse_args(["poad-1"])
     found = {size: reproduce.todo(published.table("poad-1"), size, asked) for size in reproduce.SIZES}

@@ -70,7 +70,8 @@ def _main(argv: Sequence[str] | None) -> int:
         for name, spec in tables().items():
             print(f"{name:18} {spec['title']}")
         return 0
-    rows = dict(_named(word) for word in args.row)
+    labels = [row.label for row in table(args.table).rows]
+    rows = dict(_named(word, labels) for word in args.row)
     folders = args.runs or [args.output_dir]
     if args.run:
         if args.output_dir not in folders:
@@ -89,9 +90,11 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _named(word: str) -> tuple[str, str]:
-    row, equals, model = word.rpartition("=")
-    if not (equals and row and model):
+def _named(word: str, labels: Sequence[str]) -> tuple[str, str]:
+    """A published row and our model; either may have an '=' in it."""
+    row = next((label for label in labels if word.startswith(f"{label}=")), word.rpartition("=")[0])
+    model = word[len(row) + 1 :]
+    if not (row and model):
         raise UsageError(f"--row takes PUBLISHED=MODEL, not {word!r}.")
     return row, model
 
