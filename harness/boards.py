@@ -137,7 +137,8 @@ def _order(record: Record) -> tuple[Any, ...]:
 def faults(board: Board) -> Iterable[str]:
     """Where a board is not what it claims: another protocol than its suite's, games left out, doubled or slipped in.
 
-    Whether the commands lead where the records say only replay can tell; who gave them, nothing can.
+    Whether the commands lead where the records say, and are what random player and expert give, only replay can tell; whose
+    a model's replies are, nothing can.
     """
     planned = prescribed(board.suite)
     for place, entry in board.entries.items():
