@@ -166,4 +166,6 @@ def stratified(
     lows, highs = np.quantile(drawn, [tail, 1 - tail], axis=0)
     alike = highs - lows < 1e-12
     bounds = np.where(alike, math.nan, [lows, highs])
-    return [Interval(float(value), float(low), float(high), n) for value, low, high in zip(values, *bounds, strict=True)]
+    return [
+        Interval(float(value), float(low), float(high), n) for value, low, high in zip(values, *bounds, strict=True)
+    ]

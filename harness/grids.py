@@ -19,7 +19,10 @@ from harness.heatmap import layout, svg, words
 from harness.summary import plain
 
 SCHEMA = "envsuite-grid-1"
-NEEDED = {"cells": ("mean", "low", "high", "n", "seen"), "gaps": ("model", "mean", "low", "high", "n", "seen", "unseen")}
+NEEDED = {
+    "cells": ("mean", "low", "high", "n", "seen"),
+    "gaps": ("model", "mean", "low", "high", "n", "seen", "unseen"),
+}
 """what a cell and a gap must have to be shown"""
 
 

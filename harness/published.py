@@ -236,7 +236,9 @@ def _ours(
                 interval["value"], interval["low"], interval["high"], interval["n"]
             )
     if asked and known and metric not in known:
-        raise UsageError(f"No run has a metric {metric!r}: there are {', '.join(sorted(known))}.{did_you_mean(metric, known)}")
+        raise UsageError(
+            f"No run has a metric {metric!r}: there are {', '.join(sorted(known))}.{did_you_mean(metric, known)}"
+        )
     return [Row(label, True, cells, label) for label, cells in sorted(rows.items())], left_out
 
 

@@ -148,7 +148,12 @@ def test_metadata_that_claims_another_protocol_is_found(board):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('"run_id"', '"id"'), ('"seeds"', '"games"'), ('"attempts": 1', '"attempts": "1"'), ('"max_turns": null', '"max_turns": []')],
+    [
+        ('"run_id"', '"id"'),
+        ('"seeds"', '"games"'),
+        ('"attempts": 1', '"attempts": "1"'),
+        ('"max_turns": null', '"max_turns": []'),
+    ],
 )
 def test_metadata_that_lacks_what_is_checked_is_named_in_one_line(board, old, new, capsys):
     path = board / "metadata.json"

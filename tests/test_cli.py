@@ -14,7 +14,9 @@ def test_names_are_shown_as_they_are(capsys):
     assert capsys.readouterr().out.count(name) == 3
 
 
-@pytest.mark.parametrize(("resumes", "said"), [("", "\nstopped\n"), ("--resume", "kept, and --resume goes on from there")])
+@pytest.mark.parametrize(
+    ("resumes", "said"), [("", "\nstopped\n"), ("--resume", "kept, and --resume goes on from there")]
+)
 def test_only_a_command_that_goes_on_says_so_when_it_is_stopped(resumes, said, capsys):
     def command(argv):
         raise KeyboardInterrupt

@@ -125,7 +125,9 @@ def test_what_lm_eval_says_of_an_error_is_read_and_its_bars_are_not_seen(tiny, t
         "test_split: test\nprocess_docs: !function readers.careful\noutput_type: multiple_choice\n"
         "doc_to_text: '{{prompt}}'\ndoc_to_choice: '{{choices}}'\ndoc_to_target: '{{answer}}'\n"
     )
-    language.measure(str(tiny), ["mine"], include=tmp_path, device="cpu")  # loading the weights may show a bar of its own
+    language.measure(
+        str(tiny), ["mine"], include=tmp_path, device="cpu"
+    )  # loading the weights may show a bar of its own
     said = capfd.readouterr().err
     assert "row 2 of mine is odd" in said and "loglikelihood" not in said and "it/s]" not in said
     from tqdm import tqdm

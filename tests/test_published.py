@@ -107,9 +107,14 @@ def test_of_two_runs_of_one_protocol_the_larger_stands(tmp_path):
 
 
 def test_a_metric_that_no_run_has_is_said_and_not_taken_for_runs_that_are_missing(tmp_path):
-    summary(tmp_path / "a", "random", repeats={"pass@2": None}, metrics={"moves": {"value": 3.0, "low": 2, "high": 4, "n": 9}})
+    summary(
+        tmp_path / "a",
+        "random",
+        repeats={"pass@2": None},
+        metrics={"moves": {"value": 3.0, "low": 2, "high": 4, "n": 9}},
+    )
     assert published.table("guide-1", [tmp_path], metric="moves").rows[-1].cells["w2-o3-q4"].value == 3.0
-    with pytest.raises(UsageError, match="No run has a metric 'sucess': .* Did you mean 'success'"):
+    with pytest.raises(UsageError, match=r"No run has a metric .sucess.: .* Did you mean .success."):
         published.table("guide-1", [tmp_path], metric="sucess")
     assert published.table("guide-1", metric="sucess").rows  # nothing was run: nothing is known
 
@@ -145,7 +150,14 @@ def test_a_run_that_was_not_played_as_the_suite_asks_is_left_out_and_named(tmp_p
 def test_every_setting_that_a_suite_fixes_is_looked_up_in_a_models_run():
     config = RunConfig(registry.TASKS["TextWorld-w2-o3-q4-v0"], "smollm2-135m")
     told = published.settings({**config.identity(), "prompting": asdict(config.prompting)})
-    elsewhere = {"split", "seed", "set", "episodes", "baseline_episodes", *suites.NOT_FLAGS}  # games, knobs, their number
+    elsewhere = {
+        "split",
+        "seed",
+        "set",
+        "episodes",
+        "baseline_episodes",
+        *suites.NOT_FLAGS,
+    }  # games, knobs, their number
     for name, fixed in suites.read().items():
         assert not set(fixed) - elsewhere - told.keys(), name
 

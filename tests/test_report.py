@@ -76,7 +76,11 @@ def test_the_half_written_last_line_of_a_training_that_still_runs_is_left_out(tm
 
 
 def test_an_update_in_which_no_episode_ended_is_no_point_of_the_curve(tmp_path):
-    lines = [{"kind": "update", "update": 1}, {"kind": "update", "update": 2, "success": 0.5}, {"kind": "update", "update": 3}]
+    lines = [
+        {"kind": "update", "update": 1},
+        {"kind": "update", "update": 2, "success": 0.5},
+        {"kind": "update", "update": 3},
+    ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     page = report.render(report.gather([tmp_path]))
     assert page.count("<circle") == 1 and "50.0 on the episodes of update 2, nothing held out" in page
@@ -120,8 +124,14 @@ def replace(folder, old, new, schema="record-1"):
     ("spoil", "said"),
     [
         (lambda folder: (folder / "results.jsonl").write_text("{}\n"), "results.jsonl:1 is not a record"),
-        (lambda folder: replace(folder, '"commands":["', '"commands":[7,"'), "results.jsonl:1 is not a record (TypeError"),
-        (lambda folder: replace(folder, '"format":', '"shape":'), "results.jsonl:1 is not a record (KeyError: 'format')"),
+        (
+            lambda folder: replace(folder, '"commands":["', '"commands":[7,"'),
+            "results.jsonl:1 is not a record (TypeError",
+        ),
+        (
+            lambda folder: replace(folder, '"format":', '"shape":'),
+            "results.jsonl:1 is not a record (KeyError: 'format')",
+        ),
         (lambda folder: replace(folder, '"success":', '"won":', "record-2"), "upgrade to the release that wrote it"),
         (lambda folder: (folder / "config.json").write_text('{"model": "x"}'), "config.json cannot be read"),
         (
@@ -188,7 +198,7 @@ def test_a_grid_of_one_axis_is_laid_out_as_in_its_heat_map(tmp_path):
     assert (grid.rows, grid.columns, grid.column_axis) == (["4", "8"], ["success"], "")
     assert (grid.rows, grid.columns, list(grid.cells)) == tuple(map(list, layout(grids.read(tmp_path / "grid.json"))))
     page = report.render(report.gather([tmp_path]))
-    assert "size ↓</th><th scope=\"col\">success</th>" in page and "<b>50.0</b>" in page
+    assert 'size ↓</th><th scope="col">success</th>' in page and "<b>50.0</b>" in page
 
 
 def test_every_run_has_its_share_of_the_room_for_pictures(tmp_path):

@@ -27,9 +27,7 @@ class ReplayPolicy:
 
     asks, deterministic = "", True
 
-    def __init__(
-        self, file: str, found: Sequence[records.Record] | None = None, stops: Container[str] = ()
-    ) -> None:
+    def __init__(self, file: str, found: Sequence[records.Record] | None = None, stops: Container[str] = ()) -> None:
         self.name = canonical(file)
         found = records.read_results(Path(file)) if found is None else found
         self._steps = {records.key_of(record): record["steps"] for record in found}

@@ -14,7 +14,6 @@ from harness import grids, records
 from harness.compare import Run, read_run, refuse_unlike
 from harness.heatmap import layout
 
-
 NEEDED = {"update": ("update",), "eval": ("update", "success", "low", "high", "n"), "sft": ()}
 """what is shown of a line of metrics.jsonl, by its kind"""
 
