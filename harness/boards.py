@@ -39,7 +39,7 @@ SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
 """keys of config.json that `run_id` does not hash"""
 
-IDENTITY = {
+IDENTITY: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("task", "model", "reward_mode"), str),
     **{"knobs": dict, "seeds": list, "attempts": int, "max_turns": (int, type(None)), "panel": (list, type(None))},
 }

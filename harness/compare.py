@@ -184,10 +184,10 @@ def compare(
         if not common:
             raise UsageError(f"{one.path} and {other.path} have no game in common.")
         deltas = np.array([theirs[game] - mine[game] for game in common])
-        sides = [
+        second, first = (
             [_mean(run, {game: all_of[game] for game in common}, metric, level)]
             for run, all_of in ((other, theirs), (one, mine))
-        ]
+        )
         spread = float(deltas.std(ddof=1)) if len(deltas) > 1 else math.nan
         reach = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power)
         found.append(
@@ -195,7 +195,7 @@ def compare(
                 first=one.name,
                 second=other.name,
                 games=len(common),
-                mean=paired(deltas.tolist(), *sides, confidence=1 - level),
+                mean=paired(deltas.tolist(), second, first, confidence=1 - level),
                 p=sign_flip(deltas),
                 p_holm=math.nan,
                 detectable=reach * spread / math.sqrt(len(deltas)),

@@ -194,15 +194,15 @@ def gaps(cells: Sequence[Cell]) -> list[Gap]:
             continue
         common = set.intersection(*(set(one.scores) for one in mine))
         same = _same_games(mine) and all(len(one.scores) == len(common) for one in mine)
-        sides = [[one.interval for one in side] for side in (seen, unseen)]
+        here, there = ([one.interval for one in side] for side in (seen, unseen))
         if same:
             deltas = [
                 _mean(one.scores[seed] for one in seen) - _mean(one.scores[seed] for one in unseen)
                 for seed in sorted(common)
             ]
-            interval = paired(deltas, *sides)
+            interval = paired(deltas, here, there)
         elif any(len(set(one.scores.values())) == 1 for one in mine):
-            interval = apart(*sides)
+            interval = apart(here, there)
         else:
             scores = [[np.array(list(one.scores.values())) for one in side] for side in (seen, unseen)]
             interval = difference(*scores)

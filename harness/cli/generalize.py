@@ -108,10 +108,9 @@ def _main(argv: Sequence[str] | None) -> int:
             soft_wrap=True,
         )
     if not written["gaps"]:
-        said = any(who.trained for who in models)
         cure = (
             "no place of this grid is seen, or none is unseen: give the axis the values of training and others"
-            if said
+            if any(who.trained for who in models)
             else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
         console.print(f"no gap: {cure}", highlight=False, soft_wrap=True)
