@@ -9,8 +9,10 @@ seeds: with few of them it is wide, and should be). A run of the plan that is no
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,15 +72,15 @@ def picture(curves: dict[str, Curve]) -> str:
         x, y = at(most * part / 4, 0).split(",")
         parts.append(f'<text x="{x}" y="{float(y) + 16}" text-anchor="middle">{most * part / 4:,.0f}</text>')
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">environment steps</text>')
-    for colour, found in zip(COLOURS, curves.values()):
+    for colour, found in zip(itertools.cycle(COLOURS), curves.values()):
         up = [at(x, y) for x, y in zip(found.steps, found.high)]
         down = [at(x, y) for x, y in zip(found.steps, found.low)]
         parts.append(f'<polygon points="{" ".join(up + down[::-1])}" fill="{colour}" fill-opacity="0.15"/>')
         line = " ".join(at(x, y) for x, y in zip(found.steps, found.mean))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-    for row, (colour, name) in enumerate(zip(COLOURS, curves)):
+    for row, (colour, name) in enumerate(zip(itertools.cycle(COLOURS), curves)):
         down_to = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
-        parts.append(f'<text x="{WIDTH - 20}" y="{down_to}" text-anchor="end" fill="{colour}">{name}</text>')
+        parts.append(f'<text x="{WIDTH - 20}" y="{down_to}" text-anchor="end" fill="{colour}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

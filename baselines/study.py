@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from baselines import recipe as recipes
 from envsuite.errors import UsageError
 from harness import cli
-from harness.studies import plan_of, read
+from harness.studies import append, plan_of, read
 
 if TYPE_CHECKING:
     from baselines.environments import Environments
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "the same command")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -112,8 +112,7 @@ def run(folder: Path, plan: dict[str, Any], until: float, train: Train, keep: Pa
                 return False
             model = keep / f"{folder.name}-{value}-{seed}" if keep else None
             found = train(recipes.find(plan["recipe"]), {**plan["set"], key: value, "seed": str(seed)}, value, model)
-            with records.open("a") as file:
-                file.write(json.dumps(found) + "\n")
+            append(records, found)
             won = found["updates"][-1]["success"]
             print(f"{key} = {value}  seed {seed}: success {won:.2f} after {found['cpu_seconds']:.0f} s", flush=True)
     return True

@@ -16,7 +16,7 @@ import numpy as np
 
 from envsuite.types import knobs_json
 from harness.records import Record, is_broken
-from harness.stats import Interval, bootstrap
+from harness.stats import Interval, share, square_and_add, wilson
 
 Game = tuple[str, str, int]
 CHUNK = 100
@@ -57,9 +57,7 @@ def repeated(wins: Sequence[bool], games: Sequence[Hashable]) -> dict[str, Inter
     found = {}
     for name, estimate in (("pass@", pass_at_k), ("pass^", pass_hat_k)):
         for k in ks:
-            found[f"{name}{k}"] = bootstrap(
-                [estimate(len(one), sum(one), k) for one in tally.values() if len(one) >= k]
-            )
+            found[f"{name}{k}"] = share([estimate(len(one), sum(one), k) for one in tally.values() if len(one) >= k])
     return found
 
 
@@ -102,6 +100,15 @@ def mean_over_tasks(scores: Sequence[np.ndarray], **options: Any) -> Interval:
     return stratified(scores, _mean_of_means, **options)[0]
 
 
+def success_over_tasks(scores: Sequence[np.ndarray]) -> Interval:
+    """`mean_over_tasks` of shares. Where a task's games all ended alike resampling cannot tell how little that says: then
+    the tasks' own intervals are added up.
+    """
+    if all(len(set(one.tolist())) > 1 for one in scores):
+        return mean_over_tasks(scores)
+    return square_and_add([share(one.tolist()) for one in scores], [])
+
+
 def profile(
     scores: Sequence[np.ndarray], thresholds: Sequence[float] = THRESHOLDS, **options: Any
 ) -> dict[float, Interval]:
@@ -114,7 +121,9 @@ def profile(
         pooled = np.concatenate(drawn, axis=1)
         return np.stack([(pooled > level).mean(axis=1) for level in thresholds], axis=1)
 
-    return dict(zip(thresholds, stratified(scores, shares, **options), strict=True))
+    found = zip(thresholds, stratified(scores, shares, **options), strict=True)
+    level = options.get("confidence", 0.95)
+    return {at: wilson(round(one.value * one.n), one.n, level) if one.value in (0, 1) else one for at, one in found}
 
 
 def difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray], **options: Any) -> Interval:
@@ -138,7 +147,8 @@ def stratified(
 ) -> list[Interval]:
     """Each value of `statistic` with the percentile interval of a bootstrap that resamples games within each task.
 
-    `scores`: per task, [games] each; every task has one game or more. n counts games. No interval where no task has two.
+    `scores`: per task, [games] each; every task has one game or more. n counts games. No bounds where no task has two
+    games, or where the resamples give the same: that is no certainty.
     """
     n = sum(map(len, scores))
     if not n:
@@ -154,6 +164,8 @@ def stratified(
     drawn = np.concatenate(parts).reshape(resamples, -1)
     tail = (1 - confidence) / 2
     lows, highs = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    alike = highs - lows < 1e-12
+    bounds = np.where(alike, math.nan, [lows, highs])
     return [
-        Interval(float(value), float(low), float(high), n) for value, low, high in zip(values, lows, highs, strict=True)
+        Interval(float(value), float(low), float(high), n) for value, low, high in zip(values, *bounds, strict=True)
     ]

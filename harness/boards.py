@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
-from envsuite.types import knobs_json
+from envsuite.types import StopReason, knobs_json
 from harness import grids, records, suites
 from harness.compare import Run, read_run
 from harness.evaluate import RunConfig
 from harness.records import Record, is_broken
 from harness.report.read import Material
-from harness.summary import Summary, number, percent, summarise
+from harness.summary import Summary, number, percent, plain, summarise
 
 if TYPE_CHECKING:
     from harness.cli.plans import Planned
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
 """keys of config.json that `run_id` does not hash"""
+
+IDENTITY: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("task", "model", "reward_mode"), str),
+    **{"knobs": dict, "seeds": list, "attempts": int, "max_turns": (int, type(None)), "panel": (list, type(None))},
+}
+"""what an entry must tell to be checked and shown"""
 
 LARGE = 10**6
 """bytes of records above which a board gzips them: they differ little from one another, and shrink to a tenth or less"""
@@ -74,6 +80,11 @@ def read(folder: Path) -> Board:
                 f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
                 "add its runs again with the version at hand."
             )
+        for one in found["entries"]:
+            records.are(one, {"run_id": str, "identity": dict})
+            records.are(one["identity"], IDENTITY)
+            first, count = one["identity"]["seeds"]
+            records.are([first, count], {0: int, 1: int})
         entries = {_place(one["identity"]): one for one in found["entries"]}
         return Board(found["suite"], entries, records.read_results(records.results_file(folder)))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -126,7 +137,8 @@ def _order(record: Record) -> tuple[Any, ...]:
 def faults(board: Board) -> Iterable[str]:
     """Where a board is not what it claims: another protocol than its suite's, games left out, doubled or slipped in.
 
-    Whether the commands lead where the records say only replay can tell; who gave them, nothing can.
+    Whether the commands lead where the records say, and are what random player and expert give, only replay can tell; whose
+    a model's replies are, nothing can.
     """
     planned = prescribed(board.suite)
     for place, entry in board.entries.items():
@@ -209,6 +221,9 @@ def _games(name: str, config: RunConfig, identity: dict[str, Any], found: Sequen
     if config.seed + count > len(whole):
         yield f"{name}: {count} games are more than there are"
         return
+    if not 0 < attempts <= len(found):
+        yield f"{name}: {attempts} attempts a game, and {len(found)} records in all"
+        return
     wanted = {(seed, attempt) for seed in whole[config.seed : config.seed + count] for attempt in range(attempts)}
     played = [(one["seed"], one["attempt"]) for one in found]
     if missing := sorted(wanted - set(played)):
@@ -219,6 +234,9 @@ def _games(name: str, config: RunConfig, identity: dict[str, Any], found: Sequen
         yield f"{name}: an episode is there twice"
     if any(map(is_broken, found)):
         yield f"{name}: broken episodes; finish the run with --resume"
+    cap = identity["max_turns"]
+    if early := [one for one in found if one["stop_reason"] == StopReason.MAX_TURNS and one["num_turns"] != cap]:
+        yield f"{name}: seed {early[0]['seed']} was stopped after {early[0]['num_turns']} turns, the entry's cap is {cap}"
     if any(one["reward_mode"] != identity["reward_mode"] for one in found):
         yield f"{name}: records of another reward mode"
 
@@ -264,7 +282,7 @@ def page(board: Board) -> str:
         for place in sorted(rows, key=lambda place: (-(rows[place]["success"]["value"] or 0.0), place)):
             summary = rows[place]
             cells = [
-                _cell(place[2]),
+                plain(place[2]),
                 percent(summary["success"]),
                 *([_metric(summary, metric)] if metric else []),
                 number(summary["reward"]),
@@ -280,11 +298,6 @@ def page(board: Board) -> str:
 def _metric(summary: Summary, name: str) -> str:
     interval = summary["metrics"].get(name) if name not in summary else summary[name]
     return number(interval) if interval else "–"
-
-
-def _cell(text: str) -> str:
-    """Text that cannot end a cell or become markup."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
 
 
 INDEX = """# Leaderboards
@@ -324,7 +337,7 @@ def index(boards: Sequence[Board]) -> str:
             floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in ("random", "expert"))
             models = {name: one for name, one in scores.items() if name not in ("random", "expert")}
             best = max(sorted(models), key=lambda name: models[name]["value"] or 0.0, default=None)
-            shown = f"{_cell(best)}: {percent(models[best])}" if best else "none yet"
+            shown = f"{plain(best)}: {percent(models[best])}" if best else "none yet"
             link = f"[{board.suite}]({board.suite}/README.md)"
             row = f"| {task} | {link} | {floor} | {ceiling} | {shown} |"
             by_family.setdefault(task.split("-", 1)[0].lower(), []).append(row)

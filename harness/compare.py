@@ -23,7 +23,7 @@ from envsuite.types import knobs_json
 from harness import records
 from harness.aggregate import Game, game_scores, interquartile_mean, profile, repeated
 from harness.records import Record, is_broken
-from harness.stats import Interval, bootstrap, success_interval
+from harness.stats import Interval, bootstrap, paired, success_interval
 
 PROTOCOL = (
     "envsuite",
@@ -38,6 +38,9 @@ PROTOCOL = (
     "prompting",
 )
 """What must be equal for two numbers to be comparable; the model is what is compared"""
+
+NEEDED = ("task", "knobs", "seeds", "attempts", "reward_mode", "run_id")
+"""what every config.json tells beside the model"""
 
 EXACT_UP_TO = 14  # 2**14 sign patterns are enumerated; beyond that they are drawn
 DRAWS = 20_000
@@ -80,11 +83,17 @@ def read_run(path: Path, keep_broken: bool = False) -> Run:
         raise DataError(f"{folder} holds no results.jsonl: {cure}.")
     try:
         config = json.loads((folder / "config.json").read_text())
-        name = str(config["model"])
+        schema, name = config["schema_version"], str(config["model"])
+        if schema == records.SCHEMA:
+            for key in NEEDED:
+                config[key]
+            config["seeds"][0], config["seeds"][1]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{folder / 'config.json'} cannot be read ({type(error).__name__}: {error}): it is needed to compare like with like."
         ) from error
+    if schema != records.SCHEMA:
+        raise DataError(f"{folder / 'config.json'} has schema_version {schema!r}: {records.schema_cure(schema)}.")
     run = Run(name, folder, config, records.read_results(file))
     return run if keep_broken else scored(run)
 
@@ -138,17 +147,30 @@ class Standing:
 
 def standing(run: Run, metric: str = "success", level: float = 0.05) -> Standing:
     """What is said of a run before it is compared; intervals of 1 - `level`."""
-    strata = [np.array(list(scores(run, metric).values()))]
-    games = [(one["task"], knobs_json(one["knobs"]), one["seed"]) for one in run.records]
-    wins = [bool(one["success"]) for one in run.records]
+    found = scores(run, metric)
+    strata = [np.array(list(found.values()))]
+    wins, games = _wins(run)
     return Standing(
         name=run.name,
-        success=success_interval(wins, games),
-        mean=bootstrap(strata[0].tolist(), confidence=1 - level),
+        success=success_interval(wins, games, 1 - level),
+        mean=_mean(run, found, metric, level),
         iqm=interquartile_mean(strata, confidence=1 - level),
         repeats=repeated(wins, games),
         profile=profile(strata, confidence=1 - level),
     )
+
+
+def _wins(run: Run) -> tuple[list[bool], list[Game]]:
+    games = [(one["task"], knobs_json(one["knobs"]), one["seed"]) for one in run.records]
+    return [bool(one["success"]) for one in run.records], games
+
+
+def _mean(run: Run, found: dict[Game, float], metric: str, level: float) -> Interval:
+    """The mean of `metric` over the games of `found`, with the interval that every table has of it."""
+    if metric != "success":
+        return bootstrap(list(found.values()), confidence=1 - level)
+    kept = [(win, game) for win, game in zip(*_wins(run), strict=True) if game in found]
+    return success_interval([win for win, _ in kept], [game for _, game in kept], 1 - level)
 
 
 def compare(
@@ -162,6 +184,10 @@ def compare(
         if not common:
             raise UsageError(f"{one.path} and {other.path} have no game in common.")
         deltas = np.array([theirs[game] - mine[game] for game in common])
+        second, first = (
+            [_mean(run, {game: all_of[game] for game in common}, metric, level)]
+            for run, all_of in ((other, theirs), (one, mine))
+        )
         spread = float(deltas.std(ddof=1)) if len(deltas) > 1 else math.nan
         reach = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power)
         found.append(
@@ -169,7 +195,7 @@ def compare(
                 first=one.name,
                 second=other.name,
                 games=len(common),
-                mean=bootstrap(deltas.tolist(), confidence=1 - level),
+                mean=paired(deltas.tolist(), second, first, confidence=1 - level),
                 p=sign_flip(deltas),
                 p_holm=math.nan,
                 detectable=reach * spread / math.sqrt(len(deltas)),

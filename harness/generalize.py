@@ -28,7 +28,7 @@ from envsuite.types import Task
 from harness.aggregate import difference, game_scores
 from harness.grids import SCHEMA
 from harness.records import Record
-from harness.stats import Interval, bootstrap, square_and_add, success_interval
+from harness.stats import Interval, apart, bootstrap, paired, success_interval
 from harness.wording import WORDINGS
 
 SAME_GAMES = ("wording", "prompt-wording", "observation", "dialect")
@@ -193,28 +193,21 @@ def gaps(cells: Sequence[Cell]) -> list[Gap]:
         if not (seen and unseen):
             continue
         common = set.intersection(*(set(one.scores) for one in mine))
-        paired = _same_games(mine) and all(len(one.scores) == len(common) for one in mine)
-        if paired:
+        same = _same_games(mine) and all(len(one.scores) == len(common) for one in mine)
+        here, there = ([one.interval for one in side] for side in (seen, unseen))
+        if same:
             deltas = [
                 _mean(one.scores[seed] for one in seen) - _mean(one.scores[seed] for one in unseen)
                 for seed in sorted(common)
             ]
-            interval = bootstrap(deltas)
-            if len(set(deltas)) == 1:
-                interval = _apart(seen, unseen)._replace(value=interval.value, n=len(common))
+            interval = paired(deltas, here, there)
         elif any(len(set(one.scores.values())) == 1 for one in mine):
-            interval = _apart(seen, unseen)
+            interval = apart(here, there)
         else:
-            sides = [[np.array(list(one.scores.values())) for one in side] for side in (seen, unseen)]
-            interval = difference(*sides)
-        found.append(Gap(mine[0].model, len(seen), len(unseen), interval, paired))
+            scores = [[np.array(list(one.scores.values())) for one in side] for side in (seen, unseen)]
+            interval = difference(*scores)
+        found.append(Gap(mine[0].model, len(seen), len(unseen), interval, same))
     return found
-
-
-def _apart(seen: Sequence[Cell], unseen: Sequence[Cell]) -> Interval:
-    """The difference from the places' own intervals; no bounds where these have no width, as of scores that are no shares."""
-    found = square_and_add([one.interval for one in seen], [one.interval for one in unseen])
-    return found if found.low < found.high else found._replace(low=math.nan, high=math.nan)
 
 
 def _same_games(cells: Sequence[Cell]) -> bool:

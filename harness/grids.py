@@ -16,8 +16,14 @@ from typing import Any
 
 from envsuite.errors import DataError
 from harness.heatmap import layout, svg, words
+from harness.summary import plain
 
 SCHEMA = "envsuite-grid-1"
+NEEDED = {
+    "cells": ("mean", "low", "high", "n", "seen"),
+    "gaps": ("model", "mean", "low", "high", "n", "seen", "unseen"),
+}
+"""what a cell and a gap must have to be shown"""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -29,7 +35,10 @@ def read(path: Path) -> dict[str, Any]:
                 f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
                 "run envsuite-generalize again with --resume."
             )
-        layout(found), found["gaps"], found["models"]
+        layout(found), found["models"]
+        for kind, keys in NEEDED.items():
+            for one in found[kind]:
+                [one[key] for key in keys]
         return found
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
@@ -63,9 +72,9 @@ def table(grid: dict[str, Any]) -> str:
     first, *others = [one["name"] for one in grid["axes"]]
     rows, columns, cells = layout(grid)
     head = first + (f" ↓  {', '.join(others)} →" if others else "")
-    lines = [f"| {' | '.join([head, *columns])} |", "|---" * (1 + len(columns)) + "|"]
+    lines = [f"| {' | '.join([head, *map(plain, columns)])} |", "|---" * (1 + len(columns)) + "|"]
     for row in rows:
-        lines.append(f"| {' | '.join([row, *(_cell(cells.get((row, column))) for column in columns)])} |")
+        lines.append(f"| {' | '.join([plain(row), *(_cell(cells.get((row, column))) for column in columns)])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -80,5 +89,5 @@ def gaps(grid: dict[str, Any]) -> list[str]:
     for gap in grid["gaps"]:
         bounds = "" if gap["low"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
         places = f"{gap['seen']} seen less {gap['unseen']} unseen"
-        found.append(f"- Gap of {gap['model']}: {gap['mean']:+.3f}{bounds} n={gap['n']}, {places}")
+        found.append(f"- Gap of {plain(gap['model'])}: {gap['mean']:+.3f}{bounds} n={gap['n']}, {places}")
     return [*found, ""] if found else []

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib.resources
-import io
 import json
 import logging
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
 from harness.compare import sign_flip
-from harness.stats import Interval, bootstrap, wilson
+from harness.stats import Interval, paired, wilson
 
 OURS = ("agreement", "household")
 SCHEMA = "envsuite-language-1"
@@ -36,7 +34,6 @@ def measure(
     dtype: str = "auto",
 ) -> dict[str, list[float]]:
     """Accuracy per item, by task. Raises UsageError for an unknown task, DataError where a task's data is not here."""
-    os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported
     try:
         from lm_eval import simple_evaluate
         from lm_eval.models.huggingface import HFLM
@@ -63,7 +60,7 @@ def measure(
     found: dict[str, list[float]] = {}
     for name in tasks:
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # its bars, which no setting turns off
+            with _without_bars():
                 done = simple_evaluate(
                     model=HFLM(pretrained=network, tokenizer=tokenizer, batch_size=8),
                     tasks=[_local(name) if name in OURS else name],
@@ -83,6 +80,19 @@ def measure(
                 raise UsageError(f"Language task {task!r} has no accuracy per item: take one of multiple choice.")
             found[task] = [float(one["acc"]) for one in sorted(samples, key=lambda one: one["doc_id"])]
     return found
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """No progress bar of this process shows meanwhile: lm-eval turns its own on whatever tqdm's settings say."""
+    from tqdm import tqdm
+
+    begin = tqdm.__init__
+    tqdm.__init__ = lambda self, *args, **options: begin(self, *args, **{**options, "disable": True})
+    try:
+        yield
+    finally:
+        tqdm.__init__ = begin
 
 
 def _local(name: str) -> dict[str, Any]:
@@ -105,14 +115,16 @@ def report(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Any]
     first, *others = found
     rows = []
     for task, items in found[first].items():
+        right = {name: wilson(int(sum(of[task])), len(of[task])) for name, of in found.items()}
         row: dict[str, Any] = {
             "task": task,
-            "accuracy": {name: _spelt(wilson(int(sum(of[task])), len(of[task]))) for name, of in found.items()},
+            "accuracy": {name: _spelt(interval) for name, interval in right.items()},
             "change": {},
         }
         for name in others:
             deltas = [after - before for before, after in zip(items, found[name][task], strict=True)]
-            row["change"][name] = {**_spelt(bootstrap(deltas)), "p": sign_flip_of(deltas)}
+            change = paired(deltas, [right[name]], [right[first]])
+            row["change"][name] = {**_spelt(change), "p": sign_flip_of(deltas)}
         rows.append(row)
     return {"schema_version": SCHEMA, "models": list(found), "tasks": rows}
 

@@ -29,6 +29,10 @@ PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
 """what must be equal in all of one model's runs that stand in one table; of one task, the panel too"""
 
 
+RENAMED = {"action_grammar": "grammar", "prompt_wording": "wording"}
+"""flags of a suite that a run's `prompting` has under another name"""
+
+
 class Cell(NamedTuple):
     """A number with what is known of its spread."""
 
@@ -129,9 +133,9 @@ def table(
     spec = known[name]
     columns = [_column(column, value) for column, value in spec["columns"].items()]
     published = _published(name, spec, [one.name for one in columns], rows or {})
-    metric = metric or spec["metric"]
+    asked, metric = metric, metric or spec["metric"]
     footnotes = {(one["row"], one["column"]): one["text"] for one in spec.get("footnotes", ())}
-    ours, left_out = _ours(metric, columns, spec["suite"], folders)
+    ours, left_out = _ours(metric, columns, spec["suite"], folders, bool(asked))
     notes = spec.get("notes", [])
     why = _spec()["no-row"]
     if not ours and (reason := why.get(name) or why.get(spec["suite"])):
@@ -195,9 +199,15 @@ def _runner(name: str, spec: dict[str, Any], label: str, model: str, method: str
     return "", "", "no command here: its model or method is not in this suite"
 
 
-def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path]) -> tuple[list[Row], list[str]]:
-    """A row per model that has finished runs of the columns' tasks at the suite's settings; runs at other settings."""
+def _ours(
+    metric: str, columns: list[Column], suite: str, folders: Iterable[Path], asked: bool = False
+) -> tuple[list[Row], list[str]]:
+    """A row per model that has finished runs of the columns' tasks at the suite's settings; runs at other settings.
+
+    Raises UsageError where a metric was `asked` for that no run has.
+    """
     left_out: list[str] = []
+    known: set[str] = set()
     wanted: dict[tuple[str, str], list[Column]] = {}
     for column in columns:
         if column.task and column.task in registry.TASKS:
@@ -212,6 +222,8 @@ def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path
         if meant and (departure := _departure(summary, suite)):
             left_out.append(f"{path.parent}: {departure}")
             continue
+        if meant:
+            known |= {"success", "reward", "progression", *summary.get("repeats", ()), *summary["metrics"]}
         for column in meant:
             interval = _interval(summary, metric, column.task_type)
             if interval is None or interval["value"] is None:
@@ -223,6 +235,10 @@ def _ours(metric: str, columns: list[Column], suite: str, folders: Iterable[Path
             rows.setdefault(label, {})[column.name] = Cell(
                 interval["value"], interval["low"], interval["high"], interval["n"]
             )
+    if asked and known and metric not in known:
+        raise UsageError(
+            f"No run has a metric {metric!r}: there are {', '.join(sorted(known))}.{did_you_mean(metric, known)}"
+        )
     return [Row(label, True, cells, label) for label, cells in sorted(rows.items())], left_out
 
 
@@ -231,14 +247,7 @@ def _departure(summary: dict[str, Any], name: str) -> str:
     suite = suites.suite(name)
     if said := _other_games(summary, name):
         return said
-    prompting = summary.get("prompting") or {}
-    told = {
-        "max_turns": summary.get("max_turns"),
-        "reward": summary.get("reward_mode", "sparse"),
-        **(summary.get("sampling") or {}),
-        **prompting,
-        **({"action_grammar": prompting["grammar"]} if "grammar" in prompting else {}),
-    }
+    told = settings(summary)
     for key, value in {"max_turns": None, "reward": "sparse", **suite}.items():
         if key not in told or key in suite.get("free", ()):
             continue
@@ -248,6 +257,18 @@ def _departure(summary: dict[str, Any], name: str) -> str:
         if mine != value:
             return f"{key} is {'unset' if mine is None else mine}, the suite's {'unset' if value is None else value}"
     return ""
+
+
+def settings(summary: dict[str, Any]) -> dict[str, Any]:
+    """What a run was played with, by the names that suites have for it; a player that reads nothing has little to tell."""
+    prompting = summary.get("prompting") or {}
+    return {
+        "max_turns": summary.get("max_turns"),
+        "reward": summary.get("reward_mode", "sparse"),
+        **(summary.get("sampling") or {}),
+        **prompting,
+        **{flag: prompting[name] for flag, name in RENAMED.items() if name in prompting},
+    }
 
 
 def _other_games(summary: dict[str, Any], name: str) -> str:
@@ -267,7 +288,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         summary: dict[str, Any] = json.loads(path.read_text())
         schema = summary.get("schema_version", SCHEMA)
-        summary["task"], summary["knobs"], summary["model"], summary["episodes"], summary["seeds"][0]
+        if schema == SCHEMA:
+            summary["task"], summary["knobs"], summary["model"], summary["episodes"], summary["seeds"][0]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path} is no summary ({type(error).__name__}: {error}): finish the run with --resume."

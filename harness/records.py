@@ -19,7 +19,7 @@ import json
 import os
 import zlib
 from array import array
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "steps": list,
 }
 """what every record holds: who reads one need not look again"""
+FAULTS = ("format", "invalid", "length")
+STEP: dict[str, type | tuple[type, ...]] = {"commands": list, "observation": str, "reward": (int, float), "fault": str}
+"""what each of its steps holds"""
 
 SPENT = ("input_tokens", "output_tokens", "cost")
 """what a budget counts of a record"""
@@ -67,7 +70,7 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "terminated": run.terminated,
         "truncated": run.truncated,
         "num_turns": len(turns),
-        "faults": {kind: sum(turn.fault == kind for turn in turns) for kind in ("format", "invalid", "length")},
+        "faults": {kind: sum(turn.fault == kind for turn in turns) for kind in FAULTS},
         "labels": run.labels,
         "metrics": run.metrics,
         "input_tokens": sum(turn.reply.input_tokens for turn in turns),
@@ -135,23 +138,37 @@ def read_results(path: Path) -> list[Record]:
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        found = json.loads(line)
-        key_of(found)
-        if found.get("schema_version") == SCHEMA:
-            for name, kind in FIELDS.items():
-                if not isinstance(found[name], kind):
-                    raise TypeError(f"{name} is {found[name]!r}"[:80])
+        found: Record = json.loads(line)
+        schema = found["schema_version"]  # of another version nothing else need be as it is here
+        if schema == SCHEMA:
+            _check(found)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path}:{number} is not a record ({type(error).__name__}: {error}): remove that line to replay its episode, "
             "or the folder to start again."
         ) from error
-    if found.get("schema_version") != SCHEMA:
-        raise DataError(
-            f"{path}:{number} has schema_version {found.get('schema_version')!r}: {schema_cure(found.get('schema_version'))}."
-        )
-    parsed: Record = found
-    return parsed
+    if schema != SCHEMA:
+        raise DataError(f"{path}:{number} has schema_version {schema!r}: {schema_cure(schema)}.")
+    return found
+
+
+def _check(found: Record) -> None:
+    """As `are`, of a whole record."""
+    are(found, FIELDS)
+    are(found["faults"], dict.fromkeys(FAULTS, int))
+    are(found["labels"], dict.fromkeys(found["labels"], str))
+    are(found["metrics"], dict.fromkeys(found["metrics"], (int, float)))
+    for step in found["steps"]:
+        are(step, STEP)
+        if not all(isinstance(command, str) for command in step["commands"]):
+            raise TypeError(f"commands are {step['commands']!r}"[:80])
+
+
+def are(found: Any, kinds: Mapping[Any, type | tuple[type, ...]]) -> None:
+    """Raises KeyError or TypeError where a field is not there or of another kind."""
+    for name, kind in kinds.items():
+        if not isinstance(found[name], kind):
+            raise TypeError(f"{name} is {found[name]!r}"[:80])
 
 
 LIGHT = ("steps", "first_observation", "objective", "schema_version")

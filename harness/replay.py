@@ -1,11 +1,11 @@
 """Is this file genuine, and is the environment still the one it was made with? Play it again and see.
 
-Every stored command is carried out; observations, rewards and endings must come out the same.
+Every stored command is carried out; observations, rewards, faults and endings must come out the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from envsuite.errors import UnknownTask
 from envsuite.types import StopReason
 from harness import records
 from harness.evaluate import Execution, RunConfig, open_slots
+from harness.policies import make_policy
 from harness.policies.replay import ReplayPolicy
 from harness.records import Record, is_broken
 from harness.rollout import rollout
@@ -21,6 +22,8 @@ from harness.types import Episode
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
 """Endings the environment knows nothing of: the game is checked up to there"""
+SILENT = {"length": "format"}
+"""faults that an environment cannot tell apart: no command was found in a reply, cut off or not"""
 
 
 class Verdict(NamedTuple):
@@ -30,8 +33,13 @@ class Verdict(NamedTuple):
     difference: str
 
 
-def check(file: Path, num_workers: int = -1, max_concurrent: int = 16) -> Iterator[Verdict]:
-    """Replays every record of a results file, which may hold several models; yields a verdict for each, as they end."""
+def check(
+    file: Path, num_workers: int = -1, max_concurrent: int = 16, players: Container[str] = ()
+) -> Iterator[Verdict]:
+    """Replays every record of a results file, which may hold several models; yields a verdict for each, as they end.
+
+    Records of `players`, who need no text, are played by these anew: is the row theirs, and are they still who they were?
+    """
     by_run: dict[tuple[str, str, str, str], dict[records.Key, Record]] = {}
     for one in records.read_results(file):
         if not is_broken(one):
@@ -41,27 +49,21 @@ def check(file: Path, num_workers: int = -1, max_concurrent: int = 16) -> Iterat
                 yield Verdict(one, "the same episode stands in the file twice")
             run[key] = one
     registry.tasks("*")  # plugins too
-    for (task_id, knobs, mode, _), stored in sorted(by_run.items()):
+    for (task_id, knobs, mode, model), stored in sorted(by_run.items()):
         if task_id not in registry.TASKS:
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
         task, group = registry.TASKS[task_id], list(stored.values())
-        policy = ReplayPolicy(str(file), group)
+        policy = make_policy(model) if model in players else ReplayPolicy(str(file), group, HARNESS_ENDS)
         config = RunConfig(task, "replay", knobs=group[0]["knobs"], reward_mode=mode)
         episodes = [Episode(task, knobs, one["seed"], one["attempt"]) for one in group]
-        slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), "")
+        slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), policy.asks)
+        turns = {key: one["num_turns"] + (one["stop_reason"] not in HARNESS_ENDS) for key, one in stored.items()}
         try:
-            for limit in sorted({_limit(one) for one in group}):
-                chosen = [played for played, one in zip(episodes, group, strict=True) if _limit(one) == limit]
-                for again in rollout(policy, chosen, slots, max_turns=limit or None):
-                    one = stored[again.episode.key]
-                    yield Verdict(one, first_difference(one, records.record(again, one["model"], mode)))
+            for again in rollout(policy, episodes, slots, max_turns=lambda played, turns=turns: turns[played.key]):  # type: ignore[misc]
+                one = stored[again.episode.key]
+                yield Verdict(one, first_difference(one, records.record(again, one["model"], mode)))
         finally:
             slots.close()
-
-
-def _limit(one: Record) -> int:
-    """Turns after which the harness stopped the game; 0 where the environment did."""
-    return one["num_turns"] if one["stop_reason"] in HARNESS_ENDS else 0
 
 
 def first_difference(stored: Record, again: Record) -> str:
@@ -75,8 +77,13 @@ def first_difference(stored: Record, again: Record) -> str:
         for field in ("commands", "observation", "reward"):
             if one[field] != other[field]:
                 return f"turn {turn}, {field}: stored {_short(one[field])}, replayed {_short(other[field])}"
+        if SILENT.get(one["fault"], one["fault"]) != other["fault"]:
+            return f"turn {turn}, fault: stored {one['fault']!r}, replayed {other['fault']!r}"
     if len(stored["steps"]) != len(again["steps"]):
         return f"steps: stored {len(stored['steps'])}, replayed {len(again['steps'])}"
+    counted = {kind: sum(step["fault"] == kind for step in stored["steps"]) for kind in records.FAULTS}
+    if stored["faults"] != counted:
+        return f"faults: stored {stored['faults']}, its turns have {counted}"
     fields = ["num_turns", "success", "reward", "progression", "metrics"]
     if stored["stop_reason"] not in HARNESS_ENDS:
         fields += ["stop_reason", "terminated", "truncated"]

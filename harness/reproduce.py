@@ -80,9 +80,9 @@ def _chosen(table: PaperTable, size: str, only: Sequence[str]) -> list[tuple[str
 
 
 def _config(table: PaperTable, column: Column, model: str, asked: argparse.Namespace, few: int | None) -> RunConfig:
-    from harness.cli.plans import configure, defaults
+    from harness.cli.plans import configure
 
-    args = suites.protocol(argparse.Namespace(**{**vars(asked), "model": model}), defaults(), table.suite)
+    args = suites.protocol(argparse.Namespace(**{**vars(asked), "model": model}), table.suite)
     args.set = [*args.set, *(f"{name}={value}" for name, value in column.knobs.items())]
     config = configure(registry.TASKS[column.task], args)
     if config.panel:

@@ -93,14 +93,37 @@ def square_and_add(first: Sequence[Interval], second: Sequence[Interval]) -> Int
     return Interval(value, value - math.sqrt(down), value + math.sqrt(up), sum(one.n for _, one in shares))
 
 
-def success_interval(wins: Sequence[bool], clusters: Sequence[Hashable]) -> Interval:
+def apart(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
+    """The difference from both sides' own intervals; no bounds where these have no width, as of scores that are no shares."""
+    found = square_and_add(first, second)
+    return found if found.low < found.high else found._replace(low=math.nan, high=math.nan)
+
+
+def paired(
+    deltas: Sequence[float], first: Sequence[Interval], second: Sequence[Interval], confidence: float = 0.95
+) -> Interval:
+    """Mean of paired differences, of `first` less `second`. Where all are alike a bootstrap would be certain after two
+    games: then from both sides' own intervals, as if they were of different games, which is wide and should be.
+    """
+    found = bootstrap(deltas, confidence=confidence)
+    return found if len(set(deltas)) > 1 else apart(first, second)._replace(value=found.value, n=len(deltas))
+
+
+def share(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Mean of shares, one a game: a bootstrap, and Wilson's where all are 0 or all are 1."""
+    if len(values) and set(values) in ({0.0}, {1.0}):
+        return wilson(round(sum(values)), len(values), confidence)
+    return bootstrap(values, confidence=confidence)
+
+
+def success_interval(wins: Sequence[bool], clusters: Sequence[Hashable], confidence: float = 0.95) -> Interval:
     """Wilson where every episode is its own cluster; the clustered bootstrap where attempts repeat a seed.
 
     Where all episodes ended alike a bootstrap cannot tell how little that says: Wilson's over clusters, each counted once.
     """
     count = len(set(clusters))
     if count == len(wins):
-        return wilson(sum(wins), len(wins))
-    if count > 1 and (all(wins) or not any(wins)):
-        return wilson(count if wins[0] else 0, count)
-    return bootstrap([float(win) for win in wins], clusters)
+        return wilson(sum(wins), len(wins), confidence)
+    if all(wins) or not any(wins):
+        return wilson(count if wins[0] else 0, count, confidence)
+    return bootstrap([float(win) for win in wins], clusters, confidence)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from envsuite.cache import write_atomically
 from envsuite.errors import DataError
 from harness.stats import Interval, student
 
@@ -21,20 +22,34 @@ def plan_of(folder: Path) -> Record:
     """What a study is to run. DataError where there is none."""
     try:
         plan: Record = json.loads((folder / "plan.json").read_text())
-    except (OSError, ValueError) as error:
+        plan["recipe"], plan["vary"], plan["variants"], plan["seeds"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{folder} is no study ({error}): write one with python -m baselines.study.") from error
     return plan
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a study; a last line that a crash cut short is left out."""
-    found = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    """The records of a study; a last line that a crash cut short is left out. Raises DataError naming file and line."""
+    found: list[Record] = []
+    written = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    for number, line in enumerate(written, 1):
         try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
+            one = json.loads(line)
+            one["variant"], one["seed"], one["updates"][0], one["evals"][0]
+            found.append(one)
+        except (ValueError, LookupError, TypeError) as error:
+            if number == len(written) and not line.endswith(b"\n"):
+                break
+            raise DataError(
+                f"{path}:{number} is no run of a study ({type(error).__name__}: {error}): remove that line to run it again."
+            ) from error
     return found
+
+
+def append(path: Path, record: Record) -> None:
+    """One more record, in place of what a crash left half-written."""
+    whole = path.read_bytes() if path.exists() else b""
+    write_atomically(path, whole[: whole.rfind(b"\n") + 1] + json.dumps(record).encode() + b"\n")
 
 
 def held_out(runs: Sequence[Record], place: int = -1) -> Interval:
@@ -56,5 +71,5 @@ def in_words(folder: Path) -> str:
         else:
             said.append(f"{value} not run")
     games = sorted({run["evals"][-1]["n"] for run in runs})
-    told = f"{plan['title']}: {plan['vary']}: {'; '.join(said)}"
+    told = f"{plan.get('title') or plan['recipe']}: {plan['vary']}: {'; '.join(said)}"
     return told + (f"; {' or '.join(map(str, games))} held-out games a run" if games else "")

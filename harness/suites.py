@@ -87,11 +87,8 @@ def first_seed(name: str, task: Task) -> int:
     return first
 
 
-def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) -> argparse.Namespace:
-    """`args` under a suite's protocol. Raises UsageError where a flag says otherwise.
-
-    `defaults` tells what was said from what was left alone.
-    """
+def protocol(args: argparse.Namespace, name: str) -> argparse.Namespace:
+    """`args` under a suite's protocol. Raises UsageError where a flag that was given (`args.said`) says otherwise."""
     fixed = suite(name)
     needs = fixed.get("needs", [])
     named = {word: word.partition("=")[0].strip() for word in args.set}
@@ -105,13 +102,13 @@ def protocol(args: argparse.Namespace, defaults: argparse.Namespace, name: str) 
             continue
         if not hasattr(args, key):
             raise UsageError(f"Suite {name!r} sets {key!r}, which is no flag of envsuite-eval.")
-        given, default = getattr(out, key), getattr(defaults, key)
+        given = getattr(out, key)
         if key in FEWER and given is not None:
             if given > value:
                 flag = "--" + key.replace("_", "-")
                 raise UsageError(f"Suite {name!r} plays {value} episodes a task; {flag} {given} is more.")
             continue
-        if given != default and given != value:
+        if key in args.said and given not in ([], value):
             flag = "--" + key.replace("_", "-")
             raise UsageError(
                 f"Suite {name!r} fixes {flag} {_word(value)}, not {_word(given)}: "

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from envsuite.types import knobs_json
 from harness import aggregate
-from harness.records import Record, is_broken
+from harness.records import FAULTS, Record, is_broken
 from harness.stats import Interval, bootstrap, success_interval
 
 Summary = dict[str, Any]
@@ -26,7 +26,7 @@ def summarise(found: Iterable[Record]) -> Summary:
     broken, clusters = 0, list[tuple[str, str, int]]()
     columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}
     sums: dict[str, float] = dict.fromkeys(("num_turns", "input_tokens", "output_tokens", "dropped_turns", "cost"), 0)
-    faults = dict.fromkeys(("format", "invalid", "length"), 0)
+    faults = dict.fromkeys(FAULTS, 0)
     reasons = Counter[str]()
     metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))  # with the episodes that have it
     by_type: dict[str, list[int]] = defaultdict(list)
@@ -88,10 +88,15 @@ def over_tasks(found: Iterable[Record]) -> Summary:
     success, progression = (aggregate.task_scores(found, metric) for metric in ("success", "progression"))
     return {
         "tasks": len(success),
-        "success": _plain(aggregate.mean_over_tasks(success)),
+        "success": _plain(aggregate.success_over_tasks(success)),
         "progression_iqm": _plain(aggregate.interquartile_mean(progression)),
         "profile": {str(level): _plain(one) for level, one in aggregate.profile(progression).items()},
     }
+
+
+def plain(text: str) -> str:
+    """Text that cannot end a cell of Markdown or become markup."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
 
 
 def percent(interval: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from harness.cli import compare as compare_cli
 from harness.cli import eval as eval_cli
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.stats import wilson
 from tests import toys  # noqa: F401
 
 RLIABLE = json.loads(Path(__file__).with_name("rliable.json").read_text())
@@ -67,11 +68,25 @@ def test_interquartile_mean_and_profile_are_rliables():
 
 
 def test_resampling_keeps_every_tasks_number_of_games():
-    # Two tasks without any spread: resampled across tasks the mean would vary, within them it cannot.
+    # Two tasks without any spread: resampled across tasks the mean would vary, within them it cannot, and says nothing.
     found = aggregate.interquartile_mean([np.zeros(6), np.ones(6)])
-    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+    assert found.value == 0.5 and math.isnan(found.low) and math.isnan(found.high)
     alone = aggregate.interquartile_mean([np.array([0.3]), np.array([0.5])])
     assert math.isnan(alone.low) and alone.n == 2
+
+
+def test_shares_that_are_all_alike_keep_their_doubt():
+    found = aggregate.repeated([False] * 12, [game // 2 for game in range(12)])
+    assert set(found.values()) == {wilson(0, 6)}
+    assert aggregate.repeated([True] * 12, [game // 2 for game in range(12)])["pass^2"] == wilson(6, 6)
+    assert math.isnan(aggregate.profile([np.zeros(5), np.ones(5)])[0.0].low)  # no resample differs
+    assert aggregate.profile([np.zeros(5), np.zeros(5)])[0.5] == wilson(0, 10)
+    # Two tasks, won always and never: the first can only be worse, the second only better, each counts half.
+    both = aggregate.success_over_tasks([np.ones(10), np.zeros(20)])
+    assert (both.value, both.n) == (0.5, 30)
+    assert both.low == pytest.approx(0.5 - (1 - wilson(10, 10).low) / 2)
+    assert both.high == pytest.approx(0.5 + wilson(0, 20).high / 2)
+    assert aggregate.success_over_tasks([]).n == 0
 
 
 def test_no_scores_give_no_numbers():

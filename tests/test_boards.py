@@ -97,6 +97,24 @@ def win(lines):
     victim.update(success=not victim["success"])
 
 
+def swap(lines):
+    """The expert's games as the random player's: every command leads where the record says."""
+    for one in lines:
+        one["model"] = {"expert": "random", "random": "expert"}[one["model"]]
+
+
+def stop_early(one):
+    one["steps"] = one["steps"][:2]
+    one.update(stop_reason="max_turns", num_turns=2, success=False, truncated=True, terminated=False)
+
+
+def valid(lines):
+    """Every command of the random player is said to have been one that could be done."""
+    for one in lines:
+        one["steps"] = [{**step, "fault": ""} for step in one["steps"]]
+        one["faults"] = dict.fromkeys(one["faults"], 0)
+
+
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
@@ -107,6 +125,9 @@ def win(lines):
         (lambda lines: lines.append({**lines[0], "seed": 7}), "seed 7 does not belong to the entry"),
         (lambda lines: lines[0].update(model="mine"), "mine on Overcooked-tomato_salad-v0: records without an entry"),
         (lambda lines: lines[0].update(stop_reason="broken"), "broken episodes"),
+        (lambda lines: stop_early(lines[0]), "was stopped after 2 turns, the entry's cap is None"),
+        (swap, "turn 1, commands: stored ["),
+        (lambda lines: valid(lines), "turn 3, fault: stored '', replayed 'invalid'"),
     ],
 )
 def test_a_forged_or_stale_record_is_found(board, forge, said, capsys):
@@ -123,6 +144,29 @@ def test_metadata_that_claims_another_protocol_is_found(board):
     found = "; ".join(boards.faults(boards.read(board)))
     assert "is not the hash of what the entry says" in found
     assert "max_turns is 5, and suite 'overcooked' fixes None" in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"run_id"', '"id"'),
+        ('"seeds"', '"games"'),
+        ('"attempts": 1', '"attempts": "1"'),
+        ('"max_turns": null', '"max_turns": []'),
+    ],
+)
+def test_metadata_that_lacks_what_is_checked_is_named_in_one_line(board, old, new, capsys):
+    path = board / "metadata.json"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(SystemExit) as stop:
+        envsuite_replay(["--check", str(board)])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and "metadata.json is no board's metadata" in error and error.count("\n") == 1
+
+
+def test_more_attempts_than_there_are_records_are_not_looked_for_one_by_one(board):
+    rename(board, "expert", attempts=10**12)
+    assert any("1000000000000 attempts a game, and 3 records" in one for one in boards.faults(boards.read(board)))
 
 
 def rename(folder, name, **claims):

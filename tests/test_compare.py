@@ -1,6 +1,7 @@
 """Paired comparison: worked numbers, and refusal of unlike runs."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from envsuite import registry
 from envsuite.errors import UsageError
 from harness.cli.compare import main
-from harness.compare import DRAWS, EXACT_UP_TO, compare, holm, read_run, refuse_unlike, sign_flip
+from harness.compare import DRAWS, EXACT_UP_TO, compare, holm, read_run, refuse_unlike, sign_flip, standing
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.stats import square_and_add, wilson
 from tests import toys  # noqa: F401
 
 
@@ -80,6 +82,29 @@ def test_runs_that_do_not_differ_need_no_number_of_games(tmp_path, capsys):
     one = run(tmp_path, "expert")
     (found,) = compare([one, one])
     assert (found.needed, found.p) == (0, 1.0)
+    assert found.mean.value == 0 and found.mean.low < -0.1 and found.mean.high > 0.1  # of 30 games that were all won
     with pytest.raises(SystemExit):
         main([str(one.path), str(one.path)])
     assert "–" in capsys.readouterr().out
+
+
+def test_a_run_that_won_all_or_nothing_is_not_certain_of_it(tmp_path, capsys):
+    won = run(tmp_path, "expert")
+    lost = replace(won, name="lost", records=[{**one, "success": False} for one in won.records])
+    assert standing(won).mean == standing(won).success == wilson(30, 30)
+    assert standing(lost, level=0.5).mean == standing(lost, level=0.5).success == wilson(0, 30, 0.5)
+    assert math.isnan(standing(lost).iqm.low)
+    (found,) = compare([lost, won])
+    # Newcombe (1998), method 10, of 30 of 30 and 0 of 30
+    assert found.mean == square_and_add([wilson(30, 30)], [wilson(0, 30)])._replace(n=30)
+    (graded,) = compare([lost, lost], "progression")
+    assert math.isnan(graded.mean.low)
+    with pytest.raises(SystemExit):
+        main([str(won.path), str(won.path)])
+    assert "[1.000, 1.000]" not in capsys.readouterr().out
+
+
+def test_one_game_alone_says_little_and_says_so(tmp_path):
+    one = replace(run(tmp_path, "expert"), records=run(tmp_path / "again", "expert").records[:1])
+    (found,) = compare([one, one])
+    assert found.games == found.mean.n == 1 and found.mean.high > 0.5 and found.p == 1.0

@@ -79,6 +79,15 @@ def test_a_grid_goes_on_where_it_was_cut_and_a_dry_run_says_what_is_left(tmp_pat
     assert (tmp_path / "grid.json").read_bytes() == whole
 
 
+def test_a_model_trained_outside_the_grid_is_told_why_it_has_no_gap(tmp_path, capsys):
+    words = ["-e", "HiLo", "--module", "examples.hilo", "--axis", "size=8,64", "-n", "2", "--baselines", " expert, ,"]
+    assert run("-m", "random@size=16", *words, "-o", tmp_path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no gap: no place of this grid is seen" in said and "expert" in said
+    found = json.loads((tmp_path / "grid.json").read_text())
+    assert found["models"] == ["random@size=16", "expert"]
+
+
 def test_the_budget_is_for_the_whole_grid_and_not_for_each_of_its_runs(tmp_path, capsys):
     words = [
         "-e",
@@ -154,6 +163,15 @@ def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys)
     assert f"- Gap of random@size=8: {found['gaps'][0]['mean']:+.3f} [" in page
 
 
+def test_a_name_cannot_end_a_cell_of_the_page(tmp_path):
+    place = Place({"size": "8"}, registry.TASKS["HiLo-v0"])
+    models = [Model("a|<b>", {}), Model("c", {})]
+    cells = [Cell(one, place, wilson(1, 2), {0: 1.0, 1: 0.0}, str(tmp_path / "grid" / "run")) for one in models]
+    generalize.write_grid(tmp_path / "grid", "success", models, [place], cells)
+    page = grids.pages(tmp_path)[tmp_path / "README.md"]
+    assert "| a\\|&lt;b> | 0.50" in page
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -162,6 +180,8 @@ def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys)
         '{"schema_version": "envsuite-grid-9"}',
         '{"schema_version": "envsuite-grid-1"}',
         '{"schema_version": "envsuite-grid-1", "axes": [{"name": "x", "values": []}], "cells": [], "metric": "success"}',
+        '{"schema_version": "envsuite-grid-1", "axes": [{"name": "x", "values": ["1"]}], "cells": [{"at": {"x": "1"}}], '
+        '"metric": "success", "models": [], "gaps": []}',
     ],
 )
 def test_what_is_no_grid_on_disk_is_named(tmp_path, text):

@@ -1,5 +1,6 @@
 """Language ability: our two task files, the comparison by item, and lm-eval itself on a small model."""
 
+import io
 import json
 from collections import Counter
 
@@ -19,6 +20,22 @@ def test_our_items_are_whole_different_and_not_answered_by_position(name, count)
     assert all(0.35 * count < number < 0.65 * count for number in Counter(one["answer"] for one in items).values())
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--language", ","], "names no task"), (["--language", "agreement", "-n", "0"], "--episodes must be at least 1")],
+)
+def test_what_measures_nothing_is_refused(words, said, tmp_path, capsys):
+    with pytest.raises(SystemExit) as done:
+        command.main(["-m", "smollm2-135m", *words, "-o", str(tmp_path)])
+    assert done.value.code == 2 and said in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_names_of_tasks_may_have_spaces_between_them(tmp_path, capsys):
+    with pytest.raises(SystemExit) as done:
+        command.main(["-m", "m", "--language", " agreement, household ", "--dry-run", "-o", str(tmp_path)])
+    assert done.value.code == 0 and "1 models x agreement, household, all items each" in capsys.readouterr().out
+
+
 def test_before_and_after_are_compared_item_by_item():
     before, after = [1.0, 0.0] * 20, [1.0, 1.0] * 10 + [1.0, 0.0] * 10
     found = language.report({"before": {"agreement": before}, "after": {"agreement": after}})
@@ -27,6 +44,13 @@ def test_before_and_after_are_compared_item_by_item():
     change = row["change"]["after"]
     # ten items changed, all to the better: p = 2 / 2**10 exactly
     assert change["mean"] == 0.25 and change["low"] > 0 and change["n"] == 40 and change["p"] == pytest.approx(2 / 1024)
+
+
+def test_items_of_which_none_changed_do_not_prove_that_nothing_did():
+    items = [1.0, 0.0] * 2
+    (row,) = language.report({"before": {"agreement": items}, "after": {"agreement": items}})["tasks"]
+    change = row["change"]["after"]
+    assert change["mean"] == 0 and change["low"] < -0.3 and change["high"] > 0.3 and change["n"] == 4
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +94,7 @@ def test_a_model_is_measured_and_the_same_model_has_not_changed(smollm, tmp_path
     with pytest.raises(SystemExit) as done:
         command.main(words)
     assert done.value.code == 0
-    assert "+0.000 [+0.000, +0.000] n=4" in " ".join(capsys.readouterr().out.split())
+    assert "+0.000 [-" in " ".join(capsys.readouterr().out.split())
     found = json.loads((tmp_path / "language.json").read_text())
     (row,) = found["tasks"]
     assert row["accuracy"]["smollm2-135m"]["mean"] >= 0.5 and row["change"][str(smollm)]["p"] == 1.0
@@ -87,3 +111,25 @@ def test_task_files_whose_data_is_not_there_are_named(tiny, tmp_path):
     )
     with pytest.raises(DataError, match="'mine' cannot be run"):
         language.measure(str(tiny), ["mine"], include=tmp_path)
+
+
+def test_what_lm_eval_says_of_an_error_is_read_and_its_bars_are_not_seen(tiny, tmp_path, capfd):
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    rows = [{"prompt": "one", "choices": [" a", " b"], "answer": 0}] * 3
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (tmp_path / "readers.py").write_text(
+        "import sys\n\n\ndef careful(docs):\n    print('row 2 of mine is odd', file=sys.stderr)\n    return docs\n"
+    )
+    (tmp_path / "mine.yaml").write_text(
+        f"task: mine\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {tmp_path}/rows.jsonl}}}}\n"
+        "test_split: test\nprocess_docs: !function readers.careful\noutput_type: multiple_choice\n"
+        "doc_to_text: '{{prompt}}'\ndoc_to_choice: '{{choices}}'\ndoc_to_target: '{{answer}}'\n"
+    )
+    language.measure(
+        str(tiny), ["mine"], include=tmp_path, device="cpu"
+    )  # loading the weights may show a bar of its own
+    said = capfd.readouterr().err
+    assert "row 2 of mine is odd" in said and "loglikelihood" not in said and "it/s]" not in said
+    from tqdm import tqdm
+
+    assert not tqdm([], file=io.StringIO()).disable  # others' bars show again

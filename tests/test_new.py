@@ -43,7 +43,7 @@ def test_a_new_package_passes_its_own_tests_and_every_check(tmp_path, capsys):
     ("name", "said"),
     [
         ("2048", "is no name"), ("../up", "is no name"), ("a b", "is no name"), ("", "is no name"),
-        ("json", "already a Python module"), ("class", "already a Python module"), ("Baby-AI", "are tasks of the name"),
+        ("json", "already a Python module"), ("class", "already a Python module"), ("none", "already a Python"), ("tests", "already a Python"), ("Baby-AI", "are tasks of the name"),
     ],
 )  # fmt: skip
 def test_names_that_cannot_be_one_are_refused(name, said):

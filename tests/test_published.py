@@ -2,12 +2,13 @@
 
 import json
 import re
+from dataclasses import asdict
 
 import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import published, reproduce, suites
+from harness import published, reproduce, studies, suites
 from harness.cli import table as command
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -105,6 +106,19 @@ def test_of_two_runs_of_one_protocol_the_larger_stands(tmp_path):
     assert ours.cells["w2-o3-q4"].n == 100
 
 
+def test_a_metric_that_no_run_has_is_said_and_not_taken_for_runs_that_are_missing(tmp_path):
+    summary(
+        tmp_path / "a",
+        "random",
+        repeats={"pass@2": None},
+        metrics={"moves": {"value": 3.0, "low": 2, "high": 4, "n": 9}},
+    )
+    assert published.table("guide-1", [tmp_path], metric="moves").rows[-1].cells["w2-o3-q4"].value == 3.0
+    with pytest.raises(UsageError, match=r"No run has a metric .sucess.: .* Did you mean .success."):
+        published.table("guide-1", [tmp_path], metric="sucess")
+    assert published.table("guide-1", metric="sucess").rows  # nothing was run: nothing is known
+
+
 def test_runs_of_different_protocols_in_one_table_are_refused_by_name(tmp_path):
     summary(tmp_path / "a", "random")
     summary(tmp_path / "b", "random", task="TextWorld-w8-o3-q4-v0", attempts=3)
@@ -118,6 +132,8 @@ def test_runs_of_different_protocols_in_one_table_are_refused_by_name(tmp_path):
         ({"max_turns": 3}, "max_turns is 3, the suite's unset"),
         ({"reward_mode": "dense"}, "reward is dense, the suite's sparse"),
         ({"prompting": {"thinking": True}}, "thinking is on, the suite's off"),
+        ({"prompting": {"wording": "invented"}}, "prompt_wording is invented, the suite's plain"),
+        ({"prompting": {"grammar": "bare"}}, "action_grammar is bare, the suite's action"),
         ({"sampling": {"temperature": 0.0}}, "temperature is 0.0, the suite's 0.4"),
         ({"seeds": [1_000_000, 100]}, "first seed is 1000000, the suite's 1"),
     ],
@@ -129,6 +145,21 @@ def test_a_run_that_was_not_played_as_the_suite_asks_is_left_out_and_named(tmp_p
     (ours,) = [row for row in found.rows if row.ours]
     assert ours.cells["w2-o3-q4"].n == 100
     assert found.left_out == [f"{tmp_path / 'b'}: {said}"]
+
+
+def test_every_setting_that_a_suite_fixes_is_looked_up_in_a_models_run():
+    config = RunConfig(registry.TASKS["TextWorld-w2-o3-q4-v0"], "smollm2-135m")
+    told = published.settings({**config.identity(), "prompting": asdict(config.prompting)})
+    elsewhere = {
+        "split",
+        "seed",
+        "set",
+        "episodes",
+        "baseline_episodes",
+        *suites.NOT_FLAGS,
+    }  # games, knobs, their number
+    for name, fixed in suites.read().items():
+        assert not set(fixed) - elsewhere - told.keys(), name
 
 
 def test_games_of_the_training_split_stand_in_no_table(tmp_path):
@@ -241,6 +272,13 @@ def test_what_a_table_cannot_do_is_said_in_one_line(words, said, tmp_path, capsy
     assert said in error and error.count("\n") == 1
 
 
+def test_a_row_and_a_model_may_have_equals_signs_in_their_names():
+    labels = [row.label for row in published.table("guide-13").rows]
+    label = next(one for one in labels if "=" in one)
+    assert command._named(f"{label}=runs/lr=1e-5/model", labels) == (label, "runs/lr=1e-5/model")
+    assert command._named("none, Random=random", labels) == ("none, Random", "random")
+
+
 def test_larger_sizes_ask_for_all_that_smaller_ones_ask():
     asked = command.parser().parse_args(["poad-1"])
     found = {size: reproduce.todo(published.table("poad-1"), size, asked) for size in reproduce.SIZES}
@@ -262,9 +300,9 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
         "seeds": 3,
     }
     (folder / "plan.json").write_text(json.dumps(plan))
-    line = lambda seed, won: json.dumps(
-        {"variant": "ppo", "seed": seed, "evals": [{"n": 32, "success": 0.25}, {"n": 32, "success": won}]}
-    )
+    line = lambda seed, won: json.dumps({
+        "variant": "ppo", "seed": seed, "updates": [{}], "evals": [{"n": 32, "success": 0.25}, {"n": 32, "success": won}],
+    })  # fmt: skip
     (folder / "runs.jsonl").write_text("\n".join([line(0, 0.5), line(1, 0.75)]) + "\n")
     found = published.table("guide-10", trained=tmp_path)
     assert found.small == [
@@ -279,3 +317,20 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
     assert found.rows == published.table("guide-10").rows
     with pytest.raises(DataError, match="no study"):
         published.table("guide-9", trained=tmp_path)
+
+
+def test_a_torn_record_of_a_study_is_named_and_a_half_written_one_gives_way_to_the_next(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    one = lambda seed: {"variant": "ppo", "seed": seed, "updates": [{}], "evals": [{"n": 1, "success": 1.0}]}
+    studies.append(path, one(0))
+    path.write_text(path.read_text() + '{"variant": "pp')
+    assert studies.read(path) == [one(0)]
+    studies.append(path, one(1))
+    assert studies.read(path) == [one(0), one(1)]
+    for torn in ("nonsense\n", "{}\n", '{"variant": "ppo", "seed": 2, "updates": [], "evals": []}\n'):
+        path.write_text(torn + json.dumps(one(3)) + "\n")
+        with pytest.raises(DataError, match=r"runs\.jsonl:1 is no run of a study"):
+            studies.read(path)
+    (tmp_path / "plan.json").write_text("[]")
+    with pytest.raises(DataError, match="is no study"):
+        studies.plan_of(tmp_path)

@@ -10,9 +10,10 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import report
+from harness import grids, report
 from harness.cli.report import main
 from harness.evaluate import RunConfig, evaluate
+from harness.heatmap import layout
 from harness.policies import make_policy
 from harness.report.replays import choose
 from tests import toys  # noqa: F401
@@ -46,6 +47,15 @@ def test_the_same_runs_give_the_same_bytes_and_every_episode_is_in_them(tmp_path
     assert all(len(set(secret)) == 1 for secret in secrets)  # HiLo's expert knows the number from the start
 
 
+def test_a_model_named_after_a_path_that_is_no_utf8_is_shown(tmp_path):
+    folder = played(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model": "runs/caf\udce9/モデル"}))
+    with pytest.raises(SystemExit) as stop:
+        main([str(folder), "-o", str(tmp_path / "report.html")])
+    assert stop.value.code == 0 and "runs/caf\\udce9/モデル" in (tmp_path / "report.html").read_text()
+
+
 def test_a_stale_record_is_marked_and_the_replay_stops_there(tmp_path):
     folder = played(tmp_path)
     lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
@@ -63,6 +73,25 @@ def test_the_half_written_last_line_of_a_training_that_still_runs_is_left_out(tm
     (tmp_path / "metrics.jsonl").write_text('{"kind": "update", "update": 1}\n{"kind": "upd')
     (curve,) = report.gather([tmp_path]).curves
     assert curve.updates == [{"kind": "update", "update": 1}]
+
+
+def test_an_update_in_which_no_episode_ended_is_no_point_of_the_curve(tmp_path):
+    lines = [
+        {"kind": "update", "update": 1},
+        {"kind": "update", "update": 2, "success": 0.5},
+        {"kind": "update", "update": 3},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    page = report.render(report.gather([tmp_path]))
+    assert page.count("<circle") == 1 and "50.0 on the episodes of update 2, nothing held out" in page
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    assert "nothing measured" in report.render(report.gather([tmp_path]))
+
+
+def test_a_measurement_on_games_of_training_is_not_called_held_out(tmp_path):
+    line = {"kind": "eval", "update": 4, "success": 0.5, "low": 0.2, "high": 0.8, "n": 9, "held_out": False}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    assert "n=9 after update 4, on games it trained on" in report.render(report.gather([tmp_path]))
 
 
 def test_gzipped_records_and_boards_are_read(tmp_path):
@@ -85,12 +114,33 @@ def test_runs_of_one_task_under_unlike_protocols_are_refused_by_name(tmp_path):
     assert len(report.gather([one, other], ["max_turns"]).runs) == 2
 
 
+def replace(folder, old, new, schema="record-1"):
+    stored = (folder / "results.jsonl").read_text()
+    assert old in stored
+    (folder / "results.jsonl").write_text(stored.replace(old, new).replace("record-1", schema))
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
         (lambda folder: (folder / "results.jsonl").write_text("{}\n"), "results.jsonl:1 is not a record"),
+        (
+            lambda folder: replace(folder, '"commands":["', '"commands":[7,"'),
+            "results.jsonl:1 is not a record (TypeError",
+        ),
+        (
+            lambda folder: replace(folder, '"format":', '"shape":'),
+            "results.jsonl:1 is not a record (KeyError: 'format')",
+        ),
+        (lambda folder: replace(folder, '"success":', '"won":', "record-2"), "upgrade to the release that wrote it"),
+        (lambda folder: (folder / "config.json").write_text('{"model": "x"}'), "config.json cannot be read"),
+        (
+            lambda folder: (folder / "config.json").write_text('{"model": "x", "schema_version": "envsuite-record-2"}'),
+            "config.json has schema_version 'envsuite-record-2'",
+        ),
         (lambda folder: (folder / "results.jsonl").unlink(), "finish it with --resume"),
-        (lambda folder: (folder / "metrics.jsonl").write_text('{"kind": "eval"}\nnonsense\n'), "metrics.jsonl:2"),
+        (lambda folder: (folder / "metrics.jsonl").write_text('{"kind": "sft"}\nnonsense\n'), "metrics.jsonl:2"),
+        (lambda folder: (folder / "metrics.jsonl").write_text('{"kind": "eval", "update": 1}\n'), "metrics.jsonl:1"),
     ],
 )
 def test_damaged_input_is_named_in_one_line(tmp_path, capsys, spoil, said):
@@ -139,6 +189,16 @@ def test_a_grid_is_read_with_what_was_not_run_left_open(tmp_path):
     (tmp_path / "grid.json").write_text(json.dumps({**GRID, "schema_version": "envsuite-grid-9"}))
     with pytest.raises(DataError, match="envsuite-grid-9"):
         report.gather([tmp_path])
+
+
+def test_a_grid_of_one_axis_is_laid_out_as_in_its_heat_map(tmp_path):
+    cells = [{**one, "at": {"size": one["at"]["size"]}} for one in GRID["cells"]]
+    (tmp_path / "grid.json").write_text(json.dumps({**GRID, "axes": GRID["axes"][:1], "cells": cells}))
+    (grid,) = report.gather([tmp_path]).grids
+    assert (grid.rows, grid.columns, grid.column_axis) == (["4", "8"], ["success"], "")
+    assert (grid.rows, grid.columns, list(grid.cells)) == tuple(map(list, layout(grids.read(tmp_path / "grid.json"))))
+    page = report.render(report.gather([tmp_path]))
+    assert 'size ↓</th><th scope="col">success</th>' in page and "<b>50.0</b>" in page
 
 
 def test_every_run_has_its_share_of_the_room_for_pictures(tmp_path):

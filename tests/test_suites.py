@@ -22,8 +22,7 @@ def planned(*words):
 @pytest.mark.parametrize("name", suites.read())
 def test_every_suite_names_tasks_and_flags_that_exist(name):
     needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
-    plain = ["-m", "x", "-e", "y"]
-    fixed = suites.protocol(parser().parse_args([*plain, *needs]), parser().parse_args(plain), name)
+    fixed = suites.protocol(parser().parse_args(["-m", "x", "-e", "y", *needs]), name)
     assert fixed.history == suites.suite(name)["history"]
     assert suites.tasks(name)
 
@@ -106,7 +105,7 @@ def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
 def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
     words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
     asked = parser().parse_args(["-m", "x", *words])
-    fixed = suites.protocol(asked, parser().parse_args(["-m", "x", *words[:2]]), "swegym-lite")
+    fixed = suites.protocol(asked, "swegym-lite")
     assert fixed.set == ["max_steps=100", "records=x.jsonl", "sandbox=docker"]
     (task,) = suites.tasks("swegym-lite")
     assert registry.overrides(task, dict(word.split("=") for word in fixed.set))["max_steps"] == fixed.max_turns
@@ -117,6 +116,8 @@ def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
     [
         (["-e", "suite:verlog-babyai", "--history", "4"], "fixes --history 1"),
         (["-e", "suite:verlog-babyai", "-n", "1000"], "plays 100 episodes"),
+        (["-e", "suite:verlog-babyai", "--history", "-1"], "fixes --history 1, not -1"),  # what it is where nobody says
+        (["-e", "suite:guide-textworld", "--temperature", "0.0"], "fixes --temperature 0.4, not 0.0"),
         (["-e", "suite:verlog-babyai", "--reward", "dense"], "fixes --reward sparse"),
         (["-e", "suite:quick", "--baseline-episodes", "50"], "--baseline-episodes 50 is more"),
         (["-e", "suite:swegym-lite"], "needs --set records="),

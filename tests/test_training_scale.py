@@ -223,6 +223,12 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
         curves.page(tmp_path)
 
 
+def test_every_curve_of_many_is_drawn_under_its_name():
+    run = {"updates": [{"env_steps": 10, "success": 0.2}, {"env_steps": 20, "success": 0.4}]}
+    found = curves.picture({f"<{number}>": curves.curve([run]) for number in range(7)})
+    assert found.count("stroke-width") == 7 and "&lt;6&gt;" in found and "<6>" not in found
+
+
 @pytest.mark.parametrize(
     "kept", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
 )

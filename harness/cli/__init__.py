@@ -16,9 +16,11 @@ from envsuite.errors import EnvsuiteError, UsageError
 
 
 def console(stderr: bool = False) -> Console:
-    """Where people read; wide where it is no terminal, so that tables in logs are not folded."""
+    """Where people read; wide where it is no terminal, so that tables in logs are not folded. Brackets and colons in a
+    name are what they are: markup has to be asked for.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else 160)
+    return Console(stderr=stderr, width=None if stream.isatty() else 160, markup=False, emoji=False)
 
 
 def titled(task: str, knobs: Mapping[str, Any]) -> str:
@@ -51,8 +53,13 @@ def import_modules(names: Sequence[str]) -> None:
             ) from error
 
 
-def run(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None) -> None:
-    """Runs a command: a known error is one line on stderr and exit code 2, a budget used up 3, Ctrl-C 130."""
+def run(
+    command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None, resumes: str = ""
+) -> None:
+    """Runs a command: a known error is one line on stderr and exit code 2, a budget used up 3, Ctrl-C 130.
+
+    `resumes`: how what Ctrl-C stopped goes on, of commands that keep what had ended.
+    """
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
     try:
@@ -69,6 +76,7 @@ def run(command: Callable[[Sequence[str] | None], int | None], argv: Sequence[st
         print(f"{'stopped' if stopped else 'error'}: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(3 if stopped else 2)
     except KeyboardInterrupt:
-        print("\nstopped: what had ended is kept, and --resume goes on from there", file=sys.stderr)
+        kept = f": what had ended is kept, and {resumes} goes on from there" if resumes else ""
+        print(f"\nstopped{kept}", file=sys.stderr)
         sys.exit(130)
     sys.exit(code or 0)

@@ -62,16 +62,16 @@ def _main(argv: Sequence[str] | None) -> int:
         return _gold(tasks, knobs, args, console)
     failed = skipped = 0
     for task in tasks:
-        console.print(f"[bold]{task.id}[/]", highlight=False)
+        console.print(task.id, style="bold", highlight=False)
         chosen = registry.overrides(task, knobs)
         if missing := absent(task, **chosen):
-            console.print(f"  not checked: {missing}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  not checked: {missing}", highlight=False, soft_wrap=True)
             skipped += 1
             continue
         for finding in check(task, args.seconds, args.seeds, **chosen):
             mark = "[green]ok  [/]" if finding.ok else "[red]FAIL[/]"
-            console.print(f"  {mark} {finding.name}: ", end="", highlight=False)
-            console.print(finding.detail, markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {mark} {finding.name}: ", end="", highlight=False, markup=True)
+            console.print(finding.detail, highlight=False, soft_wrap=True)
             failed += not finding.ok
     console.print(
         f"{len(tasks) - skipped} tasks, {failed} properties that do not hold, {skipped} tasks not checked",
@@ -83,13 +83,13 @@ def _main(argv: Sequence[str] | None) -> int:
 def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, console: Console) -> int:
     found = []
     for task in tasks:
-        console.print(f"[bold]{task.id}[/]", highlight=False)
+        console.print(task.id, style="bold", highlight=False)
         for verdict in examine(task, args.times, args.n, **registry.overrides(task, knobs)):
             found.append(verdict)
             mark = "[green]sound [/]" if verdict.status == "sound" else f"[red]{verdict.status:6}[/]"
-            console.print(f"  {mark} ", end="", highlight=False)
+            console.print(f"  {mark} ", end="", highlight=False, markup=True)
             said = f"{verdict.game}: {verdict.detail}, {verdict.seconds:.1f} s"
-            console.print(said, markup=False, highlight=False, soft_wrap=True)
+            console.print(said, highlight=False, soft_wrap=True)
             if args.deny_list:  # at once: an examination of hours may be cut
                 write_atomically(args.deny_list, deny_list(found))
     failed = [verdict for verdict in found if verdict.status != "sound"]

@@ -92,7 +92,7 @@ def _measure(console: Console, task: Task, episodes: int) -> None:
     cards = json.loads(path.read_text()) if path.exists() else {}
     cards[task.id] = measure(task, episodes)
     write_atomically(path, json.dumps(dict(sorted(cards.items())), indent=1) + "\n")
-    console.print(f"{task.id}: {cards[task.id]}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{task.id}: {cards[task.id]}", highlight=False, soft_wrap=True)
 
 
 def card(task: Task) -> dict[str, Any]:
@@ -120,13 +120,14 @@ def _plain(task: Task) -> dict[str, Any]:
 
 
 def _card(console: Console, task: Task) -> None:
-    console.print(f"[bold]{task.id}[/]  {task.summary}", highlight=False)
+    console.print(task.id, style="bold", end="  ", highlight=False)
+    console.print(task.summary, highlight=False)
     try:
         cls = registry.env_class(task)
     except MissingExtra as error:
         console.print(str(error), style="yellow")
         return
-    console.print((cls.__doc__ or "").strip().splitlines()[0], highlight=False, markup=False)
+    console.print((cls.__doc__ or "").strip().splitlines()[0], highlight=False)
     table = Table(box=SIMPLE_HEAD, title="knobs", title_justify="left")
     for head in ("knob", "value", "range", "what it does"):
         table.add_column(head, overflow="fold")
@@ -134,7 +135,7 @@ def _card(console: Console, task: Task) -> None:
         table.add_row(name, str(task.kwargs.get(name, knob.default)), knob.range, knob.doc)
     console.print(table)
     for level, settings in cls.levels.items():
-        console.print(f"  {level}: {settings}", highlight=False, markup=False)
+        console.print(f"  {level}: {settings}", highlight=False)
     measured = card(task)
     if measured:
         table = Table(box=SIMPLE_HEAD, title="difficulty, measured", title_justify="left", show_header=False)

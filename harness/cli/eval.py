@@ -15,7 +15,7 @@ from rich.console import Console
 
 from envsuite.errors import UsageError
 from harness import cli
-from harness.cli.plans import add_options, execution, plan
+from harness.cli.plans import Parser, add_options, execution, plan
 from harness.cli.players import Players, play
 from harness.cli.preview import describe, show_prompt
 from harness.evaluate import RunConfig
@@ -25,7 +25,7 @@ from harness.summary import Summary, over_tasks, repeats_table, result_table, ta
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="envsuite-eval",
         description="Evaluate a model on text environments.",
         epilog="Example: envsuite-eval --model qwen2.5-3b --env alfworld",
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "--resume")
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "--resume")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -108,7 +108,12 @@ def _main(argv: Sequence[str] | None) -> int:
             soft_wrap=True,
         )
     if not written["gaps"]:
-        console.print("no gap: say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits")
+        cure = (
+            "no place of this grid is seen, or none is unseen: give the axis the values of training and others"
+            if any(who.trained for who in models)
+            else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
+        )
+        console.print(f"no gap: {cure}", highlight=False, soft_wrap=True)
     console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
     return 0
 
@@ -117,7 +122,11 @@ def _language(args: argparse.Namespace) -> int:
     """What each model knows of language, and what training did to it."""
     from harness import language
 
-    tasks = [name for name in args.language.split(",") if name]
+    tasks = [name.strip() for name in args.language.split(",") if name.strip()]
+    if not tasks:
+        raise UsageError(f"--language {args.language!r} names no task: take agreement,household, or lm-eval's own.")
+    if args.episodes is not None and args.episodes < 1:
+        raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
     if args.language_tasks and not args.language_tasks.is_dir():
         raise UsageError(f"--language-tasks {args.language_tasks} is no folder.")
     path = args.output_dir / "language.json"
@@ -159,7 +168,8 @@ def _bounds(found: dict[str, Any], sign: str = "") -> str:
 
 
 def _models(args: argparse.Namespace) -> list[Model]:
-    words = [*args.model, *(() if args.baselines == "none" else args.baselines.split(","))]
+    beside = [name.strip() for name in args.baselines.split(",")]
+    words = [*args.model, *(name for name in beside if name not in ("", "none"))]
     return list({word: generalize.model(word) for word in words}.values())
 
 

@@ -58,8 +58,10 @@ def names(name: str) -> dict[str, str]:
         raise UsageError(f"{name!r} is no name: give words of letters and digits joined by - or _, such as lights-out.")
     package = "_".join(parts).lower()
     class_name = "".join(part[0].upper() + part[1:] for part in parts)
-    if keyword.iskeyword(package) or importlib.util.find_spec(package) is not None:
-        raise UsageError(f"{package!r} is already a Python module here: choose another name, such as {name}-env.")
+    if keyword.iskeyword(package) or keyword.iskeyword(class_name) or importlib.util.find_spec(package) is not None:
+        raise UsageError(
+            f"{package!r} is already a Python module or word here: choose another name, such as {name}-env."
+        )
     if class_name.lower() in {task.family for task in registry.tasks("*")}:
         raise UsageError(f"There are tasks of the name {class_name} already: choose another one, such as my-{name}.")
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -16,6 +16,18 @@ from harness.evaluate import Budget, Execution, RunConfig, Sampling, resolve_spl
 from harness.policies import record_name
 from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.wording import WORDINGS
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose result tells in `said` which flags were given: also those that were given their default."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found = super().parse_args(args, namespace)
+        unsaid = object()
+        single = {name: unsaid for name, value in vars(found).items() if not isinstance(value, list)}
+        again = vars(super().parse_args(args, argparse.Namespace(**single)))
+        found.said = {name for name, value in again.items() if value is not unsaid and value != []}
+        return found
 
 
 def add_options(found: argparse.ArgumentParser) -> None:
@@ -91,13 +103,6 @@ def add_options(found: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="tracebacks and every episode")
 
 
-def defaults() -> argparse.Namespace:
-    """The common flags where nothing was said."""
-    found = argparse.ArgumentParser()
-    add_options(found)
-    return found.parse_args([])
-
-
 def execution(args: argparse.Namespace) -> Execution:
     """How runs are carried out, from the flags."""
     budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
@@ -121,7 +126,7 @@ def plan(args: argparse.Namespace, console: Console) -> list[Planned]:
     for pattern in args.env:
         if pattern.startswith(suites.PREFIX):
             name = pattern.removeprefix(suites.PREFIX)
-            asked = suites.protocol(args, defaults(), name)
+            asked = suites.protocol(args, name)
             tasks = suites.tasks(name)
         else:
             name, asked, tasks = "", args, registry.tasks(pattern, notices)

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "--resume")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -61,7 +61,7 @@ def _main(argv: Sequence[str] | None) -> int:
         max_turns=args.max_turns,
     )
     console = cli.console()
-    say: Callable[[str], None] = lambda text: console.print(text, markup=False, highlight=False)
+    say: Callable[[str], None] = lambda text: console.print(text, highlight=False)
     for notice in notices:
         say(notice)
     say(f"{task.id} {json.dumps(knobs) if knobs else ''}  {HELP}\n")

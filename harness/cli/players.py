@@ -108,6 +108,4 @@ def _tell(console: Console, record: Any) -> None:
     line = (
         f"  {record['task']} seed {record['seed']} attempt {record['attempt']}: {reason}, {record['num_turns']} turns"
     )
-    console.print(
-        line + (f": {record['error']}" if record["error"] else ""), highlight=False, markup=False, soft_wrap=True
-    )
+    console.print(line + (f": {record['error']}" if record["error"] else ""), highlight=False, soft_wrap=True)

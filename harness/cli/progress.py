@@ -25,7 +25,7 @@ class LiveBar:
     def __enter__(self) -> Self:
         if self.console.is_terminal and not self.quiet:
             self.bar = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(self.WIDTH),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[state]}"),

@@ -36,11 +36,13 @@ def _main(argv: Sequence[str] | None) -> int:
     for path in args.files:
         file = records.results_file(path) if path.is_dir() else path
         same = differ = 0
+        players: tuple[str, ...] = ()
         if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
+            players = boards.COMPUTED
             for fault in boards.faults(boards.read(path)):
                 print(f"{path}: {fault}", file=sys.stderr)
                 failed += 1
-        for one, difference in check(file, args.num_workers):
+        for one, difference in check(file, args.num_workers, players=players):
             same, differ = same + (not difference), differ + bool(difference)
             if difference or args.verbose:
                 name = f"{one['task']} seed {one['seed']} attempt {one['attempt']}"

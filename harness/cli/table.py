@@ -15,7 +15,7 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli, estimate, reproduce
-from harness.cli.plans import add_options, execution
+from harness.cli.plans import Parser, add_options, execution
 from harness.cli.players import Players, play
 from harness.policies import is_model
 from harness.published import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Cell, PaperTable, Row, table, tables
@@ -30,7 +30,7 @@ OURS = "rows that begin with 'ours:' are other players than the published ones: 
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="envsuite-table",
         description="Print a published table with our finished runs in the same columns, and run what is missing.",
         epilog="Flags below `run` are those of envsuite-eval; the table's suite fixes all that changes the number.",
@@ -61,7 +61,7 @@ def _sizes() -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv)
+    cli.run(_main, argv, "the same command")
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -70,7 +70,8 @@ def _main(argv: Sequence[str] | None) -> int:
         for name, spec in tables().items():
             print(f"{name:18} {spec['title']}")
         return 0
-    rows = dict(_named(word) for word in args.row)
+    labels = [row.label for row in table(args.table).rows]
+    rows = dict(_named(word, labels) for word in args.row)
     folders = args.runs or [args.output_dir]
     if args.run:
         if args.output_dir not in folders:
@@ -89,9 +90,11 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _named(word: str) -> tuple[str, str]:
-    row, equals, model = word.rpartition("=")
-    if not (equals and row and model):
+def _named(word: str, labels: Sequence[str]) -> tuple[str, str]:
+    """A published row and our model; either may have an '=' in it."""
+    row = next((label for label in labels if word.startswith(f"{label}=")), word.rpartition("=")[0])
+    model = word[len(row) + 1 :]
+    if not (row and model):
         raise UsageError(f"--row takes PUBLISHED=MODEL, not {word!r}.")
     return row, model
 
@@ -102,10 +105,10 @@ def _run(found: PaperTable, args: argparse.Namespace, folders: list[Path], conso
     absent: list[str] = []
     todo = reproduce.todo(found, args.run, args, args.model, absent)
     for said in absent:
-        console.print(said, style="yellow", highlight=False, soft_wrap=True, markup=False)
+        console.print(said, style="yellow", highlight=False, soft_wrap=True)
     for one in todo:
         said = estimate.line(one.config, args.output_dir, folders, args.max_concurrent)
-        console.print(f"{one.model}  {', '.join(one.columns)}: {said}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"{one.model}  {', '.join(one.columns)}: {said}", highlight=False, soft_wrap=True)
     if args.dry_run:
         return
     with Players(args) as players:
@@ -197,21 +200,21 @@ def as_table(found: PaperTable) -> Table:
         title=found.title,
         title_justify="left",
         box=SIMPLE_HEAD,
-        caption="\n".join(notes(found)).replace("[", "\\["),
+        caption="\n".join(notes(found)),
         caption_justify="left",
     )
     shown.add_column("")
     for column in found.columns:
         shown.add_column(column.name, justify="right")
     for cells, ours in grid(found):
-        shown.add_row(*(cell.replace("[", "\\[") for cell in cells), style="bold" if ours else None)
+        shown.add_row(*cells, style="bold" if ours else None)
     return shown
 
 
 def as_markdown(found: PaperTable) -> str:
     heads = ["", *(column.name for column in found.columns)]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(cell.strip() for cell in cells) + " |" for cells, _ in grid(found)]
+    lines += ["| " + " | ".join(cell.strip().replace("|", "\\|") for cell in cells) + " |" for cells, _ in grid(found)]
     return "\n".join([f"### {found.title}", "", *lines, "", *(f"- {note}" for note in notes(found))])
 
 

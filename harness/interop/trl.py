@@ -14,7 +14,7 @@ from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import UsageError
 from envsuite.types import RewardMode, Task
-from harness.evaluate import RunConfig
+from harness.evaluate import RunConfig, resolve_split
 
 
 class Game:
@@ -78,6 +78,12 @@ def games(task: str, split: str = "train", count: int = 100, first: int = 0, **k
     (found, *others) = registry.tasks(task)
     if others:
         raise UsageError(f"{task!r} names {len(others) + 1} tasks: a dataset is made one task at a time.")
+    name = split
+    holder, split = resolve_split(found, split)
+    if holder is not found:
+        raise UsageError(
+            f"The split {name!r} of {found.id} is a task of its own, {holder.id}: name that one here and in `factory`."
+        )
     config = RunConfig(found, "trl", registry.overrides(found, knobs), split, count, seed=first)
     seeds: Sequence[int] = config.seeds
     # TRL appends what `reset` returns to the last user message, so the row's own may be empty.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from envsuite.errors import DataError, UsageError
@@ -20,14 +20,18 @@ def canonical(file: str) -> str:
 
 
 class ReplayPolicy:
-    """Plays the stored replies of `file`, or of some of its records, turn by turn; `idle` where they end earlier."""
+    """Plays the stored replies of `file`, or of some of its records, turn by turn; `idle` where they end earlier.
+
+    A record whose `stop_reason` is one of `stops` is played to its last reply, and the game ends there.
+    """
 
     asks, deterministic = "", True
 
-    def __init__(self, file: str, found: Sequence[records.Record] | None = None) -> None:
+    def __init__(self, file: str, found: Sequence[records.Record] | None = None, stops: Container[str] = ()) -> None:
         self.name = canonical(file)
         found = records.read_results(Path(file)) if found is None else found
         self._steps = {records.key_of(record): record["steps"] for record in found}
+        self._stopped = {records.key_of(record) for record in found if record["stop_reason"] in stops}
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [self._reply(prompt) for prompt in prompts]
@@ -42,7 +46,7 @@ class ReplayPolicy:
                 "replay the very tasks and seeds that were recorded."
             )
         if prompt.turn >= len(steps):
-            return Reply("", commands=())
+            return Reply("", commands=(), finish_reason="context" if prompt.episode.key in self._stopped else "stop")
         step = steps[prompt.turn]
         return Reply(records.reply_text(step), commands=tuple(step["commands"]))
 

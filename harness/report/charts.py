@@ -18,7 +18,7 @@ def learning_curves(curves: Sequence[Curve]) -> str:
     A run that measured nothing on held-out seeds shows the success of the episodes it trained on, dashed. '' where no
     run has a point to show.
     """
-    if not any(curve.evals or curve.updates for curve in curves):
+    if not any(curve.points for curve in curves):
         return ""
     last = max((line["update"] for curve in curves for line in [*curve.evals, *curve.updates]), default=0) or 1
     ticks = _ticks(last)
@@ -28,7 +28,7 @@ def learning_curves(curves: Sequence[Curve]) -> str:
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">update</text>',
     ]
     for number, curve in enumerate(curves):
-        lines = curve.evals or curve.updates
+        lines = curve.points
         points = [(_x(line["update"], last), _y(line["success"])) for line in lines]
         if not points:
             continue

@@ -40,7 +40,7 @@ def render(
     names = list(dict.fromkeys(run.name for run in material.runs))
     hues = {name: _hue(name, place) for place, name in enumerate(one for one in names if one not in _FIXED)}
     hues |= {name: _hue(name, 0) for name in names if name in _FIXED}
-    return environment.from_string(_asset("page.html")).render(
+    page = environment.from_string(_asset("page.html")).render(
         title=title,
         policy=_content_policy(style, script),
         style=style,
@@ -54,6 +54,7 @@ def render(
         about=_embed({"runs": [_about(run, hues) for run in material.runs]}),
         notes=_notes(packed),
     )
+    return page.encode("utf-8", "backslashreplace").decode()  # a path of other bytes, as a model's name
 
 
 def _asset(name: str) -> str:
@@ -146,9 +147,10 @@ def _last(curve: Curve) -> str:
     if curve.evals:
         line = curve.evals[-1]
         interval = {"value": line["success"], "low": line["low"], "high": line["high"], "n": line["n"]}
-        return f"{percent(interval)} after update {line['update']}"
-    if curve.updates:
-        line = curve.updates[-1]
+        trained_on = "" if line.get("held_out", True) else ", on games it trained on"
+        return f"{percent(interval)} after update {line['update']}{trained_on}"
+    if curve.points:
+        line = curve.points[-1]
         return f"{100 * line['success']:.1f} on the episodes of update {line['update']}, nothing held out"
     return "nothing measured"
 

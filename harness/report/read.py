@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,10 @@ from envsuite.errors import DataError
 from envsuite.types import knobs_json
 from harness import grids, records
 from harness.compare import Run, read_run, refuse_unlike
+from harness.heatmap import layout
+
+NEEDED = {"update": ("update",), "eval": ("update", "success", "low", "high", "n"), "sft": ()}
+"""what is shown of a line of metrics.jsonl, by its kind"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,12 @@ class Curve:
     updates: list[dict[str, Any]]
     """lines of kind 'update': the episodes it trained on"""
     evals: list[dict[str, Any]]
-    """lines of kind 'eval': held-out seeds"""
+    """lines of kind 'eval': held-out seeds, unless a line says that there are none"""
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """What is drawn: what was measured, else the updates in which an episode ended."""
+        return self.evals or [line for line in self.updates if "success" in line]
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,8 @@ def read_curve(path: Path) -> Curve:
     for number, line in enumerate(written, 1):
         try:
             found = json.loads(line)
+            for key in NEEDED[found["kind"]]:
+                found[key]
             lines[found["kind"]].append(found)
         except (ValueError, KeyError, TypeError) as error:
             if number == len(written) and not line.endswith(b"\n"):
@@ -129,21 +139,11 @@ def read_curve(path: Path) -> Curve:
 
 
 def read_grid(path: Path) -> Grid:
-    """A generalisation grid: its first axis goes down, the others together across. Raises DataError."""
+    """A generalisation grid, laid out as everywhere. Raises DataError."""
     found = grids.read(path)
-    try:
-        first, *others = found["axes"]
-        columns = [", ".join(values) for values in itertools.product(*(one["values"] for one in others))]
-        cells: dict[tuple[str, str], dict[str, Any]] = {}
-        for one in found["cells"]:
-            column = ", ".join(one["at"][other["name"]] for other in others)
-            interval = {"value": one["mean"], **{key: one[key] for key in ("low", "high", "n")}}
-            cells[one["at"][first["name"]], column] = {**interval, "seen": one["seen"]}
-        return Grid(
-            path.parent.name, found["metric"], found["models"], first["name"], " × ".join(one["name"] for one in others),
-            first["values"], columns, cells, found["gaps"],
-        )  # fmt: skip
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} is no grid ({type(error).__name__}: {error}): run envsuite-generalize again."
-        ) from error
+    rows, columns, cells = layout(found)
+    first, *others = (one["name"] for one in found["axes"])
+    return Grid(
+        path.parent.name, found["metric"], found["models"], first, " × ".join(others), rows, columns,
+        {place: {**one, "value": one["mean"]} for place, one in cells.items()}, found["gaps"],
+    )  # fmt: skip

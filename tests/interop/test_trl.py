@@ -117,5 +117,7 @@ def test_what_cannot_be_is_said_before_training():
         factory("HiLo-v0", size=1)
     with pytest.raises(UsageError, match="no column 'seed'"):
         factory("HiLo-v0")().reset()
+    with pytest.raises(UsageError, match="'heldout' of BabyAI-mixed-v0 is a task of its own, BabyAI-mixed-heldout-v0"):
+        games("BabyAI-mixed-v0", split="heldout")
     with pytest.raises(UsageError, match="holds"):
         games("HiLo-v0", split="test", count=10**6)
