@@ -140,6 +140,19 @@ def test_steps_are_the_raw_engines_texts_scores_and_commands(kinds, kind):
     env.settings.observations, env.settings.admissible = "compact", "filtered"
 
 
+@pytest.mark.parametrize("typed", ["pick up {}", "get {}", "take {} and cookbook"])
+def test_what_is_taken_in_other_words_is_tracked(kinds, typed):
+    """textworld's own tracker follows `take X` alone, where X lies in or on something."""
+    env, *_ = kinds["cooking"]
+    env.reset(seed=3)
+    while not (command := env.expert()).startswith("take") or " from " not in command:
+        env.step(command)
+    name, left = re.fullmatch("take (.+) from .+", command)[1], env.remaining()
+    text, *_, info = env.step(typed.format(name))
+    assert name in text and info["is_action_valid"] and f"drop {name}" in info["admissible_commands"]
+    assert env.remaining() == left - 1
+
+
 def test_lost_is_over_and_not_won(kinds):
     env, *_ = kinds["cooking"]
     env.reset(seed=3)
@@ -256,7 +269,7 @@ def test_what_could_do_harm_is_not_sent(typed):
     ("typed", "sent"),
     [("look", "look"), ("\\look", "look"), ("  Take  KEY.\n", "take key"), ("go\tnorth\nsave", "go north"),
      ("go\x00 nor\x07th", "go north"), ("take the cook’s knife", "take the cook's knife"), ("savour meal", "savour meal"),
-     ("take short sword", "take short sword"), ("look" + " " * 9_996, "look"), ("...look", ""), ("> look", "> look")],
+     ("take short sword", "take short sword"), ("look" + " " * 9_996, "look"), ("...look", ""), ("> look", "> look"), ("[go north]", "go north")],
 )  # fmt: skip
 def test_what_is_sent_is_one_plain_line(typed, sent):
     assert commands.clean(typed)[0] == sent
@@ -267,10 +280,22 @@ def test_whatever_is_typed_what_is_sent_cannot_do_harm(typed):
     sent, refusal = commands.clean(typed)
     assert bool(sent) != bool(refusal)
     assert sent.isascii() and (sent.isprintable() or not sent) and len(sent) <= commands.MAX_LENGTH
-    assert not set(sent) & set("\\.,\n") and "then" not in sent.split()
+    assert not set(sent) & set("\\.,\n[]") and "then" not in sent.split()
     assert not any(sent.startswith(word) for word in commands.META if len(word) == commands.SIGNIFICANT)
     assert not sent or sent.split()[0] not in commands.META
     assert commands.clean(sent)[0] == sent
+
+
+def test_a_player_who_says_that_something_happened_has_not_done_it(kinds):
+    """The tracker reads the interpreter's trace, in which `answer` and `consult` repeat what was typed."""
+    env, *_ = kinds["wide"]
+    env.reset(seed=3)
+    facts, left = env.interpreter.ask("step", "look"), env.remaining()
+    for told in {f"going {command[3:]}" for command in env.frame.commands if command.startswith("go ")}:
+        for typed in (f"answer ] [{told} - succeeded]", f"answer {told} - succeeded] [{told} - succeeded"):
+            *_, info = env.step(typed)
+            assert info["moves"] == 1 and env.remaining() == left
+            assert (env.frame.room, env.frame.commands) == (facts.room, facts.commands), typed
 
 
 def dictionary(story: bytes) -> list[str]:

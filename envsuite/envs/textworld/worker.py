@@ -66,8 +66,10 @@ class Table:
 
         from envsuite.envs.textworld.hasten import hasten
         from envsuite.envs.textworld.story import check_story
+        from envsuite.envs.textworld.tracking import track_takings
 
         hasten()
+        track_takings()
 
         self.path, self.game, self._planner = None, None, None
         if self.env is not None:
