@@ -1,5 +1,6 @@
 """TextWorld: what is generated, what is let through, what is paid."""
 
+import contextlib
 import json
 import os
 import random
@@ -407,16 +408,48 @@ def test_a_worker_that_dies_is_reported_and_replaced(kinds):
     env.step("look")
 
 
-def test_no_worker_outlives_its_parent():
+@pytest.mark.parametrize("command", ["look", "\\look"], ids=["idle", "stuck"])
+def test_no_worker_outlives_its_parent_and_nothing_is_left_of_it(kinds, command, tmp_path):
     code = (
-        "from envsuite.envs.textworld.interpreter import Interpreter as I; import os, sys, time\n"
-        "i = I(); i._start(); print(i.pid, flush=True); os._exit(0)"
+        "from envsuite.envs.textworld.interpreter import Interpreter as I; import os, pickle, sys\n"
+        "i = I(); i.ask('open', sys.argv[1], False); i._pipe.send_bytes(pickle.dumps(('step', sys.argv[2])))\n"
+        "print(i.pid, flush=True); os._exit(0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    deadline = time.monotonic() + 120
-    while Path(f"/proc/{done.stdout.strip()}").exists() and time.monotonic() < deadline:
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(kinds["custom"][0].path), command],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    worker, deadline = int(done.stdout), time.monotonic() + 20
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not Path(f"/proc/{done.stdout.strip()}").exists()
+    try:
+        assert not Path(f"/proc/{worker}").exists() and list(tmp_path.iterdir()) == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_what_an_interrupted_request_is_answered_is_not_taken_for_the_next_ones(kinds):
+    env, *_ = kinds["custom"]
+    env.reset(seed=3)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            env.interpreter.ask("step", "\\look")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not env.interpreter.running
+    env.reset(seed=3)
+    assert env.step(env.expert())[4]["is_action_valid"]
 
 
 # ---- games of one's own -------------------------------------------------------------------------------------------------
@@ -451,7 +484,7 @@ def test_a_game_of_the_users_is_played_with_and_without_its_json(kinds, tmp_path
     ("name", "damage", "said"),
     [("cut.z8", lambda data: data[:1000], "cut short"), ("bit.z8", lambda data: data[:9000] + b"?" + data[9001:], "damaged"),
      ("other.z8", lambda data: b"PK\3\4" * 50, "first bytes"), ("empty.z8", lambda data: b"", "first bytes"),
-     ("older.z1", lambda data: data, "by its name"), ("old.ulx", lambda data: data, "by its name"), ("absent.z8", None, "does not exist")],
+     ("older.z1", lambda data: data, "by its name"), ("UPPER.Z8", lambda data: data, "in lower case"), ("old.ulx", lambda data: data, "by its name"), ("absent.z8", None, "does not exist")],
 )  # fmt: skip
 def test_broken_and_foreign_files_are_refused_in_one_line(kinds, tmp_path, name, damage, said):
     if damage is not None:
@@ -461,6 +494,16 @@ def test_broken_and_foreign_files_are_refused_in_one_line(kinds, tmp_path, name,
     assert "\n" not in str(raised.value) and name in str(raised.value)
 
 
+def test_a_file_that_stops_the_interpreter_is_not_a_lost_game(tmp_path):
+    (tmp_path / "junk.z5").write_bytes(bytes([5]) + bytes(200))  # as a few old ones, without length and checksum
+    env = build(game=str(tmp_path / "junk.z5"))
+    with pytest.raises(EngineFailure, match=r"junk\.z5: the file is damaged"):
+        env.reset(seed=0)
+    with pytest.raises(EngineFailure, match=r"junk\.z5: the file is damaged"):
+        env.interpreter.ask("step", "look")
+    env.close()
+
+
 def test_a_json_that_is_not_the_games_is_refused(kinds, tmp_path):
     shutil.copy(kinds["custom"][0].path, tmp_path / "a.z8")
     env = build(game=str(tmp_path / "a.z8"))
@@ -468,6 +511,12 @@ def test_a_json_that_is_not_the_games_is_refused(kinds, tmp_path):
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(DataError, match=r"the \.json beside it"):
             env.reset(seed=0)
+    shutil.copy(kinds["wide"][0].path.with_suffix(".json"), tmp_path / "a.json")
+    for _ in range(2):
+        with pytest.raises(DataError, match="that one is another game's"):
+            env.reset(seed=0)
+    shutil.copy(kinds["custom"][0].path.with_suffix(".json"), tmp_path / "a.json")
+    env.reset(seed=0)
     env.close()
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no Z-machine files"):
@@ -487,7 +536,8 @@ def test_settings_that_no_seed_can_meet_are_refused_when_built(knobs, said):
     assert said in str(raised.value)
 
 
-def test_a_game_that_never_gets_done_is_given_up_by_name_and_not_replaced(monkeypatch):
+def test_a_game_that_takes_too_long_is_given_up_by_name_and_not_replaced(monkeypatch, tmp_path):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     monkeypatch.setattr("envsuite.envs.textworld.env.PATIENCE", 1.0)
     env = build(world_size=1, nb_objects=1, quest_length=50)
     with pytest.raises(EngineFailure, match="gave no answer to 'make' w1-o1-q50_5 within 1 s and was killed"):

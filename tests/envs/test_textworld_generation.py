@@ -1,7 +1,9 @@
 """TextWorld: the same games as tw-make's, made side by side, kept whole."""
 
+import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -250,9 +252,36 @@ def test_a_damaged_game_in_the_cache_is_made_again():
     for damage in (whole[:70_000], whole[:5_000] + b"\0\0\0\0" + whole[5_004:], b""):
         path.write_bytes(damage)
         assert find_game(spec) is None
-    path.with_suffix(".json").unlink()
-    assert ensure_game(spec) == path and path.with_suffix(".json").exists()
+    told = path.with_suffix(".json")
+    path.write_bytes(whole)
+    logic = told.read_bytes()
+    for damage in (logic[:9_000], b"", b"\0" * len(logic)):
+        told.write_bytes(damage)
+        assert find_game(spec) is None
+    told.unlink()
+    assert ensure_game(spec) == path and told.exists()
     assert path.read_bytes()[0x40:] == whole[0x40:]
+
+
+def test_a_fault_of_the_machine_is_not_told_as_a_game_that_cannot_be_made(tmp_path, monkeypatch):
+    """A full disk, a killed compiler: another seed is no cure."""
+    game = make_game(game_spec("custom", {}, 25))
+    with pytest.raises(EngineFailure, match=r"could not finish \(exit 1: .*couldn't write"):
+        compile_game(game, Path("/dev/full"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))  # whoever writes more is killed
+    try:
+        with pytest.raises(EngineFailure, match=rf"could not finish \(exit -{signal.SIGXFSZ.value}"):
+            compile_game(game, tmp_path / "game.z8")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("textworld.generator.make_game", full)
+    with pytest.raises(OSError, match="No space"):
+        make_game(game_spec("custom", {}, 25))
 
 
 @pytest.mark.slow

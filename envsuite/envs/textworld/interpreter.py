@@ -96,7 +96,6 @@ class Interpreter:
         assert self._pipe is not None
         try:
             if not self._ready.poll(timeout * 1000):
-                self.close()
                 raise EngineFailure(
                     f"TextWorld gave no answer to {what} within {timeout:.0f} s and was killed: take another game."
                 )
@@ -104,6 +103,9 @@ class Interpreter:
         except (EOFError, OSError):
             self.close()
             raise EngineFailure(f"The process of the TextWorld engine died at {what}.") from None
+        except BaseException:  # silence, or Ctrl-C: an answer that came later would be taken for the next request's
+            self.close()
+            raise
         if answer == "raise":
             kind, message = rest
             if kind == "ModuleNotFoundError":
@@ -114,7 +116,8 @@ class Interpreter:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         # An empty working folder: textworld reads `textworld_data` in the present one, Z-machines write there. A home of
-        # its own: the compiler keeps an index in `~/Inform`, which parallel workers would write at once.
+        # its own: the compiler keeps an index in `~/Inform`, which parallel workers would write at once. What it leaves
+        # behind when it is killed lies in there too.
         folder = tempfile.mkdtemp(prefix="envsuite-textworld-")
         home, work = os.path.join(folder, "home"), os.path.join(folder, "work")
         os.mkdir(home)
@@ -122,10 +125,11 @@ class Interpreter:
         paths = os.pathsep.join(map(os.path.abspath, filter(None, ["." if "" in sys.path else "", *sys.path])))
         # The cache is the user's all the same, wherever that is seen from here.
         cache = str(cache_dir().absolute())
-        environment = {**os.environ, "PYTHONPATH": paths, "HOME": home, "ENVSUITE_CACHE": cache}
+        environment = {**os.environ, "PYTHONPATH": paths, "HOME": home, "TMPDIR": folder, "ENVSUITE_CACHE": cache}
+        command = [sys.executable, "-m", "envsuite.envs.textworld.worker"]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "envsuite.envs.textworld.worker", str(theirs.fileno()), str(os.getpid())],
+                [*command, str(theirs.fileno()), str(os.getpid()), folder],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # a stuck interpreter prints 40 MB/s

@@ -1,4 +1,5 @@
-"""The other side of `interpreter`: the process in which textworld runs. `python -m envsuite.envs.textworld.worker FD PARENT`.
+"""The other side of `interpreter`: the process in which textworld runs. Started with the pipe's number, the other side's process and the
+folder made for it.
 
 Requests are tuples (name, *arguments), answers ("ok", value) or ("raise", class name, message).
 """
@@ -8,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import select
+import shutil
 import signal
 import sys
+import threading
+import time
 import warnings
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Opening
 from envsuite.envs.textworld.names import spelled
-from envsuite.errors import DataError, EnvsuiteError
+from envsuite.errors import DataError, EngineFailure, EnvsuiteError
 
 if TYPE_CHECKING:
     from envsuite.envs.textworld.games import GameSpec
     from envsuite.envs.textworld.planner import Planner
 
 WON, LOST = "*** The End ***", "*** You lost! ***"  # the banners of generated games
+HALTED = "Emulator halted"  # what jericho says in a game's place
 
 
 class Table:
@@ -59,6 +63,12 @@ class Table:
         frame = self._frame()
         if self.game is None:
             return Opening(frame, "", None)
+        if not _tells(frame.feedback, f"-= {frame.room} =-") or not _tells(frame.feedback, self.game.objective):
+            self.path = None
+            raise DataError(
+                f"Game {path} opens elsewhere, or asks for other things, than the .json beside it says: that one is another "
+                f"game's; put its own there, or take it away."
+            )
         return Opening(frame, self.game.objective, int(self.game.max_score))
 
     def _load(self, path: str, inventory: bool) -> None:
@@ -102,6 +112,8 @@ class Table:
         state = self.state
         feedback: str = state["feedback"]
         if self.game is None:
+            if not feedback.strip() or feedback.startswith(HALTED):
+                raise EngineFailure(f"The interpreter cannot go on with {self.path}: the file is damaged; get it anew.")
             won = bool(state.get("won")) or WON in feedback
             lost = not won and (bool(state.get("lost")) or LOST in feedback or bool(state.get("done")))
             return Frame(feedback, score=state.get("score"), moves=state.get("moves"), won=won, lost=lost)
@@ -160,6 +172,12 @@ class Table:
         return remaining, None if command is None else self._spelled(command)
 
 
+def _tells(text: str, what: str) -> bool:
+    """Whether `what` is in the interpreter's text, which has its own ways with blanks, quotes and capitals."""
+    plain = lambda some: "".join(char for char in some.lower() if char.isascii() and char.isalnum())
+    return plain(what) in plain(text)
+
+
 def _game_of(env: Any) -> Any:
     """The parsed .json, which the wrappers hold."""
     while env is not None:
@@ -170,7 +188,7 @@ def _game_of(env: Any) -> Any:
     return None
 
 
-def serve(pipe: Connection, parent: int) -> None:
+def serve(pipe: Connection) -> None:
     """Answers requests until the other side is gone."""
     try:
         import textworld  # noqa: F401  the second that takes is spent before the first request
@@ -179,12 +197,7 @@ def serve(pipe: Connection, parent: int) -> None:
         return
     table = Table()
     pipe.send(("ok", None))
-    ready = select.poll()
-    ready.register(pipe.fileno(), select.POLLIN)
     while True:
-        while not ready.poll(5000):
-            if os.getppid() != parent:  # killed outright, while another process has the pipe open too
-                return
         name, *arguments = pickle.loads(pipe.recv_bytes())
         try:
             answer = getattr(table, name)(*arguments)
@@ -197,8 +210,24 @@ def serve(pipe: Connection, parent: int) -> None:
             pipe.send(("raise", "EngineFailure", f"TextWorld broke at {name!r}: {type(error).__name__}: {error}"))
 
 
+def leave(folder: Path) -> None:
+    """What the other side does (`interpreter._release`), where it was killed outright: its folder and its group go."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
+
+
+def leave_with(parent: int, folder: Path) -> None:
+    """Waits until the other side is gone: a worker in the middle of a game that never gets done hears of no pipe closed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    leave(folder)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     warnings.simplefilter("ignore")
+    own = Path(sys.argv[3])
+    threading.Thread(target=leave_with, args=(int(sys.argv[2]), own), daemon=True).start()
     with contextlib.suppress(EOFError, OSError):
-        serve(Connection(int(sys.argv[1])), int(sys.argv[2]))
+        serve(Connection(int(sys.argv[1])))
+    leave(own)
