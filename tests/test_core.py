@@ -45,6 +45,16 @@ def test_step_after_the_end_is_refused_by_name():
         env.step("1")
 
 
+def test_a_reset_that_raises_leaves_no_episode_to_step():
+    env = HiLo()
+    env.reset(seed=1)
+    env._reset = lambda seed: 1 // 0
+    with pytest.raises(ZeroDivisionError):
+        env.reset(seed=2)
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step("1")
+
+
 def test_shaped_return_is_the_sparse_return_less_the_start_potential_whatever_is_played():
     for commands in (["expert"], ["x", "1", "expert"], ["x", "x", "x", "expert"]):
         env = HiLo(reward_mode=RewardMode.SHAPED, shaping_gamma=0.9)
