@@ -216,6 +216,18 @@ def test_many_are_generated_side_by_side_in_order_and_only_once():
     assert leftovers(paths[0]) == []
 
 
+def test_whoever_wants_no_more_games_does_not_wait_for_those_in_the_making():
+    quick = game_spec("custom", {}, 14)
+    slow = game_spec("treasure_hunter", {"level": 30}, 5)  # none within 300 s
+    ensure_game(quick)
+    made = generate_many([quick, slow], processes=2)
+    assert next(made).path == story_path(quick)
+    time.sleep(1.0)  # so that the other one's worker has been started
+    start = time.monotonic()
+    made.close()
+    assert time.monotonic() - start < 10
+
+
 def leftovers(path: Path) -> list[Path]:
     return list(path.parents[2].rglob("*.partial"))
 

@@ -145,6 +145,12 @@ class Interpreter:
         self._release = weakref.finalize(self, _release, self._owner, self._process, self._pipe, folder)
         self._answer("its start", START_SECONDS)
 
+    def kill(self) -> None:
+        """Ends the worker from another thread: the one that waits for its answer gets EngineFailure, and has to close."""
+        if self.running and (pid := self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Ends the worker; `ask` starts another."""
         if self._release is not None:

@@ -129,7 +129,10 @@ def generate_many(
     try:
         yield from pool.map(generate, specs)
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in everyone:
+            worker.kill()  # nobody wants what is still in the making
+        pool.shutdown()
         for worker in everyone:
             worker.close()
 
