@@ -154,6 +154,19 @@ def test_what_is_taken_in_other_words_is_tracked(kinds, typed):
     assert env.remaining() == left - 1
 
 
+@pytest.mark.parametrize("typed", ["go through {}", "enter {}"])
+def test_a_door_gone_through_by_name_is_tracked(kinds, typed):
+    env, *_ = kinds["simple"]
+    env.reset(seed=3)
+    while (command := env.expert()) != "open wooden door":
+        env.step(command)
+    env.step(command)
+    room, left = env.frame.room, env.remaining()
+    text, *_, info = env.step(typed.format("wooden door"))
+    assert info["is_action_valid"] and env.remaining() == left - 1
+    assert env.frame.room != room and text.startswith(f"You are in the {env.frame.room.lower()}.\n")
+
+
 def test_lost_is_over_and_not_won(kinds):
     env, *_ = kinds["cooking"]
     env.reset(seed=3)

@@ -28,7 +28,9 @@ PRINTING = frozenset(
     word[:SIGNIFICANT] for word in ("brief", "superbrief", "verbose", "normal", "long", "short", "version")
 )
 """commands, alone in a line, that change what later turns print, or print the banner"""
-PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " ", **dict.fromkeys("\\[]", "")})
+PLAIN = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " ", **dict.fromkeys("\\[]", "")}
+)
 FIRST_WORD, THEN = re.compile("[a-z]+"), re.compile(r"\bthen\b")
 
 EMPTY = "Say what you want to do."

@@ -76,10 +76,10 @@ class Table:
 
         from envsuite.envs.textworld.hasten import hasten
         from envsuite.envs.textworld.story import check_story
-        from envsuite.envs.textworld.tracking import track_takings
+        from envsuite.envs.textworld.tracking import track_other_words
 
         hasten()
-        track_takings()
+        track_other_words()
 
         self.path, self.game, self._planner = None, None, None
         if self.env is not None:
