@@ -11,12 +11,19 @@ from typing import BinaryIO
 
 import platformdirs
 
+from envsuite.errors import DataError
+
 
 def cache_dir(*parts: str) -> Path:
-    """`$ENVSUITE_CACHE` (default: the user's cache folder) / parts, created."""
+    """`$ENVSUITE_CACHE` (default: the user's cache folder) / parts, created. Raises DataError."""
     root = Path(os.environ.get("ENVSUITE_CACHE") or platformdirs.user_cache_dir("envsuite"))
     path = root.joinpath(*parts)
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"The cache folder {path} cannot be made ({error.strerror}): set ENVSUITE_CACHE to a folder that can be written."
+        ) from error
     return path
 
 

@@ -83,11 +83,12 @@ class TextEnv(gym.Env[str, str], ABC):
         self.episode_seed = int(self.np_random.integers(2**31)) if seed is None else seed
         self.attempt = int((options or {}).get("attempt", 0))
         self.turn, self.success, self.progression, self.primitive_steps = 0, False, 0.0, 1
+        self._over = True  # a reset that raises leaves no episode to step, not even the one before
         text = self._reset(self.episode_seed)
-        self._over = False
         if self.reward_mode is RewardMode.SHAPED:
             self._initial_remaining = self.remaining()
             self._potential = self._phi()
+        self._over = False
         info = self._info(True, None)
         info["objective"] = self.objective
         info["labels"] = self.labels()

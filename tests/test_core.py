@@ -7,7 +7,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from envsuite import RewardMode, StopReason
-from envsuite.errors import BadKnob, UsageError
+from envsuite.cache import cache_dir
+from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.types import Seeds
 from tests.toys import HiLo
 
@@ -41,6 +42,22 @@ def test_the_step_cap_truncates_and_success_on_the_last_step_wins_over_it():
 
 def test_step_after_the_end_is_refused_by_name():
     env = HiLo()
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step("1")
+
+
+def test_a_cache_that_cannot_be_made_is_one_line_with_a_cure(monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", "/dev/null/cache")
+    with pytest.raises(DataError, match=r"folder /dev/null/cache/games cannot be made .*: set ENVSUITE_CACHE"):
+        cache_dir("games")
+
+
+def test_a_reset_that_raises_leaves_no_episode_to_step():
+    env = HiLo()
+    env.reset(seed=1)
+    env._reset = lambda seed: 1 // 0
+    with pytest.raises(ZeroDivisionError):
+        env.reset(seed=2)
     with pytest.raises(gym.error.ResetNeeded):
         env.step("1")
 

@@ -292,6 +292,11 @@ def test_an_unknown_level_is_answered_with_the_nearest():
         ("composed", {"rows": 1, "columns": 1}, "no door"),
         ("composed", {"distractors": 60, "rows": 1, "columns": 2}, "do not fit"),
         ("composed", {"actions": ()}, "at least one word"),
+        (
+            "composed",
+            {"actions": "putnext", "rows": 1, "columns": 1, "distractors": 1, "locked": 0},
+            "One thing alone",
+        ),
         ("goto", {"view": 6}, "cannot be 6"),
         ("goto", {"kind": "fetch"}, "goto"),
         ("goto", {"render_mode": "film"}, "rgb_array"),

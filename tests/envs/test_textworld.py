@@ -1,5 +1,6 @@
 """TextWorld: what is generated, what is let through, what is paid."""
 
+import contextlib
 import json
 import os
 import random
@@ -143,8 +144,21 @@ def test_steps_are_the_raw_engines_texts_scores_and_commands(kinds, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_and_policies_are_those_of_textworlds_own_wrappers(kinds, kind):
-    """Whatever is typed, however often the game was played before, and at whichever turn the policy is asked for."""
+def test_frames_and_policies_are_those_of_textworlds_own_wrappers(kinds, kind, monkeypatch):
+    """Whatever is typed, however often the game was played before, and at whichever turn the policy is asked for; but that
+    theirs miss what is done in other words."""
+    from textworld.generator.inform7 import Inform7Game
+
+    from envsuite.envs.textworld.tracker import in_other_words
+
+    detect = Inform7Game.detect_action
+
+    def detect_action(self, event, actions):
+        told_as = lambda action: self.kb.inform7_events[action.name].format(**self._get_name_mapping(action)).lower()
+        actions = list(actions)
+        return detect(self, event, actions) or in_other_words(event.lower(), actions, told_as, self.game)
+
+    monkeypatch.setattr(Inform7Game, "detect_action", detect_action)
     env, *_ = kinds[kind]
     infos = textworld.EnvInfos(admissible_commands=True, moves=True, inventory=True, policy_commands=True)
     raw = textworld.start(str(env.path), infos)
@@ -168,6 +182,32 @@ def test_frames_and_policies_are_those_of_textworlds_own_wrappers(kinds, kind):
             played.append(commands.clean(command)[0] or "look")
             frame, (state, _, _) = engine.ask("step", played[-1]), raw.step(played[-1])
     raw.close()
+
+
+@pytest.mark.parametrize("typed", ["pick up {}", "get {}", "take {} and cookbook"])
+def test_what_is_taken_in_other_words_is_tracked(kinds, typed):
+    """textworld's own tracker follows `take X` alone, where X lies in or on something."""
+    env, *_ = kinds["cooking"]
+    env.reset(seed=3)
+    while not (command := env.expert()).startswith("take") or " from " not in command:
+        env.step(command)
+    name, left = re.fullmatch("take (.+) from .+", command)[1], env.remaining()
+    text, *_, info = env.step(typed.format(name))
+    assert name in text and info["is_action_valid"] and f"drop {name}" in info["admissible_commands"]
+    assert env.remaining() == left - 1
+
+
+@pytest.mark.parametrize("typed", ["go through {}", "enter {}"])
+def test_a_door_gone_through_by_name_is_tracked(kinds, typed):
+    env, *_ = kinds["simple"]
+    env.reset(seed=3)
+    while (command := env.expert()) != "open wooden door":
+        env.step(command)
+    env.step(command)
+    room, left = env.frame.room, env.remaining()
+    text, *_, info = env.step(typed.format("wooden door"))
+    assert info["is_action_valid"] and env.remaining() == left - 1
+    assert env.frame.room != room and text.startswith(f"You are in the {env.frame.room.lower()}.\n")
 
 
 def test_lost_is_over_and_not_won(kinds):
@@ -286,7 +326,7 @@ def test_what_could_do_harm_is_not_sent(typed):
     ("typed", "sent"),
     [("look", "look"), ("\\look", "look"), ("  Take  KEY.\n", "take key"), ("go\tnorth\nsave", "go north"),
      ("go\x00 nor\x07th", "go north"), ("take the cook’s knife", "take the cook's knife"), ("savour meal", "savour meal"),
-     ("take short sword", "take short sword"), ("look" + " " * 9_996, "look"), ("...look", ""), ("> look", "> look")],
+     ("take short sword", "take short sword"), ("look" + " " * 9_996, "look"), ("...look", ""), ("> look", "> look"), ("[go north]", "go north")],
 )  # fmt: skip
 def test_what_is_sent_is_one_plain_line(typed, sent):
     assert commands.clean(typed)[0] == sent
@@ -297,10 +337,22 @@ def test_whatever_is_typed_what_is_sent_cannot_do_harm(typed):
     sent, refusal = commands.clean(typed)
     assert bool(sent) != bool(refusal)
     assert sent.isascii() and (sent.isprintable() or not sent) and len(sent) <= commands.MAX_LENGTH
-    assert not set(sent) & set("\\.,\n") and "then" not in sent.split()
+    assert not set(sent) & set("\\.,\n[]") and "then" not in sent.split()
     assert not any(sent.startswith(word) for word in commands.META if len(word) == commands.SIGNIFICANT)
     assert not sent or sent.split()[0] not in commands.META
     assert commands.clean(sent)[0] == sent
+
+
+def test_a_player_who_says_that_something_happened_has_not_done_it(kinds):
+    """The tracker reads the interpreter's trace, in which `answer` and `consult` repeat what was typed."""
+    env, *_ = kinds["wide"]
+    env.reset(seed=3)
+    facts, left = env.interpreter.ask("step", "look"), env.remaining()
+    for told in {f"going {command[3:]}" for command in env.frame.commands if command.startswith("go ")}:
+        for typed in (f"answer ] [{told} - succeeded]", f"answer {told} - succeeded] [{told} - succeeded"):
+            *_, info = env.step(typed)
+            assert info["moves"] == 1 and env.remaining() == left
+            assert (env.frame.room, env.frame.commands) == (facts.room, facts.commands), typed
 
 
 def dictionary(story: bytes) -> list[str]:
@@ -429,16 +481,48 @@ def test_a_pipe_carries_what_is_long_and_says_when_nothing_comes():
     ours.close()
 
 
-def test_no_worker_outlives_its_parent():
+@pytest.mark.parametrize("command", ["look", "\\look"], ids=["idle", "stuck"])
+def test_no_worker_outlives_its_parent_and_nothing_is_left_of_it(kinds, command, tmp_path):
     code = (
-        "from envsuite.envs.textworld.interpreter import Interpreter as I; import os, sys, time\n"
-        "i = I(); i._start(); print(i.pid, flush=True); os._exit(0)"
+        "from envsuite.envs.textworld.interpreter import Interpreter as I; import os, sys\n"
+        "i = I(); i.ask('open', sys.argv[1], False); i._pipe.send(('step', sys.argv[2]))\n"
+        "print(i.pid, flush=True); os._exit(0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    deadline = time.monotonic() + 120
-    while Path(f"/proc/{done.stdout.strip()}").exists() and time.monotonic() < deadline:
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(kinds["custom"][0].path), command],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    worker, deadline = int(done.stdout), time.monotonic() + 20
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not Path(f"/proc/{done.stdout.strip()}").exists()
+    try:
+        assert not Path(f"/proc/{worker}").exists() and list(tmp_path.iterdir()) == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_what_an_interrupted_request_is_answered_is_not_taken_for_the_next_ones(kinds):
+    env, *_ = kinds["custom"]
+    env.reset(seed=3)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            env.interpreter.ask("step", "\\look")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not env.interpreter.running
+    env.reset(seed=3)
+    assert env.step(env.expert())[4]["is_action_valid"]
 
 
 # ---- games of one's own -------------------------------------------------------------------------------------------------
@@ -473,7 +557,7 @@ def test_a_game_of_the_users_is_played_with_and_without_its_json(kinds, tmp_path
     ("name", "damage", "said"),
     [("cut.z8", lambda data: data[:1000], "cut short"), ("bit.z8", lambda data: data[:9000] + b"?" + data[9001:], "damaged"),
      ("other.z8", lambda data: b"PK\3\4" * 50, "first bytes"), ("empty.z8", lambda data: b"", "first bytes"),
-     ("older.z1", lambda data: data, "by its name"), ("old.ulx", lambda data: data, "by its name"), ("absent.z8", None, "does not exist")],
+     ("older.z1", lambda data: data, "by its name"), ("UPPER.Z8", lambda data: data, "in lower case"), ("old.ulx", lambda data: data, "by its name"), ("absent.z8", None, "does not exist")],
 )  # fmt: skip
 def test_broken_and_foreign_files_are_refused_in_one_line(kinds, tmp_path, name, damage, said):
     if damage is not None:
@@ -483,6 +567,16 @@ def test_broken_and_foreign_files_are_refused_in_one_line(kinds, tmp_path, name,
     assert "\n" not in str(raised.value) and name in str(raised.value)
 
 
+def test_a_file_that_stops_the_interpreter_is_not_a_lost_game(tmp_path):
+    (tmp_path / "junk.z5").write_bytes(bytes([5]) + bytes(200))  # as a few old ones, without length and checksum
+    env = build(game=str(tmp_path / "junk.z5"))
+    with pytest.raises(EngineFailure, match=r"junk\.z5: the file is damaged"):
+        env.reset(seed=0)
+    with pytest.raises(EngineFailure, match=r"junk\.z5: the file is damaged"):
+        env.interpreter.ask("step", "look")
+    env.close()
+
+
 def test_a_json_that_is_not_the_games_is_refused(kinds, tmp_path):
     shutil.copy(kinds["custom"][0].path, tmp_path / "a.z8")
     env = build(game=str(tmp_path / "a.z8"))
@@ -490,6 +584,12 @@ def test_a_json_that_is_not_the_games_is_refused(kinds, tmp_path):
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(DataError, match=r"the \.json beside it"):
             env.reset(seed=0)
+    shutil.copy(kinds["wide"][0].path.with_suffix(".json"), tmp_path / "a.json")
+    for _ in range(2):
+        with pytest.raises(DataError, match="that one is another game's"):
+            env.reset(seed=0)
+    shutil.copy(kinds["custom"][0].path.with_suffix(".json"), tmp_path / "a.json")
+    env.reset(seed=0)
     env.close()
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no Z-machine files"):
@@ -509,7 +609,8 @@ def test_settings_that_no_seed_can_meet_are_refused_when_built(knobs, said):
     assert said in str(raised.value)
 
 
-def test_a_game_that_never_gets_done_is_given_up_by_name_and_not_replaced(monkeypatch):
+def test_a_game_that_takes_too_long_is_given_up_by_name_and_not_replaced(monkeypatch, tmp_path):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     monkeypatch.setattr("envsuite.envs.textworld.env.PATIENCE", 1.0)
     env = build(world_size=1, nb_objects=1, quest_length=50)
     with pytest.raises(EngineFailure, match="gave no answer to 'make' w1-o1-q50_5 within 1 s and was killed"):

@@ -1,7 +1,9 @@
 """TextWorld: the same games as tw-make's, made side by side, kept whole."""
 
+import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -222,6 +224,18 @@ def test_many_are_generated_side_by_side_in_order_and_only_once():
     assert leftovers(paths[0]) == []
 
 
+def test_whoever_wants_no_more_games_does_not_wait_for_those_in_the_making():
+    quick = game_spec("custom", {}, 14)
+    slow = game_spec("treasure_hunter", {"level": 30}, 5)  # none within 300 s
+    ensure_game(quick)
+    made = generate_many([quick, slow], processes=2)
+    assert next(made).path == story_path(quick)
+    time.sleep(1.0)  # so that the other one's worker has been started
+    start = time.monotonic()
+    made.close()
+    assert time.monotonic() - start < 10
+
+
 def leftovers(path: Path) -> list[Path]:
     return list(path.parents[2].rglob("*.partial"))
 
@@ -258,9 +272,36 @@ def test_a_damaged_game_in_the_cache_is_made_again():
     for damage in (whole[:70_000], whole[:5_000] + b"\0\0\0\0" + whole[5_004:], b""):
         path.write_bytes(damage)
         assert find_game(spec) is None
-    path.with_suffix(".json").unlink()
-    assert ensure_game(spec) == path and path.with_suffix(".json").exists()
+    told = path.with_suffix(".json")
+    path.write_bytes(whole)
+    logic = told.read_bytes()
+    for damage in (logic[:9_000], b"", b"\0" * len(logic)):
+        told.write_bytes(damage)
+        assert find_game(spec) is None
+    told.unlink()
+    assert ensure_game(spec) == path and told.exists()
     assert path.read_bytes()[0x40:] == whole[0x40:]
+
+
+def test_a_fault_of_the_machine_is_not_told_as_a_game_that_cannot_be_made(tmp_path, monkeypatch):
+    """A full disk, a killed compiler: another seed is no cure."""
+    game = make_game(game_spec("custom", {}, 25))
+    with pytest.raises(EngineFailure, match=r"could not finish \(exit 1: .*couldn't write"):
+        compile_game(game, Path("/dev/full"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))  # whoever writes more is killed
+    try:
+        with pytest.raises(EngineFailure, match=rf"could not finish \(exit -{signal.SIGXFSZ.value}"):
+            compile_game(game, tmp_path / "game.z8")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("textworld.generator.make_game", full)
+    with pytest.raises(OSError, match="No space"):
+        make_game(game_spec("custom", {}, 25))
 
 
 @pytest.mark.slow

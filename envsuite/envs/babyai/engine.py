@@ -79,7 +79,7 @@ class Engine:
 
     def _stuck(self: Any, why: str) -> EngineFailure:
         return EngineFailure(
-            f"{type(self).__name__} finds no game at this seed ({why}): try another seed, or fewer distractors."
+            f"{type(self).__name__} finds no game at this seed ({why}): try another seed, or other settings."
         )
 
     def gen_obs(self) -> dict[str, Any]:

@@ -335,6 +335,8 @@ class Composed(BabyAI):
             raise UsageError(f"{s.distractors} distractors do not fit {s.rows} x {s.columns} rooms: at most {most}.")
         if not s.actions or not s.mission:
             raise UsageError("`actions` and `mission` each need at least one word.")
+        if s.actions == ("putnext",) and s.rows * s.columns == 1 and s.distractors == 1:
+            raise UsageError("One thing alone cannot be put next to another: distractors=2, or other `actions`.")
 
     def _choose(self, seed: int) -> str:
         return "composed"

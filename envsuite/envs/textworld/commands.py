@@ -1,7 +1,8 @@
 """What may be sent to a Z-machine interpreter, and what is worth listing.
 
 The engine takes anything, and some of it does harm: a leading backslash never returns, `save` and `script` write files,
-`restart` and two commands in a line make the tracked state wrong. `clean` lets none of that through. What comes through
+`restart` and two commands in a line make the tracked state wrong, and so do brackets: the tracker reads what happened from
+`[opening the box - succeeded]`, and `answer ...` says after whoever types it. `clean` lets none of that through. What comes through
 all the same can do no more than write into the worker's own folder, which goes with it.
 """
 
@@ -27,7 +28,9 @@ PRINTING = frozenset(
     word[:SIGNIFICANT] for word in ("brief", "superbrief", "verbose", "normal", "long", "short", "version")
 )
 """commands, alone in a line, that change what later turns print, or print the banner"""
-PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " ", "\\": ""})
+PLAIN = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "\u00a0": " ", **dict.fromkeys("\\[]", "")}
+)
 FIRST_WORD, THEN = re.compile("[a-z]+"), re.compile(r"\bthen\b")
 
 EMPTY = "Say what you want to do."

@@ -220,7 +220,7 @@ def _story_files(game: str) -> list[Path]:
             raise DataError(f"Game {path} does not exist: check the path (tw-make writes .z8 files).")
         check_story(path)
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
     if not files:
         raise DataError(f"Folder {path} holds no Z-machine files (.z8): check the path.")
     for file in files:

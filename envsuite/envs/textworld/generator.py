@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.games import GameSpec
 from envsuite.envs.textworld.hasten import hasten
-from envsuite.errors import DataError
+from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:
     from textworld.generator.game import Game
+
+
+CANNOT_WRITE = re.compile("couldn't (open|write)|trying to write", re.IGNORECASE)
+"""what the two compilers say of a full disk"""
 
 
 class CannotGenerate(DataError):
@@ -50,6 +55,8 @@ def make_game(spec: GameSpec) -> Game:
             settings["split"] = None if foods == "all" else foods
         _, make, _ = textworld.challenges.CHALLENGES[f"tw-{spec.challenge}"]
         return make(settings=settings, options=options)
+    except (OSError, MemoryError):
+        raise  # a fault of this machine, not of the game
     except Exception as error:  # the generator fails with whatever it happens to meet
         said = str(error).strip().split("\n")[0][:120]
         why = f"{type(error).__name__}: {said}" if said else type(error).__name__
@@ -92,7 +99,8 @@ def content(serialised: dict[str, Any], named: bool = True) -> str:
 
 
 def compile_game(game: Game, target: Path) -> None:
-    """Writes the .z8 of a game. Raises CannotGenerate where it does not compile (too big, say).
+    """Writes the .z8 of a game. Raises CannotGenerate where it does not compile (too big, say), EngineFailure where the
+    disk is full or the compiler was killed.
 
     The same compilers with the same switches as textworld's own, but for `-noindex` (no web pages on the project, a
     seventh of the time) and a home folder of its own: Inform writes into `~/Inform`, which parallel runs would share.
@@ -121,6 +129,11 @@ def compile_game(game: Game, target: Path) -> None:
             )
             if done.returncode:
                 said = done.stdout.decode(errors="replace").strip().split("\n")[-1][:200]
+                if done.returncode < 0 or CANNOT_WRITE.search(said):
+                    raise EngineFailure(
+                        f"TextWorld's compiler could not finish (exit {done.returncode}: {said}): it needs memory, and some "
+                        f"megabytes of disk in {folder.parent} and {target.parent}."
+                    )
                 raise CannotGenerate(f"TextWorld's game does not compile ({said}): it may be too big for a .z8 file.")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

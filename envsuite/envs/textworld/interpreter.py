@@ -91,8 +91,13 @@ class Interpreter:
             self.close()
             raise EngineFailure(f"The process of the TextWorld engine died before {request!r}.")
         assert self._pipe is not None
-        with contextlib.suppress(OSError):  # a dead worker is noticed in reading
+        try:
             self._pipe.send((request, *arguments))
+        except OSError:
+            pass  # a dead worker is noticed in reading
+        except BaseException:  # Ctrl-C: what follows half a request would be taken for its rest
+            self.close()
+            raise
         named = "".join(f" {spec.name}" for spec in arguments if isinstance(spec, GameSpec))
         return self._answer(f"{request!r}{named}", timeout)
 
@@ -108,6 +113,9 @@ class Interpreter:
         except (EOFError, OSError):
             self.close()
             raise EngineFailure(f"The process of the TextWorld engine died at {what}.") from None
+        except BaseException:  # Ctrl-C: an answer that came later would be taken for the next request's
+            self.close()
+            raise
         if answer == "raise":
             kind, message = rest
             if kind == "ModuleNotFoundError":
@@ -118,7 +126,8 @@ class Interpreter:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         # An empty working folder: textworld reads `textworld_data` in the present one, Z-machines write there. A home of
-        # its own: the compiler keeps an index in `~/Inform`, which parallel workers would write at once.
+        # its own: the compiler keeps an index in `~/Inform`, which parallel workers would write at once. What it leaves
+        # behind when it is killed lies in there too.
         folder = tempfile.mkdtemp(prefix="envsuite-textworld-")
         home, work = os.path.join(folder, "home"), os.path.join(folder, "work")
         os.mkdir(home)
@@ -126,10 +135,11 @@ class Interpreter:
         paths = os.pathsep.join(map(os.path.abspath, filter(None, ["." if "" in sys.path else "", *sys.path])))
         # The cache is the user's all the same, wherever that is seen from here.
         cache = str(cache_dir().absolute())
-        environment = {**os.environ, "PYTHONPATH": paths, "HOME": home, "ENVSUITE_CACHE": cache}
+        environment = {**os.environ, "PYTHONPATH": paths, "HOME": home, "TMPDIR": folder, "ENVSUITE_CACHE": cache}
+        command = [sys.executable, "-m", "envsuite.envs.textworld.worker"]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "envsuite.envs.textworld.worker", str(theirs.fileno()), str(os.getpid())],
+                [*command, str(theirs.fileno()), str(os.getpid()), folder],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # a stuck interpreter prints 40 MB/s
@@ -142,6 +152,12 @@ class Interpreter:
         self._pipe = Pipe(ours.detach())
         self._release = weakref.finalize(self, _release, self._owner, self._process, self._pipe, folder)
         self._answer("its start", START_SECONDS)
+
+    def kill(self) -> None:
+        """Ends the worker from another thread: the one that waits for its answer gets EngineFailure, and has to close."""
+        if self.running and (pid := self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Ends the worker; `ask` starts another."""

@@ -28,11 +28,12 @@ class Pipe:
         while left:
             left = left[os.write(self.descriptor, left) :]
 
-    def receive(self, seconds: float) -> Any:
+    def receive(self, seconds: float | None = None) -> Any:
         """The next value. Raises TimeoutError after so long a silence, in mid-value too, EOFError if the other end is closed."""
+        limit = None if seconds is None else seconds * 1000
         data, wanted = b"", 8  # at first the length
         while len(data) < wanted:
-            if not self._ready.poll(seconds * 1000):
+            if not self._ready.poll(limit):
                 raise TimeoutError
             more = os.read(self.descriptor, max(CHUNK, wanted - len(data)))
             if not more:

@@ -35,9 +35,10 @@ def find_game(spec: GameSpec) -> Path | None:
     path = story_path(spec)
     try:
         check_story(path)
-    except DataError:
+        told = path.with_suffix(".json").read_bytes()
+    except (DataError, OSError):
         return None
-    return path if path.with_suffix(".json").is_file() else None
+    return path if told[:1] + told[-1:] == b"{}" else None  # not emptied, not cut short
 
 
 def ensure_game(spec: GameSpec) -> Path:
@@ -128,7 +129,10 @@ def generate_many(
     try:
         yield from pool.map(generate, specs)
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in everyone:
+            worker.kill()  # nobody wants what is still in the making
+        pool.shutdown()
         for worker in everyone:
             worker.close()
 

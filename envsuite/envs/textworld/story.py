@@ -21,8 +21,10 @@ def check_story(path: Path) -> None:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"Game {path} cannot be read ({error.strerror}): check the path.") from None
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"Game {path} is no Z-machine file by its name: it takes .z3 to .z8 (tw-make writes .z8).")
+    if path.suffix not in SUFFIXES:
+        raise DataError(
+            f"Game {path} is no Z-machine file by its name: it takes .z3 to .z8, in lower case (tw-make writes .z8)."
+        )
     if len(data) < HEADER or data[0] not in UNIT:
         raise DataError(f"Game {path} is no Z-machine file by its first bytes: get or generate it anew.")
     word = lambda at: data[at] << 8 | data[at + 1]

@@ -8,6 +8,7 @@ raw engine, beside which we are measured and compared, runs on textworld's wrapp
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +20,15 @@ from textworld.generator.inform7 import Inform7Game
 from textworld.logic import State
 
 from envsuite.envs.textworld.interpreter import LOST, WON, Frame
+from envsuite.errors import EngineFailure
 
 if TYPE_CHECKING:
     from textworld.logic import Action, Proposition
 
 REMEMBERED = 5_000
 """situations of one game that are kept from one episode to the next"""
+HALTED = "Emulator halted"
+"""what jericho says in a game's place"""
 
 
 class Situation(NamedTuple):
@@ -107,6 +111,7 @@ class Tracked:
         now = self._now
         if event not in now.after:
             action = next((action for action in now.actions if self._told_as(action) == event), None)
+            action = action or in_other_words(event, now.actions, self._told_as, self.game)
             if action is None:
                 return
             now.after[event] = action, self._situation((now.facts | action.added) - action.removed)
@@ -151,6 +156,36 @@ class Tracked:
         return commands
 
 
+def in_other_words(
+    event: str, actions: Iterable[Action], told_as: Callable[[Action], str], game: Game
+) -> Action | None:
+    """What was done, where textworld's own tracker does not know: things taken and doors gone through in other words.
+
+    `take key` is traced as "removing the key from the box", but `get key`, `pick up key` and `take key and lamp` as "taking
+    the key", which to that tracker is the key on the floor alone. `go through gate` is traced as "entering gate", which it
+    does not know at all. Without these the room, admissible commands, moves and plans would be another game's from then on.
+    """
+    verb, _, thing = event.partition(" ")
+    if verb == "taking":
+        return next((action for action in actions if told_as(action).startswith(f"removing {thing} from ")), None)
+    if verb != "entering":
+        return None
+    ways = {
+        (fact.arguments[0], fact.arguments[2])
+        for fact in game.world.facts
+        if fact.name == "link" and game.infos[fact.arguments[1].name].name.lower() == thing
+    }
+    for action in actions:
+        if action.name.startswith("go/"):
+            here, there = (
+                next(fact.arguments[1] for fact in facts if fact.name == "at")
+                for facts in (action.removed, action.added)
+            )
+            if (here, there) in ways:
+                return action
+    return None
+
+
 class Untracked:
     """A story file alone: its text, and a score where jericho knows the game."""
 
@@ -158,6 +193,7 @@ class Untracked:
     facts: frozenset[Proposition] = frozenset()
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._env = textworld.start(path)
 
     def close(self) -> None:
@@ -172,6 +208,8 @@ class Untracked:
 
     def _frame(self, state: Any) -> Frame:
         text = state["feedback"]
+        if not text.strip() or text.startswith(HALTED):
+            raise EngineFailure(f"The interpreter cannot go on with {self._path}: the file is damaged; get it anew.")
         won = bool(state.get("won")) or WON in text
         lost = not won and (bool(state.get("lost")) or LOST in text or bool(state.get("done")))
         return Frame(text, score=state.get("score"), moves=state.get("moves"), won=won, lost=lost)

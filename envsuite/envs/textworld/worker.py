@@ -1,4 +1,5 @@
-"""The other side of `interpreter`: the process in which textworld runs. `python -m envsuite.envs.textworld.worker FD PARENT`.
+"""The other side of `interpreter`: the process in which textworld runs. Started with the pipe's number, the other side's process and the
+folder made for it.
 
 Requests are tuples (name, *arguments), answers ("ok", value), ("frame", *fields) or ("raise", class name, message). A frame
 goes by its fields: pickled whole, it would name its class, and finding that takes longer than all the rest.
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +58,15 @@ class Table:
         self._done = self._seen = 0
         frame = self._noted(self.story.reset())
         game = self.story.game
-        return Opening(frame, game.objective, int(game.max_score)) if game else Opening(frame, "", None)
+        if game is None:
+            return Opening(frame, "", None)
+        if not _tells(frame.feedback, f"-= {frame.room} =-") or not _tells(frame.feedback, game.objective):
+            self.path = None
+            raise DataError(
+                f"Game {path} opens elsewhere, or asks for other things, than the .json beside it says: that one is another "
+                f"game's; put its own there, or take it away."
+            )
+        return Opening(frame, game.objective, int(game.max_score))
 
     def _load(self, path: str, inventory: bool) -> None:
         from envsuite.envs.textworld.hasten import hasten
@@ -125,7 +137,13 @@ class Table:
         return remaining, None if command is None else self._spelled(command)
 
 
-def serve(pipe: Pipe, parent: int) -> None:
+def _tells(text: str, what: str) -> bool:
+    """Whether `what` is in the interpreter's text, which has its own ways with blanks, quotes and capitals."""
+    plain = lambda some: "".join(char for char in some.lower() if char.isascii() and char.isalnum())
+    return plain(what) in plain(text)
+
+
+def serve(pipe: Pipe) -> None:
     """Answers requests until the other side is gone."""
     try:
         import textworld  # noqa: F401  the second that takes is spent before the first request
@@ -135,12 +153,7 @@ def serve(pipe: Pipe, parent: int) -> None:
     table = Table()
     pipe.send(("ok", None))
     while True:
-        try:
-            name, *arguments = pipe.receive(5.0)
-        except TimeoutError:
-            if os.getppid() != parent:  # killed outright, while another process has the pipe open too
-                return
-            continue
+        name, *arguments = pipe.receive()
         try:
             answer = getattr(table, name)(*arguments)
             pipe.send(("frame", *answer) if isinstance(answer, Frame) else ("ok", answer))
@@ -152,8 +165,24 @@ def serve(pipe: Pipe, parent: int) -> None:
             pipe.send(("raise", "EngineFailure", f"TextWorld broke at {name!r}: {type(error).__name__}: {error}"))
 
 
+def leave(folder: Path) -> None:
+    """What the other side does (`interpreter._release`), where it was killed outright: its folder and its group go."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.killpg(0, signal.SIGKILL)
+
+
+def leave_with(parent: int, folder: Path) -> None:
+    """Waits until the other side is gone: a worker in the middle of a game that never gets done hears of no pipe closed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    leave(folder)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     warnings.simplefilter("ignore")
+    own = Path(sys.argv[3])
+    threading.Thread(target=leave_with, args=(int(sys.argv[2]), own), daemon=True).start()
     with contextlib.suppress(EOFError, OSError):
-        serve(Pipe(int(sys.argv[1])), int(sys.argv[2]))
+        serve(Pipe(int(sys.argv[1])))
+    leave(own)
