@@ -7,8 +7,12 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness import cli
+
+if TYPE_CHECKING:
+    from baselines.recipe import Recipe
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,8 +56,7 @@ def _main(argv: Sequence[str] | None) -> int:
         from envsuite import registry
 
         names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
-        batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"
-        header = f"{recipe.algorithm} on {', '.join(names)}: {recipe.updates} updates of {batch} -> {folder}"
+        header = f"{recipe.algorithm} on {', '.join(names)}: {_plan(recipe)} -> {folder}"
         from baselines import memory
 
         processes = int(os.environ.get("WORLD_SIZE", "1"))  # under a launcher
@@ -87,6 +90,17 @@ def _main(argv: Sequence[str] | None) -> int:
             f"after {time.monotonic() - began:.0f} s"
         )
     return 0
+
+
+def _plan(recipe: Recipe) -> str:
+    """What is done how often, in words."""
+    games = recipe.sft.file or f"{recipe.sft.episodes} expert games"
+    tuning = f"{recipe.sft.train.epochs} epochs of {games}" if recipe.sft.file or recipe.sft.episodes else ""
+    if recipe.algorithm == "sft":
+        return tuning
+    batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"
+    spent = f"updates of {batch}, {recipe.budget} units in all" if recipe.budget else f"{recipe.updates} updates of {batch}"
+    return f"{tuning}, then {spent}" if tuning else spent
 
 
 if __name__ == "__main__":

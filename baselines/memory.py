@@ -93,7 +93,12 @@ def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype, processes: int) ->
     width, layers = config.hidden_size, config.num_hidden_layers
     length = recipe.acting.context or config.max_position_embeddings
     share = lambda count: -(-count // processes)
-    rows = recipe.config.micro_rows or share(-(-recipe.episodes // max(1, recipe.config.minibatches)))
+    passes = []
+    if recipe.algorithm != "sft":
+        passes.append(recipe.config.micro_rows or share(-(-recipe.episodes // max(1, recipe.config.minibatches))))
+    if recipe.sft.episodes or recipe.sft.file:
+        passes.append(recipe.sft.train.micro_rows or share(recipe.sft.train.rows))
+    rows = max(passes)
     head = getattr(config, "head_dim", None) or width // config.num_attention_heads
     itemsize = torch.empty(0, dtype=kind).element_size()
     # Of a layer: what normalisations, projections and the gated feed-forward network keep for the way back.

@@ -176,6 +176,10 @@ def _check(recipe: Recipe, where: str) -> None:
             f"{where}: sft.file = {recipe.sft.file!r} and sft.episodes = {recipe.sft.episodes}: demonstrations come from one "
             "of them."
         )
+    if name == "sft" and not (recipe.sft.file or recipe.sft.episodes):
+        raise UsageError(
+            f"{where}: algorithm = 'sft' learns from demonstrations, and there are none: set sft.episodes (100), or sft.file."
+        )
     if recipe.sft.file and not Path(recipe.sft.file).is_file():
         raise UsageError(
             f"{where}: sft.file = {recipe.sft.file!r} is not there: envsuite-data demos -o {recipe.sft.file} writes it."

@@ -52,6 +52,7 @@ def test_every_number_of_a_recipe_has_a_range(cls):
         ("model", {"name": "x", "lora_rank": -1}, "at least 0"),
         ("model", {"name": "x", "lora_rank": 8, "lora_targets": []}, "lora_targets"),
         ("model", {"name": "x", "critic": "none"}, "ppo needs one"),
+        ("algorithm", "sft", "there are none: set sft.episodes"),
         ("sft", 3, "expected a table"),
         ("sft", {"train": {"rows": 0}}, r"sft\.train\.rows cannot be 0: it is at least 1"),
         ("sft", {"file": "nowhere.jsonl"}, "is not there"),

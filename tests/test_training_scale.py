@@ -197,6 +197,14 @@ def test_three_billion_parameters_with_lora_fit_a_gpu_of_24_gb():
     assert memory.peak(parts) < 24e9
 
 
+def test_what_a_pass_of_fine_tuning_holds_are_its_own_rows(folder):
+    tuned = lambda **change: recipe(folder, **change, sft={"episodes": 9, "train": {"rows": 4, "micro_rows": 2}})
+    alone = tuned(algorithm="sft", config={}, episodes=64)
+    before = tuned(episodes=64)
+    kept = [memory.estimate(recipes.parse(table))["activations"] for table in (alone, before)]
+    assert kept[1] == 32 * kept[0]  # two rows to learn from demonstrations, 64 from a batch of episodes
+
+
 @pytest.mark.parametrize("path", sorted(recipes.SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_shipped_recipe_is_sound(path):
     from envsuite import registry
