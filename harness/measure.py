@@ -14,24 +14,27 @@ from harness.rollout import rollout
 from harness.types import Trajectory
 
 
-def measure(task: Task, episodes: int = 100) -> dict[str, Any]:
-    """The card of a task, from `episodes` games each of the random player and the expert (fewer where a panel is small)."""
+def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
+    """The card of a task, from `episodes` games each of the random player and the expert (fewer where a panel is small).
+
+    `seed` is the first game's offset, as of envsuite-eval.
+    """
     panel = registry.panel(task)
-    count = min(episodes, len(panel)) if panel is not None else episodes
-    random = _play(task, "random", count)
+    count = min(episodes, len(panel) - seed) if panel is not None else episodes
+    random = _play(task, "random", count, seed)
     commands = [len(turn.admissible) for run in random for turn in run.turns]
     shown = [len(turn.observation) for run in random for turn in run.turns]
     card: dict[str, Any] = {
         "episodes": len(random),
         "random_success": round(mean(float(run.success) for run in random), 4),
-        "idle_success": round(mean(_idle(task, min(count, 10))), 4),
+        "idle_success": round(mean(_idle(task, min(count, 10), seed)), 4),
         "admissible_commands": {"mean": round(mean(commands), 1), "max": max(commands)},
         "observation_chars": {"mean": round(mean(shown)), "max": max(shown)},
         "max_steps": registry.knob_names(task)["max_steps"],
         **registry.env_class(task).facts(registry.knob_names(task)),
     }
     if registry.env_class(task).experts:
-        expert = _play(task, "expert", count)
+        expert = _play(task, "expert", count, seed)
         lengths = [len(run.turns) for run in expert if run.success] or [0]
         chars = [
             sum(len(turn.observation) + len(turn.commands[-1] if turn.commands else "") for turn in run.turns)
@@ -44,9 +47,9 @@ def measure(task: Task, episodes: int = 100) -> dict[str, Any]:
     return card
 
 
-def _idle(task: Task, episodes: int) -> list[float]:
+def _idle(task: Task, episodes: int, seed: int) -> list[float]:
     """Success per episode of a player who changes nothing."""
-    config = RunConfig(task, "random", episodes=episodes)
+    config = RunConfig(task, "random", episodes=episodes, seed=seed)
     env = registry.build(task.id)
     try:
         return [float(played(env, episode.seed, expert=False)[0]) for episode in config.all_episodes()]
@@ -54,8 +57,8 @@ def _idle(task: Task, episodes: int) -> list[float]:
         env.close()
 
 
-def _play(task: Task, model: str, episodes: int) -> list[Trajectory]:
-    config = RunConfig(task, model, episodes=episodes)
+def _play(task: Task, model: str, episodes: int, seed: int) -> list[Trajectory]:
+    config = RunConfig(task, model, episodes=episodes, seed=seed)
     policy = make_policy(model)
     todo = config.all_episodes()
     slots = open_slots(config, Execution(), len(todo), policy.asks)

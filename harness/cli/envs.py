@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("pattern", nargs="?", default="", help="family, task id or glob; families alone without it")
     found.add_argument("--card", action="store_true", help="knobs, levels and measured difficulty")
     found.add_argument("--measure", type=int, metavar="N", help="play N games each and write the cards (developers)")
+    found.add_argument("--seed", type=int, default=0, help="with --measure: the first game's offset (0)")
     found.add_argument("--json", action="store_true")
     found.add_argument("-v", "--verbose", action="store_true")
     return found
@@ -49,7 +50,7 @@ def _main(argv: Sequence[str] | None) -> int:
     found = registry.tasks(f"{family}-*" if family in registry.FAMILIES and not args.card else pattern)
     if args.measure:
         for task in found:
-            _measure(console, task, args.measure)
+            _measure(console, task, args.measure, args.seed)
     elif args.json:
         print(json.dumps([_plain(task) for task in found], indent=2))
     elif args.card:
@@ -84,13 +85,13 @@ def _families(console: Console, as_json: bool) -> None:
     console.print(table)
 
 
-def _measure(console: Console, task: Task, episodes: int) -> None:
+def _measure(console: Console, task: Task, episodes: int, seed: int) -> None:
     """Writes the task's card into the cards.json beside its environment: for a source checkout."""
     from harness.measure import measure
 
     path = Path(inspect.getfile(registry.env_class(task))).with_name("cards.json")
     cards = json.loads(path.read_text()) if path.exists() else {}
-    cards[task.id] = measure(task, episodes)
+    cards[task.id] = measure(task, episodes, seed)
     write_atomically(path, json.dumps(dict(sorted(cards.items())), indent=1) + "\n")
     console.print(f"{task.id}: {cards[task.id]}", highlight=False, soft_wrap=True)
 
