@@ -99,7 +99,9 @@ def _plan(recipe: Recipe) -> str:
     if recipe.algorithm == "sft":
         return tuning
     batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"
-    spent = f"updates of {batch}, {recipe.budget} units in all" if recipe.budget else f"{recipe.updates} updates of {batch}"
+    spent = (
+        f"updates of {batch}, {recipe.budget} units in all" if recipe.budget else f"{recipe.updates} updates of {batch}"
+    )
     return f"{tuning}, then {spent}" if tuning else spent
 
 

@@ -35,8 +35,9 @@ def export(path: Path, write: Callable[[Path], None]) -> None:
     try:
         with _said(path):
             write(work)
-            for file in work.iterdir():
-                file.chmod(0o644)  # safetensors leaves its files to their owner alone, and servers read these too
+            for file in work.rglob("*"):
+                if file.is_file():
+                    file.chmod(0o644)  # safetensors leaves its files to their owner alone, and servers read these too
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise

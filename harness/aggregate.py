@@ -42,7 +42,7 @@ def _check(n: int, wins: int, k: int) -> None:
         raise ValueError(f"{wins} wins in {n} attempts say nothing of {k} attempts")
 
 
-def repeated(wins: Sequence[bool], games: Sequence[Hashable]) -> dict[str, Interval]:
+def repeated(wins: Sequence[bool], games: Sequence[Hashable], confidence: float = 0.95) -> dict[str, Interval]:
     """pass@k and pass^k for k = 1, 2, 4, ... and the most attempts there are; {} where no game has two.
 
     `wins` [n], `games` [n]. A game with fewer than k scored attempts is left out at that k, which its n shows.
@@ -57,7 +57,8 @@ def repeated(wins: Sequence[bool], games: Sequence[Hashable]) -> dict[str, Inter
     found = {}
     for name, estimate in (("pass@", pass_at_k), ("pass^", pass_hat_k)):
         for k in ks:
-            found[f"{name}{k}"] = share([estimate(len(one), sum(one), k) for one in tally.values() if len(one) >= k])
+            chances = [estimate(len(one), sum(one), k) for one in tally.values() if len(one) >= k]
+            found[f"{name}{k}"] = share(chances, confidence)
     return found
 
 

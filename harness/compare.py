@@ -155,7 +155,7 @@ def standing(run: Run, metric: str = "success", level: float = 0.05) -> Standing
         success=success_interval(wins, games, 1 - level),
         mean=_mean(run, found, metric, level),
         iqm=interquartile_mean(strata, confidence=1 - level),
-        repeats=repeated(wins, games),
+        repeats=repeated(wins, games, 1 - level),
         profile=profile(strata, confidence=1 - level),
     )
 

@@ -71,7 +71,7 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "truncated": run.truncated,
         "num_turns": len(turns),
         "faults": {kind: sum(turn.fault == kind for turn in turns) for kind in FAULTS},
-        "labels": run.labels,
+        "labels": {name: str(label) for name, label in run.labels.items()},  # readers hold the fields to their types
         "metrics": run.metrics,
         "input_tokens": sum(turn.reply.input_tokens for turn in turns),
         "output_tokens": sum(turn.reply.output_tokens for turn in turns),

@@ -22,7 +22,7 @@ def plan_of(folder: Path) -> Record:
     """What a study is to run. DataError where there is none."""
     try:
         plan: Record = json.loads((folder / "plan.json").read_text())
-        plan["recipe"], plan["vary"], plan["variants"], plan["seeds"]
+        plan["recipe"], plan["vary"], plan["variants"], plan["seeds"], plan["set"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{folder} is no study ({error}): write one with python -m baselines.study.") from error
     return plan
@@ -48,8 +48,7 @@ def read(path: Path) -> list[Record]:
 
 def append(path: Path, record: Record) -> None:
     """One more record, in place of what a crash left half-written."""
-    whole = path.read_bytes() if path.exists() else b""
-    write_atomically(path, whole[: whole.rfind(b"\n") + 1] + json.dumps(record).encode() + b"\n")
+    write_atomically(path, "".join(json.dumps(one) + "\n" for one in [*read(path), record]))
 
 
 def held_out(runs: Sequence[Record], place: int = -1) -> Interval:

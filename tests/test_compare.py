@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from envsuite import registry
 from envsuite.errors import UsageError
-from harness.cli.compare import main
+from harness.cli.compare import _repeats, main
 from harness.compare import DRAWS, EXACT_UP_TO, compare, holm, read_run, refuse_unlike, sign_flip, standing
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -94,6 +94,9 @@ def test_a_run_that_won_all_or_nothing_is_not_certain_of_it(tmp_path, capsys):
     assert standing(won).mean == standing(won).success == wilson(30, 30)
     assert standing(lost, level=0.5).mean == standing(lost, level=0.5).success == wilson(0, 30, 0.5)
     assert math.isnan(standing(lost).iqm.low)
+    twice = replace(lost, records=[{**one, "attempt": n} for one in lost.records for n in (0, 1)])
+    assert set(standing(twice, level=0.5).repeats.values()) == {wilson(0, 30, 0.5)}
+    assert _repeats([standing(twice, level=0.5)], "[50 %]").title.endswith("[50 %]")
     (found,) = compare([lost, won])
     # Newcombe (1998), method 10, of 30 of 30 and 0 of 30
     assert found.mean == square_and_add([wilson(30, 30)], [wilson(0, 30)])._replace(n=30)

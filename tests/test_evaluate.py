@@ -326,3 +326,9 @@ def test_show_prompt_prints_the_messages_and_plays_nothing(tmp_path):
     done = cli("-m", "qwen2.5-3b", "-e", "hilo", "--show-prompt", "-o", tmp_path, "--thinking", "off")
     assert done.returncode == 0, done.stderr
     assert "Admissible commands" in done.stdout and not list(tmp_path.iterdir())
+
+
+def test_labels_that_are_no_words_are_written_so_that_they_can_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(toys.HiLo, "labels", lambda self: {"task_type": self.secret % 2})
+    found, _ = run(config(), tmp_path, num_workers=0)
+    assert {one["labels"]["task_type"] for one in found} == {"0", "1"}

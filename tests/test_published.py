@@ -298,6 +298,7 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
         "vary": "algorithm",
         "variants": ["ppo", "rloo"],
         "seeds": 3,
+        "set": {},
     }
     (folder / "plan.json").write_text(json.dumps(plan))
     line = lambda seed, won: json.dumps({
@@ -327,10 +328,15 @@ def test_a_torn_record_of_a_study_is_named_and_a_half_written_one_gives_way_to_t
     assert studies.read(path) == [one(0)]
     studies.append(path, one(1))
     assert studies.read(path) == [one(0), one(1)]
+    path.write_text(path.read_text().rstrip())  # whole, but for the end of its line
+    studies.append(path, one(2))
+    assert studies.read(path) == [one(0), one(1), one(2)]
     for torn in ("nonsense\n", "{}\n", '{"variant": "ppo", "seed": 2, "updates": [], "evals": []}\n'):
         path.write_text(torn + json.dumps(one(3)) + "\n")
         with pytest.raises(DataError, match=r"runs\.jsonl:1 is no run of a study"):
             studies.read(path)
-    (tmp_path / "plan.json").write_text("[]")
-    with pytest.raises(DataError, match="is no study"):
-        studies.plan_of(tmp_path)
+    unset = {"recipe": "textworld-guide", "vary": "algorithm", "variants": ["ppo"], "seeds": 1}
+    for plan in ([], unset):
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        with pytest.raises(DataError, match="is no study"):
+            studies.plan_of(tmp_path)

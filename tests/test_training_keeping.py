@@ -143,6 +143,8 @@ def test_a_folder_is_replaced_whole_and_what_a_kill_set_aside_comes_back(tmp_pat
             path.mkdir()
             (path / "weights").touch(0o600)  # as safetensors makes its files
             (path / "weights").write_text(word)
+            (path / "templates").mkdir()  # as transformers makes for the further ones of a tokenizer
+            (path / "templates" / "tools.jinja").touch(0o600)
 
         return inner
 
@@ -156,6 +158,8 @@ def test_a_folder_is_replaced_whole_and_what_a_kill_set_aside_comes_back(tmp_pat
         store.export(tmp_path / "model", fails)
     assert (tmp_path / "model" / "weights").read_text() == "two"
     assert (tmp_path / "model" / "weights").stat().st_mode & 0o777 == 0o644  # so that servers can read it
+    assert (tmp_path / "model" / "templates").stat().st_mode & 0o100
+    assert (tmp_path / "model" / "templates" / "tools.jinja").stat().st_mode & 0o777 == 0o644
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     (tmp_path / "model").rename(tmp_path / ".model.old")  # killed between the two renames
     store.tidy(tmp_path)

@@ -57,7 +57,7 @@ def _main(argv: Sequence[str] | None) -> int:
     interval = f"[{100 * (1 - args.level):.0f} %]"
     console.print(_runs(alone, args.metric, interval))
     if any(one.repeats for one in alone):
-        console.print(_repeats(alone))
+        console.print(_repeats(alone, interval))
     if args.profile:
         console.print(_profile(alone, args.metric, interval))
     table = Table(title=f"{args.metric}, second less first", title_justify="left", box=SIMPLE_HEAD)
@@ -119,8 +119,8 @@ def _runs(alone: Sequence[Standing], metric: str, interval: str) -> Table:
     return table
 
 
-def _repeats(alone: Sequence[Standing]) -> Table:
-    table = Table(title="share of games won in k attempts [95 %]", title_justify="left", box=SIMPLE_HEAD)
+def _repeats(alone: Sequence[Standing], interval: str) -> Table:
+    table = Table(title=f"share of games won in k attempts {interval}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("run")
     names = list(dict.fromkeys(name for one in alone for name in one.repeats))
     for name in names:

@@ -525,6 +525,23 @@ def test_what_an_interrupted_request_is_answered_is_not_taken_for_the_next_ones(
     assert env.step(env.expert())[4]["is_action_valid"]
 
 
+def test_a_stop_between_request_and_answer_leaves_no_answer_to_the_next(kinds):
+    env, *_ = kinds["custom"]
+    env.reset(seed=3)
+
+    def interrupt(frame, event, _):
+        if event == "call" and frame.f_code.co_name == "_answer":
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            env.interpreter.ask("step", "examine me")
+    finally:
+        sys.setprofile(None)
+    assert "carrying" in env.interpreter.ask("step", "inventory").feedback
+
+
 # ---- games of one's own -------------------------------------------------------------------------------------------------
 
 

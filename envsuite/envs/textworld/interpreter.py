@@ -90,20 +90,16 @@ class Interpreter:
         elif self._pipe is None or self._owner != os.getpid():
             self.close()
             raise EngineFailure(f"The process of the TextWorld engine died before {request!r}.")
-        assert self._pipe is not None
-        try:
-            self._pipe.send((request, *arguments))
-        except OSError:
-            pass  # a dead worker is noticed in reading
-        except BaseException:  # Ctrl-C: what follows half a request would be taken for its rest
-            self.close()
-            raise
         named = "".join(f" {spec.name}" for spec in arguments if isinstance(spec, GameSpec))
-        return self._answer(f"{request!r}{named}", timeout)
+        return self._answer(f"{request!r}{named}", timeout, request, *arguments)
 
-    def _answer(self, what: str, timeout: float) -> Any:
+    def _answer(self, what: str, timeout: float, *request: Any) -> Any:
+        """What the worker says to `request`, or unasked where that is empty."""
         assert self._pipe is not None
         try:
+            if request:
+                with contextlib.suppress(OSError):  # a dead worker is noticed in reading
+                    self._pipe.send(request)
             answer, *rest = self._pipe.receive(timeout)
         except TimeoutError:
             self.close()
@@ -113,7 +109,7 @@ class Interpreter:
         except (EOFError, OSError):
             self.close()
             raise EngineFailure(f"The process of the TextWorld engine died at {what}.") from None
-        except BaseException:  # Ctrl-C: an answer that came later would be taken for the next request's
+        except BaseException:  # Ctrl-C: half a request, or an answer that came later, would be taken for the next one's
             self.close()
             raise
         if answer == "raise":
