@@ -91,7 +91,7 @@ def test_twosome_refuses_what_it_would_pass_over():
 
 def test_defaults_that_stand_for_something_else_are_taken():
     for name, cls in settings.CONFIGS.items():
-        base = TWOSOME if name == "twosome" else {**BASE, "algorithm": name}
+        base = TWOSOME if name == "twosome" else {**BASE, "algorithm": name, "sft": {"episodes": 1}}
         spelled = dataclasses.asdict(cls())
         assert recipes.parse({**base, "config": spelled}).config == cls()
     with pytest.raises(UsageError, match="gamma_token"):  # -1 means gamma to ntpo, and nothing to dual_gae
