@@ -95,7 +95,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _plan(recipe: Recipe) -> str:
     """What is done how often, in words."""
     games = recipe.sft.file or f"{recipe.sft.episodes} expert games"
-    tuning = f"{recipe.sft.train.epochs} epochs of {games}" if recipe.sft.file or recipe.sft.episodes else ""
+    tuning = f"{recipe.sft.train.epochs} epochs of {games}" if recipe.sft.any else ""
     if recipe.algorithm == "sft":
         return tuning
     batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"

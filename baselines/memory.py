@@ -96,7 +96,7 @@ def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype, processes: int) ->
     passes = []
     if recipe.algorithm != "sft":
         passes.append(recipe.config.micro_rows or share(-(-recipe.episodes // max(1, recipe.config.minibatches))))
-    if recipe.sft.episodes or recipe.sft.file:
+    if recipe.sft.any:
         passes.append(recipe.sft.train.micro_rows or share(recipe.sft.train.rows))
     rows = max(passes)
     head = getattr(config, "head_dim", None) or width // config.num_attention_heads

@@ -64,6 +64,10 @@ class Demonstrations:
     """chat JSONL, as `envsuite-data demos` writes it with the recipe's prompting, in place of `episodes`"""
     train: Tuning = Tuning()
 
+    @property
+    def any(self) -> bool:
+        return bool(self.file or self.episodes)
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -176,7 +180,7 @@ def _check(recipe: Recipe, where: str) -> None:
             f"{where}: sft.file = {recipe.sft.file!r} and sft.episodes = {recipe.sft.episodes}: demonstrations come from one "
             "of them."
         )
-    if name == "sft" and not (recipe.sft.file or recipe.sft.episodes):
+    if name == "sft" and not recipe.sft.any:
         raise UsageError(
             f"{where}: algorithm = 'sft' learns from demonstrations, and there are none: set sft.episodes (100), or sft.file."
         )

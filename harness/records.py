@@ -19,9 +19,9 @@ import json
 import os
 import zlib
 from array import array
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -49,6 +49,7 @@ SPENT = ("input_tokens", "output_tokens", "cost")
 """what a budget counts of a record"""
 
 Key = tuple[str, str, int, int]
+T = TypeVar("T")
 Record = dict[str, Any]
 
 
@@ -190,6 +191,23 @@ def schema_cure(schema: Any) -> str:
         f"this envsuite reads {SCHEMA!r} and knows no way from there; to migrate, run the settings of its config.json "
         "again with envsuite-eval, or read it with the envsuite version that config.json names"
     )
+
+
+def read_lines(path: Path, take: Callable[[Any], T], what: str, cure: str) -> list[T]:
+    """What `take` makes of each line of JSON; a last line that a crash cut short is left out.
+
+    Raises DataError naming file and line, where one is no `what`, with its `cure`; `take` says so by KeyError and the like.
+    """
+    found: list[T] = []
+    written = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(written, 1):
+        try:
+            found.append(take(json.loads(line)))
+        except (ValueError, LookupError, TypeError) as error:
+            if number == len(written) and not line.endswith(b"\n"):
+                break
+            raise DataError(f"{path}:{number} is no {what} ({type(error).__name__}: {error}): {cure}.") from error
+    return found
 
 
 def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
+from harness.records import read_lines
 from harness.stats import Interval, student
 
 Record = dict[str, Any]
@@ -30,25 +31,24 @@ def plan_of(folder: Path) -> Record:
 
 def read(path: Path) -> list[Record]:
     """The records of a study; a last line that a crash cut short is left out. Raises DataError naming file and line."""
-    found: list[Record] = []
-    written = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    for number, line in enumerate(written, 1):
-        try:
-            one = json.loads(line)
-            one["variant"], one["seed"], one["updates"][0], one["evals"][0]
-            found.append(one)
-        except (ValueError, LookupError, TypeError) as error:
-            if number == len(written) and not line.endswith(b"\n"):
-                break
-            raise DataError(
-                f"{path}:{number} is no run of a study ({type(error).__name__}: {error}): remove that line to run it again."
-            ) from error
-    return found
+    if not path.exists():
+        return []
+    return read_lines(path, _run, "run of a study", "remove that line to run it again")
+
+
+def _run(one: Record) -> Record:
+    one["variant"], one["seed"], one["updates"][0], one["evals"][0]
+    return one
 
 
 def append(path: Path, record: Record) -> None:
-    """One more record, in place of what a crash left half-written."""
-    write_atomically(path, "".join(json.dumps(one) + "\n" for one in [*read(path), record]))
+    """One more record at the end. What a crash left half-written there goes first; else nothing is written again, so that
+    of two processes that add to a study neither loses the other's runs."""
+    written = path.read_bytes() if path.exists() else b""
+    if written and not written.endswith(b"\n"):
+        write_atomically(path, "".join(json.dumps(one) + "\n" for one in read(path)))
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def held_out(runs: Sequence[Record], place: int = -1) -> Interval:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,21 +120,15 @@ def read_curve(path: Path) -> Curve:
 
     Raises DataError naming file and line.
     """
-    lines: dict[str, list[dict[str, Any]]] = {"update": [], "eval": [], "sft": []}
-    written = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(written, 1):
-        try:
-            found = json.loads(line)
-            for key in NEEDED[found["kind"]]:
-                found[key]
-            lines[found["kind"]].append(found)
-        except (ValueError, KeyError, TypeError) as error:
-            if number == len(written) and not line.endswith(b"\n"):
-                break
-            raise DataError(
-                f"{path}:{number} is no line of a training run's metrics ({type(error).__name__}): remove it."
-            ) from error
-    return Curve(path.parent.name, lines["update"], lines["eval"])
+    lines = records.read_lines(path, _line, "line of a training run's metrics", "remove it")
+    kinds = {kind: [line for line in lines if line["kind"] == kind] for kind in NEEDED}
+    return Curve(path.parent.name, kinds["update"], kinds["eval"])
+
+
+def _line(one: dict[str, Any]) -> dict[str, Any]:
+    for key in NEEDED[one["kind"]]:
+        one[key]
+    return one
 
 
 def read_grid(path: Path) -> Grid:

@@ -51,7 +51,8 @@ class Table:
 
     def open(self, path: str, inventory: bool) -> Opening:
         """Starts a game from its beginning."""
-        if self.path != path or self.with_inventory != inventory:
+        fresh = self.path != path or self.with_inventory != inventory
+        if fresh:
             self._load(path, inventory)
         assert self.story is not None
         self.played, self.facts = [], []
@@ -60,7 +61,8 @@ class Table:
         game = self.story.game
         if game is None:
             return Opening(frame, "", None)
-        if not _tells(frame.feedback, f"-= {frame.room} =-") or not _tells(frame.feedback, game.objective):
+        told = (f"-= {frame.room} =-", game.objective)
+        if fresh and not all(_tells(frame.feedback, what) for what in told):
             self.path = None
             raise DataError(
                 f"Game {path} opens elsewhere, or asks for other things, than the .json beside it says: that one is another "
