@@ -331,6 +331,9 @@ def test_a_torn_record_of_a_study_is_named_and_a_half_written_one_gives_way_to_t
     path.write_text(path.read_text().rstrip())  # whole, but for the end of its line
     studies.append(path, one(2))
     assert studies.read(path) == [one(0), one(1), one(2)]
+    with path.open() as same:  # what another process has open to add to is still this file
+        studies.append(path, one(3))
+        assert same.read() == path.read_text()
     for torn in ("nonsense\n", "{}\n", '{"variant": "ppo", "seed": 2, "updates": [], "evals": []}\n'):
         path.write_text(torn + json.dumps(one(3)) + "\n")
         with pytest.raises(DataError, match=r"runs\.jsonl:1 is no run of a study"):

@@ -19,6 +19,7 @@ from harness.cli.plans import Parser, add_options, execution
 from harness.cli.players import Players, play
 from harness.policies import is_model
 from harness.published import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Cell, PaperTable, Row, table, tables
+from harness.summary import plain
 
 SPREAD = "Published numbers as printed, with what is printed of their spread; measured ones with 95 % intervals."
 WORDS = (
@@ -214,7 +215,7 @@ def as_table(found: PaperTable) -> Table:
 def as_markdown(found: PaperTable) -> str:
     heads = ["", *(column.name for column in found.columns)]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(cell.strip().replace("|", "\\|") for cell in cells) + " |" for cells, _ in grid(found)]
+    lines += ["| " + " | ".join(plain(cell.strip()) for cell in cells) + " |" for cells, _ in grid(found)]
     return "\n".join([f"### {found.title}", "", *lines, "", *(f"- {note}" for note in notes(found))])
 
 
