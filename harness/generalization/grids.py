@@ -48,7 +48,7 @@ def read(path: Path) -> dict[str, Any]:
 
 PAGE = """# Generalisation
 
-Grids that `envsuite-generalize` measured ([how](../../docs/generalisation.md)): success with its 95 % interval and the number of games at every place. Bold: as in the model's training.
+Grids that `envsuite-generalize` measured ([how](../../docs/explanation/generalisation.md)): success with its 95 % interval and the number of games at every place. Bold: as in the model's training.
 The tables and heat maps are rendered from each grid's `grid.json` by `make leaderboards`.
 """
 
