@@ -128,7 +128,7 @@ def main() -> None:
     slow = clock() - began
     plain = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     began = clock()
-    grpo.update(model, policy_step.Optimisers(model, config), runs, config, dice)
+    grpo.update(model, optimisers.Optimisers(model, config), runs, config, dice)
     fast = clock() - began
     once = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     gap = float((once - plain).norm() / plain.norm())

@@ -106,7 +106,7 @@ def theirs(model: Any, tokenizer: Any, steps: int, folder: Path) -> tuple[float,
 def ours(lm: Any, tokenizer: Any, steps: int) -> tuple[float, float, int, int]:
     model = Model(lm, tokenizer, ModelConfig("tiny", critic="none"))
     config = grpo.Config(group_size=GROUP, kl_coef=0.0, learning_rate=1e-6)
-    optimisers, dice = policy_step.Optimisers(model, config), torch.Generator().manual_seed(0)
+    optimisers, dice = optimisers.Optimisers(model, config), torch.Generator().manual_seed(0)
     rolled, updated, sampled, read = [], [], 0, 0
     for step in range(steps):
         began = time.process_time()

@@ -39,7 +39,7 @@ def recipe(folder, **changes):
 
 
 def test_what_is_played_over_the_edges_is_what_is_played_without(folder, tmp_path):
-    run = Run(recipe(folder), tmp_path / "run")
+    run = TrainingRun(recipe(folder), tmp_path / "run")
     pieces: dict = {}
     for _ in range(5):
         actor = run.actor()
@@ -60,10 +60,10 @@ def test_what_is_played_over_the_edges_is_what_is_played_without(folder, tmp_pat
 
 
 def test_a_run_of_so_many_turns_resumes_in_the_middle_of_its_episodes(folder, tmp_path):
-    whole = Run(recipe(folder), tmp_path / "whole")
+    whole = TrainingRun(recipe(folder), tmp_path / "whole")
     whole.train()
-    Run(recipe(folder, updates=2), tmp_path / "cut").train()
-    resumed = Run(recipe(folder), tmp_path / "cut", resume=True)
+    TrainingRun(recipe(folder, updates=2), tmp_path / "cut").train()
+    resumed = TrainingRun(recipe(folder), tmp_path / "cut", resume=True)
     resumed.train()
     for name, value in whole.model.state()["lm"].items():
         assert torch.equal(value, resumed.model.state()["lm"][name]), name

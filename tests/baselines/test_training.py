@@ -83,7 +83,7 @@ def test_a_conversation_is_one_row_and_a_cut_history_is_several(model):
 
 def gradients(model, batch, config, scale=1.0):
     """The actor's gradient of one minibatch, the optimiser's step undone."""
-    optimisers = policy_step.Optimisers(model, config)
+    optimisers = optimisers.Optimisers(model, config)
     before = model.state()
     generator = torch.Generator().manual_seed(0)
     advantages = torch.linspace(-1, 1, len(batch.episode)) * scale
@@ -97,7 +97,7 @@ def test_accumulated_gradients_equal_those_of_the_large_batch(model):
     _, runs = play(model)
     batch = collate(runs, whole=False)
     for aggregation in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"):
-        config = policy_step.Descent(normalise="none", aggregation=aggregation, max_grad_norm=1e9, entropy_coef=0.01)
+        config = UpdateConfig(normalise="none", aggregation=aggregation, max_grad_norm=1e9, entropy_coef=0.01)
         large, _ = gradients(model, batch, config)
         small, _ = gradients(model, batch, dataclasses.replace(config, micro_rows=2))
         torch.testing.assert_close(small, large, atol=1e-6, rtol=1e-4)
@@ -106,7 +106,7 @@ def test_accumulated_gradients_equal_those_of_the_large_batch(model):
 def test_padding_and_the_environments_text_carry_no_gradient(model):
     _, runs = play(model)
     batch = collate(runs)
-    config = policy_step.Descent(normalise="none", max_grad_norm=1e9)
+    config = UpdateConfig(normalise="none", max_grad_norm=1e9)
     clean, _ = gradients(model, batch, config)
     batch.logprobs[~batch.sampled] = 7.0  # whatever stands there
     batch.ids[~batch.valid] = 5
@@ -163,7 +163,7 @@ def test_groups_paid_alike_give_no_gradient_and_say_so(model):
         for turn in run.turns:
             turn.reward = 0.0
     log = grpo.update(
-        model, policy_step.Optimisers(model, grpo.Config(kl_coef=0)), runs, grpo.Config(kl_coef=0), torch.Generator()
+        model, optimisers.Optimisers(model, grpo.Config(kl_coef=0)), runs, grpo.Config(kl_coef=0), torch.Generator()
     )
     assert log["flat_groups"] == 1.0
     assert log["grad_norm"] == 0.0
@@ -230,7 +230,7 @@ def recipe(folder, algorithm, **changes):
 def test_every_algorithm_takes_its_steps_and_leaves_a_model_that_loads(folder, tmp_path, algorithm):
     config = {"learning_rate": 1e-3, **({"critic_warmup": 1} if algorithm == "dual_gae" else {})}
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
-    Run(recipe(folder, algorithm, updates=2, config=config, acting=acting), tmp_path / "run").train()
+    TrainingRun(recipe(folder, algorithm, updates=2, config=config, acting=acting), tmp_path / "run").train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     updates = [line for line in lines if line["kind"] == "update"]
     assert len(updates) == 2
@@ -249,7 +249,7 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
         sft={"episodes": 32, "train": {"learning_rate": 2e-3, "epochs": 9, "rows": 8}},
         config={"learning_rate": 1e-3, "critic_learning_rate": 2e-3, "epochs": 2, "minibatches": 2},
     )
-    Run(table, tmp_path / "run").train()
+    TrainingRun(table, tmp_path / "run").train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in lines if line["kind"] == "sft"]
     assert losses[-1] < losses[0] / 2
@@ -261,10 +261,10 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
 
 def test_a_run_resumed_goes_on_to_the_very_same_weights(folder, tmp_path):
     config = {"learning_rate": 1e-3, "kl_coef": 0.1, "kl_target": 0.01, "kl_horizon": 100}
-    whole = Run(recipe(folder, "poad", updates=4, config=config), tmp_path / "whole")
+    whole = TrainingRun(recipe(folder, "poad", updates=4, config=config), tmp_path / "whole")
     whole.train()
-    Run(recipe(folder, "poad", updates=2, config=config), tmp_path / "cut").train()
-    resumed = Run(recipe(folder, "poad", updates=4, config=config), tmp_path / "cut", resume=True)
+    TrainingRun(recipe(folder, "poad", updates=2, config=config), tmp_path / "cut").train()
+    resumed = TrainingRun(recipe(folder, "poad", updates=4, config=config), tmp_path / "cut", resume=True)
     resumed.train()
     assert resumed.optimisers.kl_coef == whole.optimisers.kl_coef != 0.1  # moved, and not forgotten
     for name, value in whole.model.state()["lm"].items():
@@ -298,5 +298,5 @@ def test_a_panel_is_measured_on_the_last_split_that_is_on_this_machine(monkeypat
     monkeypatch.setattr(registry, "panel", panel)
     configure = lambda task: RunConfig(task, "m")
     run = SimpleNamespace(recipe=SimpleNamespace(train_seeds=0), _config=configure)
-    config, seeds, apart = Games._held_out(run, configure(registry.TASKS["ALFWorld-train-v0"]))
+    config, seeds, apart = GameSampler._evaluation_games(run, configure(registry.TASKS["ALFWorld-train-v0"]))
     assert (config.task.id, list(seeds), apart) == ("ALFWorld-valid_seen-v0", [0, 1], True)
