@@ -17,8 +17,9 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from envsuite import registry
-from harness import boards, report
+from harness import report
 from harness.cli.envs import card
+from harness.suites import leaderboards
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ("evaluation", "models", "report", "environments", "training", "interop")
@@ -57,10 +58,12 @@ def on_files(files: Files, config: Any) -> Files:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
-    for path, text in boards.pages(ROOT / "leaderboards").items():
+    for path, text in leaderboards.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
     for folder in _boards():
-        page = report.render(boards.material(folder), f"{folder.name}: episodes", config.extra["replays"])
+        page = report.render(
+            report.ReportData(report.read_board(folder)), f"{folder.name}: episodes", config.extra["replays"]
+        )
         add(f"leaderboards/{folder.name}/episodes.html", page)
     add("cli.md", command_line())
     add("cards.md", cards())
@@ -99,7 +102,7 @@ def _section(folder: str) -> list[str]:
 
 
 def _boards() -> list[Path]:
-    return boards.folders(ROOT / "leaderboards")
+    return leaderboards.folders(ROOT / "leaderboards")
 
 
 def _tables() -> list[Path]:
