@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from baselines.configs import Descent, ModelConfig
 from baselines.model import Model
-from baselines.settings import Descent, ModelConfig
 from envsuite.types import StopReason, Task
 from harness.types import Episode, Reply, Trajectory, Turn
 
@@ -72,7 +72,7 @@ class Play:
 
 def trajectories(model: Model, plays: Sequence[Play]) -> list[Trajectory]:
     """The plays as if the policy had sampled them some updates ago. Each prompt continues the conversation."""
-    found, offset = [], 0
+    result, offset = [], 0
     for play in plays:
         run = Trajectory(Episode(Task(id="Toy-v0", entry_point=""), "{}", play.seed, play.attempt))
         run.terminated, run.truncated = not play.truncated, play.truncated
@@ -87,8 +87,8 @@ def trajectories(model: Model, plays: Sequence[Play]) -> list[Trajectory]:
             offset += len(reply)
             run.turns.append(made)
             prompt = [*prompt, *reply, 2 + turn % 3, 11]
-        found.append(run)
-    return found
+        result.append(run)
+    return result
 
 
 def turns(runs: Sequence[Trajectory]) -> Iterator[Turn]:
@@ -133,8 +133,8 @@ def log_ratios(runs: Sequence[Trajectory], reference: Any) -> list[list[list[flo
 
 
 def weights(runs: Sequence[Trajectory], whole: bool, how: str, constant: float = 0.0) -> Tensor:
-    """What each token's loss counts in the total. A row is an episode (`whole`) or a turn. [N]"""
-    rows = [[turn for turn in run.turns] for run in runs]
+    """Returns the weight of each token's loss in the total. A row is an episode (`whole`) or a turn. [N]"""
+    rows = [list(run.turns) for run in runs]
     rows = rows if whole else [[turn] for row in rows for turn in row]
     counts = [sum(len(turn.reply.ids) for turn in row) for row in rows]
     each = {
@@ -168,27 +168,30 @@ def policy_loss(
 
 def critic_loss(critic: Any, runs: Sequence[Trajectory], targets: Sequence[float], config: Descent) -> Tensor:
     """Half the mean squared error of the values of all sampled tokens, times its coefficient."""
-    found = torch.cat([values(critic, turn) for turn in turns(runs)])
-    return config.value_coef * 0.5 * ((found - torch.tensor(targets, dtype=torch.float64)) ** 2).mean()
+    result = torch.cat([values(critic, turn) for turn in turns(runs)])
+    return config.value_coef * 0.5 * ((result - torch.tensor(targets, dtype=torch.float64)) ** 2).mean()
 
 
 def gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """The gradient of a loss by all parameters, in one vector."""
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    pairs = zip(found, parameters, strict=True)
+    result = torch.autograd.grad(loss, parameters, allow_unused=True)
+    pairs = zip(result, parameters, strict=True)
     return torch.cat([(torch.zeros_like(p) if g is None else g).flatten().double() for g, p in pairs])
 
 
 def left_by(parameters: Sequence[Tensor]) -> Tensor:
     """The gradient that an update left in the parameters, in one vector; empty where there are none."""
-    return torch.cat([torch.zeros(0).double()] + [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in parameters])
+    return torch.cat(
+        [torch.zeros(0).double()]
+        + [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in parameters]
+    )
 
 
-def agree(found: Tensor, expected: Tensor) -> None:
+def agree(result: Tensor, expected: Tensor) -> None:
     """Equal within the precision of the float32 numbers on the way. A gradient of nothing proves nothing."""
     size = float(expected.norm())
     assert size > 1e-3, "the expected gradient vanishes: this case tests nothing"
-    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5 * size)
+    torch.testing.assert_close(result, expected, rtol=0, atol=2e-5 * size)
 
 
 def frozen_copy(lm: Any) -> Any:

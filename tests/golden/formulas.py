@@ -68,8 +68,8 @@ def masked_advantages(
         if len(places):
             sampled = [[value] for value in values[row, places]]
             stops = [place == places[-1] for place in places]
-            found = advantages(rewards[row, places], sampled, stops, [0.0] * len(places), 1, 1, gamma, trace)
-            result[row, places] = [x for (x,) in found]
+            stream = advantages(rewards[row, places], sampled, stops, [0.0] * len(places), 1, 1, gamma, trace)
+            result[row, places] = [x for (x,) in stream]
     return result
 
 
@@ -93,8 +93,8 @@ def standardised(x: np.ndarray, kind: str) -> np.ndarray:
 
 def leave_one_out(scores: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
     """Each score less the mean score of the other members of its group."""
-    others = [[s for k, s in enumerate(scores) if groups[k] == g and k != i] for i, g in enumerate(groups)]
-    return [score - float(np.mean(rest)) for score, rest in zip(scores, others, strict=True)]
+    baselines = [[s for k, s in enumerate(scores) if groups[k] == g and k != i] for i, g in enumerate(groups)]
+    return [score - float(np.mean(peers)) for score, peers in zip(scores, baselines, strict=True)]
 
 
 def normalised(scores: Sequence[float], groups: Sequence[Hashable], scaled: bool, eps: float = 1e-6) -> list[float]:
@@ -113,7 +113,7 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> list[float]:
 
 
 def per_turn(rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], gamma: float, mode: str) -> Ragged:
-    """Returns-to-go compared with those of group members at the same turn: "grpo_std", "grpo_mean" or "rloo"."""
+    """Compares returns-to-go with the group's at the same turn: "grpo_std", "grpo_mean" or "rloo"."""
     returns = [returns_to_go(row, gamma) for row in rewards]
     result = []
     for row, group in zip(returns, groups, strict=True):
@@ -200,7 +200,9 @@ def value_loss(new: np.ndarray, old: np.ndarray, target: np.ndarray, clip: float
     held = old + np.clip(new - old, -clip, clip)
     plain, bound = (new - target) ** 2, (held - target) ** 2
     free = np.abs(new - old) < clip
-    return np.maximum(plain, bound), np.where(plain >= bound, 2 * (new - target), np.where(free, 2 * (held - target), 0))
+    return np.maximum(plain, bound), np.where(
+        plain >= bound, 2 * (new - target), np.where(free, 2 * (held - target), 0)
+    )
 
 
 def kl(new: np.ndarray, reference: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:

@@ -16,20 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden import formulas, make_choices, make_tables
+from tests.golden import formulas, make_choices, make_losses, make_tables
+from tests.golden.cases import Case, case, draw, plain
 
 FOLDER = Path(__file__).parent / "algorithms"
-Case = dict[str, Any]
-
-
-def case(name: str, params: dict[str, Any], inputs: dict[str, Any], expected: Any) -> Case:
-    """One case with plain lists in place of arrays."""
-    return {"name": name, "params": params, "inputs": inputs, "expected": expected}
-
-
-def draw(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Normal numbers with six decimals."""
-    return np.round(rng.normal(size=shape), 6)
 
 
 def ragged(rng: np.random.Generator, counts: list[int]) -> list[list[float]]:
@@ -73,15 +63,19 @@ def turn_gae(rng: np.random.Generator) -> Iterator[Case]:
                 columns.append([x for (x,) in formulas.advantages(rewards[:, n], turns, stops, boots, *rates)])
             name_ = f"{name}_macro_steps" if smdp else name
             yield case(name_, {"gamma": gamma, "lam": lam}, inputs, {"advantages": np.transpose(columns)})
-    for terminated, truncated in (([0, 0, 0, 1], [0, 1, 0, 0]), ([0, 1, 0, 1], [0, 1, 1, 1]), ([0, 0, 0, 0], [1, 0, 0, 1])):
+    for terminated, truncated in (
+        ([0, 0, 0, 1], [0, 1, 0, 0]),
+        ([0, 1, 0, 1], [0, 1, 1, 1]),
+        ([0, 0, 0, 0], [1, 0, 0, 1]),
+    ):
         rewards, values, finals = draw(rng, 4), draw(rng, 4), draw(rng, 4)
         stops = [bool(a or b) or t == 3 for t, (a, b) in enumerate(zip(terminated, truncated, strict=True))]
         boots = [0.0 if a else v for a, v in zip(terminated, finals, strict=True)]
-        found = formulas.advantages(rewards, [[v] for v in values], stops, boots, 1.0, 1.0, 0.95, 0.9)
+        result = formulas.advantages(rewards, [[v] for v in values], stops, boots, 1.0, 1.0, 0.95, 0.9)
         inputs = {"rewards": rewards, "values": values, "terminated": terminated, "truncated": truncated}
         inputs |= {"final_values": finals, "layout": "one stream"}
         name = f"truncated_{truncated}_terminated_{terminated}".replace(", ", "").replace("[", "").replace("]", "")
-        yield case(name, {"gamma": 0.95, "lam": 0.9}, inputs, {"advantages": [x for (x,) in found]})
+        yield case(name, {"gamma": 0.95, "lam": 0.9}, inputs, {"advantages": [x for (x,) in result]})
 
 
 def token_gae(rng: np.random.Generator) -> Iterator[Case]:
@@ -111,7 +105,7 @@ def dual_gae(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def stream_case(rng: np.random.Generator, name: str, rates: tuple[float, ...], paid: bool) -> Case:
-    """A stream of five turns: one truncated inside, one terminated inside, the last cut by the edge of the batch."""
+    """A stream of five turns: item truncated inside, item terminated inside, the last cut by the edge of the batch."""
     counts = [3, 1, 4, 2, 5]
     stops, boots = [0, 1, 1, 0, 1], [0.0, 0.42, 0.0, 0.0, -0.31]
     rewards, values = draw(rng, 5), ragged(rng, counts)
@@ -120,8 +114,8 @@ def stream_case(rng: np.random.Generator, name: str, rates: tuple[float, ...], p
     if extra:
         inputs["token_rewards"] = extra
     params = dict(zip(("gamma_w", "lam_w", "gamma_a", "lam_a"), rates, strict=True))
-    found = formulas.advantages(rewards, values, stops, boots, *rates, token_rewards=extra)
-    return case(name, params, inputs, {"advantages": found})
+    result = formulas.advantages(rewards, values, stops, boots, *rates, token_rewards=extra)
+    return case(name, params, inputs, {"advantages": result})
 
 
 def masked_gae(rng: np.random.Generator) -> Iterator[Case]:
@@ -131,18 +125,18 @@ def masked_gae(rng: np.random.Generator) -> Iterator[Case]:
         mask[3, 5] = 1
         rewards = draw(rng, 4, 16) * (rng.random((4, 16)) < 0.3) * mask
         values = draw(rng, 4, 16)
-        found = formulas.masked_advantages(rewards, values, mask, gamma, lam)
+        result = formulas.masked_advantages(rewards, values, mask, gamma, lam)
         expected = {
             "token_level_rewards": rewards,
-            "advantages_raw_masked": found,
-            "advantages_whitened_masked": formulas.whitened(found, mask),
+            "advantages_raw_masked": result,
+            "advantages_whitened_masked": formulas.whitened(result, mask),
         }
         inputs = {"response_mask": mask, "values": values}
         yield case(f"gamma_{gamma}_lambda_{lam}", {"gamma": gamma, "lam": lam}, inputs, expected)
 
 
 def whole_update(rng: np.random.Generator) -> Iterator[Case]:
-    """KL in the reward, advantages, whitening, policy loss and value loss, one after the other."""
+    """KL in the reward, advantages, whitening, policy loss and value loss, item after the other."""
     methods = {"ntpo": (0.95, 0.95, 0.95, 0.95), "poad": (1.0, 0.95, 0.95, 0.95), "dual": (1.0, 1.0, 0.99, 0.95)}
     for (method, rates), beta in itertools.product(methods.items(), (0.0, 0.05)):
         counts, stops, boots = [2, 3, 1, 4], [0, 1, 0, 1], [0.0, 0.42, 0.0, 0.0]
@@ -154,15 +148,17 @@ def whole_update(rng: np.random.Generator) -> Iterator[Case]:
         flat = {name: np.concatenate(inputs[name]) for name in names}
         pairs = zip(inputs["old_logprobs"], inputs["ref_logprobs"], strict=True)
         extra = [(-beta * (np.array(a) - np.array(b))).tolist() for a, b in pairs]
-        found = formulas.advantages(inputs["turn_rewards"], inputs["old_values"], stops, boots, *rates, token_rewards=extra)
-        advantage = np.concatenate(found)
+        result = formulas.advantages(
+            inputs["turn_rewards"], inputs["old_values"], stops, boots, *rates, token_rewards=extra
+        )
+        advantage = np.concatenate(result)
         white = formulas.whitened(advantage, np.ones(len(advantage)))
         loss, *_ = formulas.clipped_surrogate(flat["new_logprobs"], flat["old_logprobs"], white, 0.2, 0.2)
         target = advantage + flat["old_values"]
         value, _ = formulas.value_loss(flat["new_values"], flat["old_values"], target, 0.5)
         params = dict(zip(("gamma_w", "lam_w", "gamma_a", "lam_a"), rates, strict=True))
         expected = {
-            "advantages": found,
+            "advantages": result,
             "whitened_flat": white,
             "policy_loss_token_mean": loss.mean(),
             "value_loss": 0.5 * value.mean(),
@@ -212,117 +208,23 @@ def gigpo(rng: np.random.Generator) -> Iterator[Case]:
     for mode, rows, (gamma, omega) in settings:
         rewards = [np.round(rng.choice([0, 0, 1, -0.1, 0.4], size=len(row)), 6).tolist() for row in anchors]
         scaled = mode == "mean_std_norm"
-        found = formulas.group_in_group(rewards, anchors, owners, gamma, omega, scaled, rows)
-        episode = [value for value, row in zip(found[0], rewards, strict=True) for _ in row]
+        result = formulas.group_in_group(rewards, anchors, owners, gamma, omega, scaled, rows)
+        episode = [value for value, row in zip(result[0], rewards, strict=True) for _ in row]
         inputs = {
             "group": [owner for owner, row in zip(owners, rewards, strict=True) for _ in row],
             "traj": [f"t{i}" for i, row in enumerate(rewards) for _ in row],
-            "anchor_obs": sum(anchors, []),
-            "step_rewards": sum(rewards, []),
+            "anchor_obs": list(itertools.chain(*anchors)),
+            "step_rewards": list(itertools.chain(*rewards)),
             "episode_return": [sum(row) for row in rewards for _ in row],
         }
         params = {"gamma": gamma, "omega": omega, "mode": mode, "eps": 1e-6}
         params["episode_stats"] = "over rows" if rows else "over trajectories"
-        expected = {"episode_advantage": episode, "step_advantage": sum(found[1], []), "advantage": sum(found[2], [])}
+        expected = {
+            "episode_advantage": episode,
+            "step_advantage": list(itertools.chain(*result[1])),
+            "advantage": list(itertools.chain(*result[2])),
+        }
         yield case(f"{mode}_{params['episode_stats'].replace(' ', '_')}_gamma_{gamma}", params, inputs, expected)
-
-
-# ---- losses ------------------------------------------------------------------------------------------
-
-MASK = np.array([[1, 1, 1, 0, 0, 0], [1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1]])
-AGGREGATIONS = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-sum-constant")
-
-
-def policy_loss(rng: np.random.Generator) -> Iterator[Case]:
-    for (low, high, dual), how in itertools.product(((0.2, 0.2, 3.0), (0.2, 0.28, 3.0), (0.1, 0.1, 1.5)), AGGREGATIONS):
-        old, advantage = -np.abs(draw(rng, 4, 6)), draw(rng, 4, 6)
-        new = np.round(old + 0.6 * draw(rng, 4, 6), 6)
-        new[0, 0], advantage[0, 0] = old[0, 0] + 1.5, -1.0  # beyond the dual clip
-        params = {"clip_low": low, "clip_high": high, "dual_clip_c": dual, "agg": how, "constant": 8.0}
-        loss, slope, active = formulas.clipped_surrogate(new, old, advantage, low, high, dual)
-        weights = formulas.token_weights(MASK, how, 8.0)
-        expected = {
-            "loss": (weights * loss).sum(),
-            "clip_fraction": (formulas.token_weights(MASK, "token-mean") * active).sum(),
-            "grad_new_logprobs": weights * slope,
-        }
-        inputs = {"old_logprobs": old, "new_logprobs": new, "advantages": advantage, "mask": MASK}
-        yield case(f"clip_{low}_{high}_dual_{dual}_{how}", params, inputs, expected)
-    old, advantage, spread = -np.abs(draw(rng, 4, 6)), draw(rng, 4, 6), np.abs(draw(rng, 4, 6))
-    new = np.round(old + 0.4 * draw(rng, 4, 6), 6)
-    loss, slope, _ = formulas.clipped_surrogate(new, old, advantage, 0.2, 0.2)
-    weights = formulas.token_weights(MASK, "token-mean")
-    expected = {
-        "loss": (weights * (loss - 0.01 * spread)).sum(),
-        "approx_kl_k3_early_stop": (weights * (np.exp(new - old) - 1 - (new - old))).sum(),
-        "grad_new_logprobs": weights * slope,
-    }
-    inputs = {"old_logprobs": old, "new_logprobs": new, "advantages": advantage, "entropy": spread, "mask": MASK}
-    yield case("entropy_bonus", {"clip_low": 0.2, "clip_high": 0.2, "entropy_coef": 0.01}, inputs, expected)
-
-
-def value_loss(rng: np.random.Generator) -> Iterator[Case]:
-    for clip, first in itertools.product((0.2, 0.5, 10.0), (1.0, 3.0)):
-        new, old, target = (draw(rng, 4, 6) for _ in range(3))
-        weights = formulas.token_weights(MASK, "token-mean")
-        weights[:, 0] *= first
-        loss, slope = formulas.value_loss(new, old, target, clip)
-        inputs = {"values_new": new, "values_old": old, "returns": target, "mask": MASK}
-        params = {"clip": clip, "factor": 0.5, **({"first_token_weight": first} if first != 1 else {})}
-        expected = {"loss": 0.5 * (weights * loss).sum(), "grad_values_new": 0.5 * weights * slope}
-        yield case(f"clip_{clip}_first_{first}", params, inputs, expected)
-
-
-def kl(rng: np.random.Generator) -> Iterator[Case]:
-    new, reference = -np.abs(draw(rng, 3, 5)), -np.abs(draw(rng, 3, 5))
-    new[0, 0], reference[0, 0] = -9.0, -0.5  # k3 meets its bound
-    mask = np.array([[1, 1, 1, 1, 0], [1, 0, 1, 0, 0], [1, 1, 1, 1, 1]])
-    for kind in ("k1", "k2", "k3", "abs"):
-        value, slope = formulas.kl(new, reference, kind)
-        expected = {
-            "value": value,
-            "loss_token_mean": (value * mask).sum() / mask.sum(),
-            "grad_of_masked_sum": slope * mask,
-        }
-        if kind in ("k1", "k3"):
-            expected["straight_through_grad"] = (new - reference) * mask
-        yield case(f"kl_{kind}", {"kind": kind}, {"logprobs": new, "ref_logprobs": reference, "mask": mask}, expected)
-    for kind, beta in (("k1", 0.01), ("k2", 0.1), ("k3", 0.001)):
-        scores = draw(rng, 3, 5) * mask
-        inputs = {"token_level_scores": scores, "old_logprobs": new, "ref_logprobs": reference, "mask": mask}
-        paid = scores - beta * formulas.kl(new, reference, kind)[0] * mask
-        params = {"kind": kind, "beta": beta}
-        yield case(f"kl_in_reward_{kind}", params, inputs, {"token_level_rewards": paid})
-    beta, after, updates = 0.1, [], [[5.0, 64], [9.0, 64], [0.0, 128], [6.0, 8]]
-    for measured, episodes in updates:
-        beta *= 1 + np.clip(measured / 6.0 - 1, -0.2, 0.2) * episodes / 10_000
-        after.append(beta)
-    params = {"init": 0.1, "target": 6.0, "horizon": 10_000}
-    yield case("adaptive_controller", params, {"updates": updates}, {"beta_after": after})
-    p, q = (formulas.log_softmax(draw(rng, 5)) for _ in range(2))
-    divergence = (np.exp(p) * (p - q)).sum()
-    expected = {"E_k1": divergence, "E_k2": (np.exp(p) * (p - q) ** 2).sum() / 2, "E_k3": divergence}
-    yield case("expectations_exact", {}, {"logp": p, "logq": q}, expected)
-
-
-def others(rng: np.random.Generator) -> Iterator[Case]:
-    """Normalisation, entropy and fine-tuning."""
-    x, mask = draw(rng, 3, 4), np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
-    yield case("verl_masked_whiten", {}, {"x": x, "mask": mask}, {"y": formulas.whitened(x, mask)})
-    holes = x * mask
-    yield case("adrl_token_norm", {}, {"x": holes}, {"y": formulas.standardised(holes, "population")})
-    yield case("adrl_twosome_action_norm", {}, {"x": x}, {"y": formulas.standardised(x, "sample")})
-    logits, mask = draw(rng, 2, 3, 5), np.array([[1, 1, 0], [1, 1, 1]])
-    found = formulas.entropy(logits)
-    expected = {"entropy": found, "token_mean": (found * mask).sum() / mask.sum()}
-    yield case("entropy", {}, {"logits": logits, "mask": mask}, expected)
-    logits, ids = draw(rng, 2, 5, 4), rng.integers(0, 4, size=(2, 5))
-    mask = np.array([[0, 0, 1, 1, 0], [0, 1, 0, 1, 1]])  # of the tokens themselves
-    logp = formulas.log_softmax(logits)
-    nll = np.array([[-logp[b, t - 1, ids[b, t]] for t in range(1, 5)] for b in range(2)])
-    loss = (nll * mask[:, 1:]).sum() / mask[:, 1:].sum()
-    inputs = {"logits": logits, "input_ids": ids, "loss_mask": mask}
-    yield case("sft", {}, inputs, {"nll": nll, "loss_label_mask": loss})
 
 
 def windows(rng: np.random.Generator) -> Iterator[Case]:
@@ -341,43 +243,41 @@ FILES = {
     "gae_turn": (turn_gae, "Turn-level GAE; arrays are [turn, stream]. The last turn is cut by the edge of the batch."),
     "token_gae_ntpo_bad": (token_gae, "Token-level GAE; token_values[turn][stream][token] precede the token."),
     "dual_discount_gae_verlog": (dual_gae, "Dual-discount GAE of one stream of turns, with rewards per token."),
-    "masked_token_gae_multiturn": (masked_gae, "Token GAE over rows that hold the environment's text, which is masked."),
+    "masked_token_gae_multiturn": (
+        masked_gae,
+        "Token GAE over rows that hold the environment's text, which is masked.",
+    ),
     "end_to_end_token_ppo": (whole_update, "KL in the reward, advantages, whitening, policy and value loss."),
     "grpo": (lambda rng: groups(rng, "grpo"), "GRPO and Dr. GRPO; a score is the sum of a row's rewards."),
     "rloo": (lambda rng: groups(rng, "rloo"), "RLOO; groups of one have no expected advantage."),
     "gigpo": (gigpo, "GiGPO, one row per turn."),
-    "ppo_policy_loss": (policy_loss, "Clipped surrogate, aggregated, and its gradient by the new log-probs."),
-    "value_loss": (value_loss, "Clipped value loss and its gradient by the new values."),
-    "kl": (kl, "KL estimators, their gradients, KL in the reward, and the adaptive coefficient."),
-    "normalisation_entropy_sft": (others, "Normalisation of advantages, entropy, and the loss of fine-tuning."),
+    "ppo_policy_loss": (
+        make_losses.policy_loss,
+        "Clipped surrogate, aggregated, and its gradient by the new log-probs.",
+    ),
+    "value_loss": (make_losses.value_loss, "Clipped value loss and its gradient by the new values."),
+    "kl": (make_losses.kl, "KL estimators, their gradients, KL in the reward, and the adaptive coefficient."),
+    "normalisation_entropy_sft": (
+        make_losses.others,
+        "Normalisation of advantages, entropy, and the loss of fine-tuning.",
+    ),
     "history_window": (windows, "Which past turns a prompt shows, and which of them with their reasoning."),
     "tabular_bad": (make_tables.cases, "Tabular processes whose actions are strings of tokens, solved exactly."),
     "policy_over_admissible_actions": (make_choices.cases, "Distributions over commands from a bigram model."),
 }
 
 
-def plain(value: Any) -> Any:
-    """Arrays as lists, numbers as Python's own, floats with 13 decimals."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return round(float(value), 13) + 0.0
-    return value.item() if isinstance(value, np.integer) else value
-
-
 def main() -> None:
     for number, (name, (make, description)) in enumerate(FILES.items()):
-        found = list(make(np.random.default_rng([20261122, number])))
+        result = list(make(np.random.default_rng([20261122, number])))
         head = {"description": description, "tolerance": {"abs": 1e-8 if name.startswith("policy_over") else 1e-9}}
         if name.startswith("policy_over"):
             head |= make_choices.vocabulary()
-        rows = ",\n".join(json.dumps(plain(one)) for one in found)
+        rows = ",\n".join(json.dumps(plain(item)) for item in result)
         text = json.dumps(plain(head))[:-1] + f', "cases": [\n{rows}\n]}}\n'
         json.loads(text)
         (FOLDER / f"{name}.json").write_text(text)
-        print(f"{name}: {len(found)} cases")
+        print(f"{name}: {len(result)} cases")
 
 
 if __name__ == "__main__":

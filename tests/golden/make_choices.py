@@ -37,19 +37,19 @@ def vocabulary() -> dict[str, Any]:
     """The top-level entries of the file: pieces, words and the tables of logits."""
     rng = np.random.default_rng(20261122)
     size = len(PIECES)
-    found = {name: np.round(rng.normal(size=(size, size)), 4).tolist() for name in ("old", "new")}
-    return {"pieces": PIECES, "words": WORDS, "bigram_tables": found}
+    result = {name: np.round(rng.normal(size=(size, size)), 4).tolist() for name in ("old", "new")}
+    return {"pieces": PIECES, "words": WORDS, "bigram_tables": result}
 
 
 def token_logprobs(table: np.ndarray, prompt: str, command: str) -> list[float]:
     """Log-probs of the command's tokens after the prompt."""
     before = [1, *spell(prompt)][-1]
     logp = formulas.log_softmax(table)
-    found = []
+    result = []
     for token in spell(command):
-        found.append(float(logp[before, token]))
+        result.append(float(logp[before, token]))
         before = token
-    return found
+    return result
 
 
 def choice(logps: list[list[float]], commands: list[str], normalisation: str) -> dict[str, Any]:
@@ -89,12 +89,19 @@ def cases(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
         inputs = {"prompts": PROMPTS, "chosen": [command] * 2}
         yield {"name": f"adrl_choice{k}", "params": {}, "inputs": inputs, "expected": expected}
     logps = [token_logprobs(bigrams["new"], "start room", command) for command in COMMANDS]
-    found = choice(logps, COMMANDS, "sum")
-    expected = {"paper_scores": found["scores"], "paper_log_probs": found["log_probs"]}
+    result = choice(logps, COMMANDS, "sum")
+    expected = {"paper_scores": result["scores"], "paper_log_probs": result["log_probs"]}
     inputs = {"context": "start room", "candidates": COMMANDS, "token_logps": logps}
     yield {"name": "glam_scores", "params": {}, "inputs": inputs, "expected": expected}
-    old, new = (choice([token_logprobs(bigrams[t], PROMPTS[0], c) for c in COMMANDS], COMMANDS, "word") for t in bigrams)
+    old, new = (
+        choice([token_logprobs(bigrams[t], PROMPTS[0], c) for c in COMMANDS], COMMANDS, "word") for t in bigrams
+    )
     advantage = np.array([0.5, -1.0, 2.0])
     loss, *_ = formulas.clipped_surrogate(new["log_probs"], old["log_probs"], advantage, 0.2, 0.2)
-    inputs = {"old_log_probs": old["log_probs"], "new_log_probs": new["log_probs"], "advantages": advantage, "clip": 0.2}
+    inputs = {
+        "old_log_probs": old["log_probs"],
+        "new_log_probs": new["log_probs"],
+        "advantages": advantage,
+        "clip": 0.2,
+    }
     yield {"name": "action_level_ratio", "params": {}, "inputs": inputs, "expected": {"per_action_loss": loss}}

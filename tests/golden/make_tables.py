@@ -24,7 +24,7 @@ def random_process(rng: np.random.Generator, low: float, high: float) -> dict[st
         rows: list[list[int]] = []
         while len(rows) < 4:
             row = rng.integers(0, 4, size=rng.integers(1, 5)).tolist()
-            if not any(row[: len(other)] == other or other[: len(row)] == row for other in rows):
+            if not any(row[: len(known)] == known or known[: len(row)] == row for known in rows):
                 rows.append(row)
         actions[str(state)] = rows
         for k in range(len(rows)):
@@ -37,10 +37,14 @@ def random_process(rng: np.random.Generator, low: float, high: float) -> dict[st
 
 def cases(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
     gammas = [1.0, 0.99, 0.95, 0.8, 0.5]
-    named = {"hand_flip": FLIP, "random_positive": random_process(rng, 0, 1), "random_negative": random_process(rng, -1, 0)}
+    named = {
+        "hand_flip": FLIP,
+        "random_positive": random_process(rng, 0, 1),
+        "random_negative": random_process(rng, -1, 0),
+    }
     for name, data in named.items():
-        found = tables.optimum(tables.Process(data), 0.95, gammas)
-        yield {"name": name, "params": {"gamma_a": 0.95}, "inputs": {"mdp": data}, "expected": found}
+        result = tables.optimum(tables.Process(data), 0.95, gammas)
+        yield {"name": name, "params": {"gamma_a": 0.95}, "inputs": {"mdp": data}, "expected": result}
     rows = [[n, gamma, gamma ** (n - 1), 1 - gamma ** (n - 1)] for n in range(1, 13) for gamma in gammas]
     yield {"name": "bandit_discrepancy", "params": {}, "inputs": {}, "expected": {"table": rows}}
     counts, rewards = [4, 1, 3, 2], [0.1, -0.4, 0.7, 1.0]
@@ -64,7 +68,7 @@ def cases(rng: np.random.Generator) -> Iterator[dict[str, Any]]:
         for token, p in zip(tokens, weights / weights.sum(), strict=True):
             policy[state, prefix, token] = float(p)
     inputs = {"mdp": data, "policy": [[s, list(prefix), token, p] for (s, prefix, token), p in policy.items()]}
-    found = tables.evaluation(process, 0.95, policy)
-    yield {"name": "policy_evaluation_and_gradient", "params": {"gamma_a": 0.95}, "inputs": inputs, "expected": found}
-    found = tables.soft(process, 0.95, 0.2)
-    yield {"name": "soft_bad", "params": {"gamma_a": 0.95, "beta": 0.2}, "inputs": {"mdp": data}, "expected": found}
+    result = tables.evaluation(process, 0.95, policy)
+    yield {"name": "policy_evaluation_and_gradient", "params": {"gamma_a": 0.95}, "inputs": inputs, "expected": result}
+    result = tables.soft(process, 0.95, 0.2)
+    yield {"name": "soft_bad", "params": {"gamma_a": 0.95, "beta": 0.2}, "inputs": {"mdp": data}, "expected": result}

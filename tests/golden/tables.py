@@ -37,18 +37,18 @@ class Process:
 
     def solve(self, gamma_token: float, gamma_step: float, value_of: Backup) -> tuple[dict, dict]:
         """The fixed point of the token-level backup: Q by (state, prefix, token), V by (state, prefix)."""
-        values = {s: 0.0 for s in self.actions}
+        values = dict.fromkeys(self.actions, 0.0)
         for _ in range(10_000):
             q: dict[tuple[int, Prefix, int], float] = {}
             v: dict[tuple[int, Prefix], float] = {}
             for state, prefix in sorted(self.nodes, key=lambda node: -len(node[1])):  # leaves first
                 here = {}
                 for token in self.tokens(state, prefix):
-                    whole = (*prefix, token)
-                    if whole in self.actions[state]:
-                        here[token] = self.target(state, self.actions[state].index(whole), gamma_step, values)
+                    action = (*prefix, token)
+                    if action in self.actions[state]:
+                        here[token] = self.target(state, self.actions[state].index(action), gamma_step, values)
                     else:
-                        here[token] = gamma_token * v[state, whole]
+                        here[token] = gamma_token * v[state, action]
                     q[state, prefix, token] = here[token]
                 v[state, prefix] = value_of(state, prefix, here)
             moved = max(abs(v[s, ()] - values[s]) for s in values)
@@ -59,7 +59,7 @@ class Process:
 
     def solve_actions(self, gamma: float, value_of: Callable[[int, list[float]], float]) -> dict:
         """The fixed point of the action-level backup: Q by (state, action)."""
-        values = {s: 0.0 for s in self.actions}
+        values = dict.fromkeys(self.actions, 0.0)
         for _ in range(10_000):
             q = {(s, k): self.target(s, k, gamma, values) for s, rows in self.actions.items() for k in range(len(rows))}
             new = {s: value_of(s, [q[s, k] for k in range(len(rows))]) for s, rows in self.actions.items()}
@@ -74,14 +74,14 @@ class Process:
         prefix: Prefix = ()
         while prefix not in self.actions[state]:
             choices = self.tokens(state, prefix)
-            prefix += (max(choices, key=lambda token: q[state, prefix, token]),)  # noqa: B023
+            prefix += (max(choices, key=lambda token: q[state, prefix, token]),)
         return self.actions[state].index(prefix)
 
 
 def optimum(process: Process, gamma: float, gammas: list[float]) -> dict[str, Any]:
     """Optimal values at token level for several discounts inside an action, and at action level."""
     best = process.solve_actions(gamma, lambda s, row: max(row))
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "Q_action": [[s, k, value] for (s, k), value in best.items()],
         "greedy_action": {
             str(s): int(np.argmax([best[s, k] for k in range(len(rows))])) for s, rows in process.actions.items()
@@ -90,7 +90,7 @@ def optimum(process: Process, gamma: float, gammas: list[float]) -> dict[str, An
     }
     for gamma_token in gammas:
         q, v = process.solve(gamma_token, gamma, lambda s, prefix, row: max(row.values()))
-        found["by_gamma_w"][str(gamma_token)] = {
+        result["by_gamma_w"][str(gamma_token)] = {
             "Q_last_token": [
                 [s, k, q[s, a[:-1], a[-1]]] for s, rows in process.actions.items() for k, a in enumerate(rows)
             ],
@@ -98,7 +98,7 @@ def optimum(process: Process, gamma: float, gammas: list[float]) -> dict[str, An
             "greedy": {str(s): process.greedy(q, s) for s in process.actions},
             "Q_all": [[s, list(prefix), token, value] for (s, prefix, token), value in q.items()],
         }
-    return found
+    return result
 
 
 def evaluation(process: Process, gamma: float, policy: dict) -> dict[str, Any]:
@@ -109,8 +109,8 @@ def evaluation(process: Process, gamma: float, policy: dict) -> dict[str, Any]:
     for s, rows in process.actions.items():
         for k, a in enumerate(rows):
             each = [q[s, a[:j], a[j]] - v[s, a[:j]] for j in range(len(a))]
-            whole = q[s, a[:-1], a[-1]] - v[s, ()]
-            telescoping.append({"state": s, "action": k, "token_advantages": each, "action_advantage": whole})
+            action = q[s, a[:-1], a[-1]] - v[s, ()]
+            telescoping.append({"state": s, "action": k, "token_advantages": each, "action_advantage": action})
     for s, prefix in process.nodes:
         tokens = process.tokens(s, prefix)
         p = np.array([policy[s, prefix, token] for token in tokens])
