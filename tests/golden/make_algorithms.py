@@ -105,7 +105,7 @@ def dual_gae(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def stream_case(rng: np.random.Generator, name: str, rates: tuple[float, ...], paid: bool) -> Case:
-    """A stream of five turns: item truncated inside, item terminated inside, the last cut by the edge of the batch."""
+    """A stream of five turns: one truncated inside, one terminated inside, the last cut by the edge of the batch."""
     counts = [3, 1, 4, 2, 5]
     stops, boots = [0, 1, 1, 0, 1], [0.0, 0.42, 0.0, 0.0, -0.31]
     rewards, values = draw(rng, 5), ragged(rng, counts)
@@ -136,7 +136,7 @@ def masked_gae(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def whole_update(rng: np.random.Generator) -> Iterator[Case]:
-    """KL in the reward, advantages, whitening, policy loss and value loss, item after the other."""
+    """KL in the reward, advantages, whitening, policy loss and value loss, one after the other."""
     methods = {"ntpo": (0.95, 0.95, 0.95, 0.95), "poad": (1.0, 0.95, 0.95, 0.95), "dual": (1.0, 1.0, 0.99, 0.95)}
     for (method, rates), beta in itertools.product(methods.items(), (0.0, 0.05)):
         counts, stops, boots = [2, 3, 1, 4], [0, 1, 0, 1], [0.0, 0.42, 0.0, 0.0]
