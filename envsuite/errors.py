@@ -3,7 +3,8 @@
 EnvsuiteError
 ├── UsageError        what the caller asked for cannot be done as asked
 │   ├── UnknownTask   no task of that id
-│   └── BadKnob       no such knob, or a value outside its range
+│   ├── BadKnob       no such knob, or a value outside its range
+│   └── UntrustedKnob a knob of a recorded file that only the user's own flags may set
 ├── MissingExtra      an optional engine is not installed; names the pip command
 ├── DataError         a file (game, journal, dataset) is missing, unreadable or malformed
 │   └── MissingData   data that every user fetches himself is not on this machine
@@ -33,6 +34,10 @@ class UnknownTask(UsageError, LookupError):
 
 class BadKnob(UsageError):
     """No such knob, or a value outside its range."""
+
+
+class UntrustedKnob(UsageError):
+    """A knob of a recorded file that only the user's own flags may set."""
 
 
 class MissingExtra(EnvsuiteError, ImportError):

@@ -66,7 +66,7 @@ class DataSciCoding(TextEnv):
         Knob("variant", "model", "what is to be written", choices=("model", "features", "debug")),
         Knob("dataset", datasets.EMBEDDED, "data sets, taken in turn by seed", choices=tuple(datasets.SOURCES)),
         Knob("csv", "", "a CSV file to play instead of `dataset`"),
-        Knob("target", "", "the CSV's column of classes"),
+        Knob("target", "", "the CSV's column of classes", trusted_only=False),
         Knob("rows", 0, "rows kept, drawn by `draw`; 0 keeps all", low=0, high=1_000_000),
         Knob("draw", -1, "which rows and noise are drawn: -1 by the episode's seed", low=-1, high=2**31 - 1),
         Knob("complete", False, "leave out the rows in which the file lacks a value"),
@@ -82,11 +82,17 @@ class DataSciCoding(TextEnv):
         Knob("margin", 0.02, "how far below the reference still counts as success", low=0.0, high=0.5),
         Knob("bugs", 1, "bugs in the program to mend", low=1, high=3),
         Knob("splits", 5, "random halves", low=1, high=50),
-        Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used"),
+        Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used", trusted_only=False),
         Knob("max_code", 20_000, "characters of code", low=1, high=1_000_000),
         Knob("seconds", 30.0, "wall clock for all splits of one attempt", low=0.1, high=3600.0),
         Knob("memory_mb", 2048, "memory of one attempt", low=64, high=1_000_000),
-        Knob("sandbox", "auto", "what holds the code; `process` is no protection", choices=("auto", *drivers.DRIVERS)),
+        Knob(
+            "sandbox",
+            "auto",
+            "what holds the code; `process` is no protection",
+            choices=("auto", *drivers.DRIVERS),
+            trusted_only=True,
+        ),
     )
     levels = LADDER
     isolate = True
