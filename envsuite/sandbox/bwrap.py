@@ -6,7 +6,7 @@ tree of processes at once.
 Does not stop: attacks on the kernel itself, timing channels.
 
 As root, bwrap alone limits no number of processes, since root is exempt: the runs become an unused user, mapped into
-the user namespace beside root. See specs/swe.md 4.2.
+the user namespace beside root. See docs/specs/swe.md, "Sandboxes".
 """
 
 from __future__ import annotations
