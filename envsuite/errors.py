@@ -3,7 +3,8 @@
 EnvsuiteError
 ├── UsageError        the request is invalid
 │   ├── UnknownTask   no task has that id
-│   └── BadKnob       no such knob, or a value outside its range
+│   ├── BadKnob       no such knob, or a value outside its range
+│   └── UntrustedKnob a knob of a recorded file that only the user's own flags may set
 ├── MissingExtra      an optional engine is not installed; the message names the pip command
 ├── DataError         a file (game, record, data set) is missing, unreadable or malformed
 │   └── MissingData   data that users must download themselves are not on this machine
@@ -33,6 +34,10 @@ class UnknownTask(UsageError, LookupError):
 
 class BadKnob(UsageError):
     """No such knob, or a value outside its range."""
+
+
+class UntrustedKnob(UsageError):
+    """A knob of a recorded file that only the user's own flags may set."""
 
 
 class MissingExtra(EnvsuiteError, ImportError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import gymnasium as gym
@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from envsuite.core import TextEnv, check_knobs, declared_knobs
-from envsuite.errors import MissingExtra, UnknownTask, UsageError, did_you_mean
+from envsuite.errors import MissingExtra, UnknownTask, UntrustedKnob, UsageError, did_you_mean
 from envsuite.types import Family, Panel, RewardMode, Task
 
 NAMESPACE = "envsuite"
@@ -78,6 +78,63 @@ def overrides(task: Task, knobs: dict[str, Any]) -> dict[str, Any]:
     base = check_knobs(cls, dict(task.kwargs))
     typed = check_knobs(cls, {**task.kwargs, **knobs})
     return {name: typed[name] for name in knobs if typed[name] != base[name]}
+
+
+def replay_knobs(task: Task, recorded: Mapping[str, Any], trusted: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Returns the knobs with which a game from somebody else's file may be replayed.
+
+    `recorded` comes from the file, `trusted` from the user's own flags. A knob that names files must be given by the user
+    again, because its value could make this machine read, install or run what the file's author chose. The sandbox and
+    other restricted choices fall back to the task's own value. Raises BadKnob, UntrustedKnob.
+    """
+    declared = declared_knobs(env_class(task))
+    typed = overrides(task, dict(recorded))
+    given = overrides(task, {name: value for name, value in trusted.items() if name in declared})
+    knobs = {}
+    for name, value in typed.items():
+        if not declared[name].needs_trust:
+            knobs[name] = value
+        elif name not in trusted and declared[name].free_text:
+            raise UntrustedKnob(
+                f"{task.id} was recorded with {name}={_short(value)}, which replays do not take from a file: if you trust "
+                f"that value, pass --set {name}=VALUE yourself."
+            )
+    for name, value in given.items():
+        if name in typed or not declared[name].free_text:
+            knobs[name] = value
+    return knobs
+
+
+def check_trusted(trusted: Mapping[str, Any]) -> None:
+    """Raises UsageError if a setting of the user's is no restricted knob of any task: others would change the game."""
+    if not trusted:
+        return
+    known = {
+        knob.name
+        for task in TASKS.values()
+        if _is_installed(task)
+        for knob in declared_knobs(env_class(task)).values()
+        if knob.needs_trust
+    }
+    for name in trusted:
+        if name not in known:
+            raise UsageError(
+                f"--set {name} cannot change a replay, which plays what the file recorded.{did_you_mean(name, known)} "
+                f"It is for {', '.join(sorted(known))}."
+            )
+
+
+def _is_installed(task: Task) -> bool:
+    try:
+        env_class(task)
+    except ImportError:
+        return False
+    return True
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:

@@ -65,6 +65,21 @@ class Knob:
     low: float | None = None
     high: float | None = None
     choices: tuple[Any, ...] | None = None
+    trusted_only: bool | None = None
+    """True: replays and reports take the value from the user's own flags alone, never from a recorded file, because it
+    names a file, builds something or chooses the sandbox. None: True for free text, False for all other values."""
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether a value from a stranger's file is refused."""
+        if self.trusted_only is not None:
+            return self.trusted_only
+        return self.free_text
+
+    @property
+    def free_text(self) -> bool:
+        """Whether any text is a value: a path, a name, a list of them."""
+        return isinstance(self.default, (str, tuple)) and self.choices is None
 
     @property
     def range(self) -> str:

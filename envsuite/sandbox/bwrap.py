@@ -7,7 +7,8 @@ has its own PID and IPC namespaces and its own empty /tmp). Ends a complete proc
 Does not stop: attacks on the kernel, timing channels.
 
 Root is exempt from the kernel's process limit, so as root the runs switch to an unused user, mapped
-into the user namespace next to root. See specs/swe.md 4.2.
+into the user namespace next to root. See
+docs/specs/swe.md, "Sandboxes".
 """
 
 from __future__ import annotations
