@@ -37,3 +37,10 @@ def test_no_code_cites_an_untracked_specification():
     lines = [line for line in listed.stdout.splitlines() if not line.startswith(("docs/", "tests/test_citations"))]
     wrong = [line for line in lines if line.split(":")[0].endswith((".py", ".toml")) and "docs/specs/" not in line]
     assert not wrong, "\n".join(wrong)
+
+
+def test_links_of_the_contributors_page_lead_somewhere():
+    targets = re.findall(r"\]\(([^)#]+)", (ROOT / "CONTRIBUTING.md").read_text())
+    assert targets
+    for target in targets:
+        assert (ROOT / target).exists(), target
