@@ -148,7 +148,7 @@ class TrainingRun:
                 self.log.write({"kind": "sft", **line})
             distinct = {(game["task"], game["seed"]) if "seed" in game else place for place, game in enumerate(games)}
             self.spent += DEMONSTRATION_COST * len(distinct)
-            self.model.start_critic()  # actor and critic both start from the tuned weights, as in the Guide's code
+            self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
             self.collector.weights_changed()
         self.tuned = True
 
