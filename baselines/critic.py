@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from baselines.masters import MasterWeights
+from baselines.masters import EXACT, MasterWeights
 from baselines.prefix_sharing import PackedRows, read_trunk
 
 
@@ -46,10 +46,12 @@ class Critic(nn.Module):
         return self.of_features(read_trunk(self.trunk, packed))
 
     def target(self) -> Critic:
-        """Returns an untrained float32 copy, which can follow this critic in steps that bfloat16 would round away."""
+        """Returns an untrained copy, in float32 at least: bfloat16 would round away the steps by which it follows."""
         duplicate = copy.deepcopy(self)
         duplicate.__dict__.pop("_masters", None)
-        return duplicate.float().requires_grad_(False)
+        if any(parameter.dtype not in EXACT for parameter in duplicate.parameters()):
+            duplicate.float()
+        return duplicate.requires_grad_(False)
 
     @torch.no_grad()
     def move_towards(self, critic: Critic, share: float) -> None:

@@ -75,7 +75,8 @@ class Optimisers:
         self.next_kl_coef = config.kl_coef
         """The coefficient of the next batch, if `kl_target` adapts it."""
         first, second = config.adam_betas
-        adam = {"eps": config.adam_eps, "betas": (first, second)}
+        # On a GPU the other implementations need temporary memory of the size of all weights.
+        adam: dict[str, Any] = {"eps": config.adam_eps, "betas": (first, second), "fused": model.device.type == "cuda"}
         actor = torch.optim.AdamW(
             model.actor_masters.masters, lr=config.learning_rate, weight_decay=config.weight_decay, **adam
         )

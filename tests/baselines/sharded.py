@@ -28,6 +28,9 @@ if __name__ == "__main__":
     for table, folder, resume in json.loads(sys.argv[1]):
         run = TrainingRun(recipes.parse(table), Path(folder), resume)
         run.train()
-        held = {"actor": size(run.model.lm.parameters()), "moments": size(run.optimisers.actor.state_dict()["state"])}
+        held = {
+            "actor": size(run.model.lm.parameters()),
+            "moments": size(run.optimisers.actor.optimiser.state_dict()["state"]),
+        }
         Path(f"{folder}/held-{torch.distributed.get_rank()}.json").write_text(json.dumps(held))
     collectives.leave()

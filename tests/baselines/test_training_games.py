@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines import recipe as recipes  # noqa: E402
-from baselines.collection.sampler import Games  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.collection.sampler import GameSampler  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite import Task, register  # noqa: E402
 from envsuite.types import Panel  # noqa: E402
 from tests import toys  # noqa: E402, F401
@@ -44,7 +44,7 @@ def games(*tasks, **changes):
 
 
 def measured(found):
-    return [(one.task.id, one.seed) for _, todo in found.measured() for one in todo]
+    return [(one.task.id, one.seed) for _, todo in found.evaluation() for one in todo]
 
 
 def test_a_panel_is_measured_on_the_last_of_its_other_splits():
@@ -88,7 +88,7 @@ def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_pat
 
     def noted():
         step()
-        actor, critic = (one.param_groups[0]["lr"] for one in (run.optimisers.actor, run.optimisers.critic))
+        actor, critic = (optimiser.rate for optimiser in (run.optimisers.actor, run.optimisers.critic))
         assert critic == pytest.approx(actor / 2)
         rates.append(actor)
 

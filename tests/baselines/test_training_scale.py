@@ -15,12 +15,12 @@ torch = pytest.importorskip("torch")
 
 from baselines import memory, prefix_sharing  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import policy_step  # noqa: E402
+from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
 from baselines.distributed import collectives  # noqa: E402
 from baselines.logging import progress  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import curves, run  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.demos import conversations  # noqa: E402
 from harness.evaluate import Execution  # noqa: E402
@@ -90,11 +90,22 @@ def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(f
         gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
         return torch.stack([logprobs, spread, values]).detach() * sampled, torch.cat([g.flatten() for g in gradients])
 
-    assert prefix_sharing.beginning(ids, valid, torch.tensor([44])) == 40
+    packed = prefix_sharing.pack(ids, valid, sampled, model.device)
+    assert (len(packed.ids), prefix_sharing.shared_prefix(packed)) == (5, 40)
     once, once_gradient = found()
-    monkeypatch.setattr(prefix_sharing, "WORTH", 1000)
-    monkeypatch.setattr(prefix_sharing, "distinct", lambda ids, valid: (ids * valid, valid, torch.arange(len(ids))))
-    each, each_gradient = found()
+    monkeypatch.setattr(prefix_sharing, "MIN_PREFIX", 1000)
+    parts = []
+    for row in range(len(ids)):  # one at a time, so that no row has a copy
+        model.lm.zero_grad()
+        model.critic.zero_grad()
+        one = slice(row, row + 1)
+        logprobs, spread = model.logprobs(ids[one], valid[one], 1.0, sampled[one])
+        values = model.values(ids[one], valid[one], sampled[one])
+        ((logprobs + spread + values) * sampled[one]).sum().backward()
+        gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
+        parts.append((torch.stack([logprobs, spread, values]).detach(), torch.cat([g.flatten() for g in gradients])))
+    each = torch.cat([numbers for numbers, _ in parts], dim=1) * sampled
+    each_gradient = sum(gradient for _, gradient in parts)
     torch.testing.assert_close(once, each, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(once_gradient, each_gradient, atol=1e-3, rtol=1e-3)
 
@@ -160,7 +171,7 @@ def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, said):
     assert done.returncode and said in done.stderr
     assert not (tmp_path / "run").exists()
     with pytest.raises(UsageError, match="fsdp = true"):
-        collectives._refuse({"ACCELERATE_USE_FSDP": "true"})
+        collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
 
 
 def test_one_process_needs_no_launcher():
@@ -178,13 +189,13 @@ def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
     if critic == "none":
         table |= {"algorithm": "grpo", "config": {"learning_rate": 1e-3, "group_size": 2}}
     parts = memory.estimate(recipes.parse(table))
-    model = Model.load(recipes.parse(table).model)
+    model = Model.load(recipes.parse(table).model_config)
     size = lambda found: sum(p.numel() * p.element_size() for p in found)
     learning = [*model.actor_parameters(), *model.critic_parameters()]
     assert parts["actor's weights"] == size(model.lm.parameters())
     assert parts["critic's weights"] == (size(model.critic.parameters()) if model.critic else 0)
     assert parts["gradients"] == size(learning)
-    optimisers = optimisers.Optimisers(model, recipes.parse(table).config)
+    optimisers = Optimisers(model, recipes.parse(table).config)
     for p in learning:
         p.grad = torch.zeros_like(p)
     optimisers.actor.step()
@@ -194,7 +205,7 @@ def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
         one
         for optimiser in (optimisers.actor, optimisers.critic)
         if optimiser is not None
-        for state in optimiser.state.values()
+        for state in optimiser.optimiser.state.values()
         for name, one in state.items()
         if name != "step"
     ]
@@ -297,7 +308,9 @@ def test_environments_stay_between_batches_unless_others_are_asked_for(folder, t
     execution = Execution(num_workers=1, max_concurrent=8)
     run = TrainingRun(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
     there = lambda advice_kind: (
-        run.collector.environments.executor(run.collector.sampler.configs[0], execution, 8, advice_kind, 0.99)._workers[0].process
+        run.collector.environments.executor(run.collector.sampler.configs[0], execution, 8, advice_kind, 0.99)
+        ._workers[0]
+        .process
     )
     try:
         run._prepare_updates()
@@ -331,7 +344,7 @@ def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path):
     run = TrainingRun(recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run")
-    play = run._play
+    play = run.collector.play
 
     def poisoned(*args):
         runs = play(*args)
@@ -339,10 +352,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path
             runs[0].turns[-1].reward = float("nan")
         return runs
 
-    run._play = poisoned
-    with pytest.raises(
-        optimisers.NonFiniteLoss, match=r"Update 2 of .*run: .*lower the learning rate.*checkpoint.pt is of"
-    ):
+    run.collector.play = poisoned
+    with pytest.raises(NonFiniteLoss, match=r"Update 2 of .*run: .*lower the learning rate.*checkpoint.pt is of"):
         run.train()
     TrainingRun(
         recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run", resume=True
@@ -381,7 +392,9 @@ def test_warnings_name_what_collapses_and_the_cure():
 def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folder, tmp_path):
     talk = {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"}
     free = TrainingRun(recipes.parse(recipe(folder, prompting=talk)), tmp_path / "free")
-    (first, *_) = free.collector.play(free.collector.sampler.configs[0], free.collector.sampler.batch(0, 0), free.collector.actor())[0].turns
+    (first, *_) = free.collector.play(
+        free.collector.sampler.configs[0], free.collector.sampler.batch(0, 0), free.collector.actor()
+    )[0].turns
     fits = len(first.reply.prompt_ids) + 5  # the first prompt and a reply
     TrainingRun(recipes.parse(recipe(folder, prompting=talk, updates=1, acting={"max_tokens": 5, "context": fits + 3})),
         tmp_path / "run").train()  # fmt: skip
