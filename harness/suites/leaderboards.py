@@ -82,10 +82,10 @@ def read(folder: Path) -> Board:
                 "add its runs again with the version at hand."
             )
         for one in found["entries"]:
-            records.are(one, {"run_id": str, "identity": dict})
-            records.are(one["identity"], IDENTITY)
+            records.check_types(one, {"run_id": str, "identity": dict})
+            records.check_types(one["identity"], IDENTITY)
             first, count = one["identity"]["seeds"]
-            records.are([first, count], {0: int, 1: int})
+            records.check_types([first, count], {0: int, 1: int})
         entries = {_place(one["identity"]): one for one in found["entries"]}
         return Board(found["suite"], entries, records.read_results(records.results_file(folder)))
     except (OSError, ValueError, KeyError, TypeError) as error:
