@@ -44,10 +44,10 @@ test: dev  ## the whole test suite
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
 
 train-demo: setup  ## a language model of 0.17 million parameters learns a household task from nothing, on the CPU
-	$(BIN)/python -m baselines.tiny --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
+	$(BIN)/python -m baselines.studies.tiny_model --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
 	$(BIN)/envsuite-train demo
 
-TINY = $(BIN)/python -m baselines.tiny --context
+TINY = $(BIN)/python -m baselines.studies.tiny_model --context
 studies: setup  ## what the plans in leaderboards/training still lack (hours of one core; goes on where it was cut)
 	@test -d models/tiny-food || $(TINY) 512 --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 -o models/tiny-food
 	@test -d models/tiny-salad || $(TINY) 512 --env Overcooked-tomato_salad-v0 --size xxs --vocabulary 1024 -o models/tiny-salad
@@ -56,8 +56,8 @@ studies: setup  ## what the plans in leaderboards/training still lack (hours of 
 	@test -d models/tiny-alfworld || $(TINY) 2048 --env ALFWorld-generated-easy-v0 --size xxs --vocabulary 1024 -o models/tiny-alfworld
 	@for start in food-preparation-start food-preparation-words food-preparation-sharp textworld-start babyai-start alfworld-start; do \
 	  test -d runs/train/$$start/model || $(BIN)/envsuite-train $$start --max-concurrent 4 || exit; done
-	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.study --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
-	$(BIN)/python -m baselines.curves leaderboards/training
+	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
+	$(BIN)/python -m baselines.studies.curves leaderboards/training
 
 proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow

@@ -69,21 +69,21 @@ def _main(argv: Sequence[str] | None) -> int:
                     "fsdp = true cuts the model over several processes: ask as they will be started (torchrun ... --dry-run)."
                 )
         return 0
-    from baselines import world
-    from baselines.progress import TrainProgress
+    from baselines.distributed import collectives
+    from baselines.logging.progress import TrainProgress
     from baselines.train import Run
     from harness.evaluate import Execution
 
     execution = Execution(max_concurrent=args.max_concurrent, executor=args.executor, ray_address=args.ray_address)
     began = time.monotonic()
-    world.join()
-    speaks = world.first()
+    collectives.join()
+    speaks = collectives.first()
     try:
         with TrainProgress(cli.console(), path.stem, None if recipe.budget else recipe.updates) as progress:
             run = Run(recipe, folder, args.resume, progress, execution)
             success = run.train()
     finally:
-        world.leave()
+        collectives.leave()
     if speaks:
         print(
             f"{folder / 'model'}: success {100 * success:.1f} % on {'held-out games' if run.games.held_out else 'games it trained on'} "

@@ -13,19 +13,19 @@ from typing import Any
 
 import torch
 
-from baselines import sharding
+from baselines.distributed import fsdp
 from baselines.model import Model
 from baselines.recipe import SHIPPED, Recipe
 from baselines.train import CONCURRENT
 from envsuite.errors import UsageError
-from harness import models
+from harness.lm import model_files
 
 
 def configuration(name: str) -> Any:
     """The architecture of a model: of its folder where it is here, else one that is shipped beside the recipes."""
     from transformers import AutoConfig
 
-    path: Path | None = Path(name) if Path(name).is_dir() else models.here(models.resolve(name))
+    path: Path | None = Path(name) if Path(name).is_dir() else model_files.here(model_files.resolve(name))
     if path is not None:
         return AutoConfig.from_pretrained(path)
     known = {one.stem: one for one in SHIPPED.glob("*.json")}
@@ -76,7 +76,7 @@ def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int
 def _shared_out(found: dict[str, float], model: Model, processes: int, plays: bool) -> dict[str, float]:
     """A process's share of what stands, and what is gathered for a while."""
     size = lambda module: float(sum(one.numel() * one.element_size() for one in module.parameters()))
-    blocks = [size(one) for one in sharding.layers(model.lm)]
+    blocks = [size(one) for one in fsdp.layers(model.lm)]
     actor = found["actor's weights"]
     # What lies between the blocks (embeddings, head), one block that computes and the next that is fetched.
     together = actor - sum(blocks) + 2 * max(blocks, default=0.0)

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from baselines import sharding, shared
-from baselines.settings import ModelConfig
+from baselines import prefix_sharing
+from baselines.configs import ModelConfig
+from baselines.distributed import fsdp
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
-from harness import models
+from harness.lm import model_files
 
 CRITICS = ("none", "head", "own")
 
@@ -40,7 +41,7 @@ class Critic(nn.Module):
     def forward(self, ids: Tensor, valid: Tensor, columns: Tensor) -> Tensor:
         """[B, L], [B, L], [C] -> [B, C]: the value read at each of `columns`."""
         with torch.no_grad() if self.frozen else contextlib.nullcontext():
-            output, first = shared.forward(self.trunk, ids, valid, columns, logits=False)
+            output, first = prefix_sharing.forward(self.trunk, ids, valid, columns, logits=False)
         return self.head(output.last_hidden_state[:, columns - first].float()).squeeze(-1)
 
 
@@ -104,7 +105,7 @@ class Model:
         if critic is None:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
         columns = _before(ids, sampled).to(self.device)
-        rows, valid, back = shared.distinct(ids.to(self.device), valid.to(self.device))
+        rows, valid, back = prefix_sharing.distinct(ids.to(self.device), valid.to(self.device))
         return _spaced(critic(rows, valid, columns), columns, ids.shape[1])[back].cpu()
 
     def shard(self, reference: bool, target: bool) -> None:
@@ -119,13 +120,13 @@ class Model:
         trunks = {id(one.trunk): one.trunk for one in critics}.values()  # a frozen one serves both
         for module in (self.lm, self._reference, *trunks, *(one.head for one in critics)):
             if module is not None:
-                sharding.cut(module, self.device)
+                fsdp.cut(module, self.device)
         self.cut = True
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
         """Within, this process can answer prompts by itself: it holds the whole actor."""
-        with sharding.gathered(self.lm) if self.cut else contextlib.nullcontext():
+        with fsdp.gathered(self.lm) if self.cut else contextlib.nullcontext():
             yield
 
     @torch.no_grad()
@@ -139,10 +140,10 @@ class Model:
             for name, module in base.named_modules():
                 if hasattr(module, "get_delta_weight"):
                     changed = module.base_layer.weight + module.get_delta_weight("default")
-                    sharding.fill(trunk[f"{name}.weight"], changed)
+                    fsdp.fill(trunk[f"{name}.weight"], changed)
             for name, parameter in base.named_parameters():
                 if name in trunk:
-                    sharding.fill(trunk[name], parameter)
+                    fsdp.fill(trunk[name], parameter)
 
     def keep_target(self) -> None:
         """Makes the target critic, a copy of the present one that learns nothing; a frozen trunk serves both."""
@@ -214,14 +215,14 @@ class Model:
             return None
         learn = {name for name, p in self.lm.named_parameters() if p.requires_grad}
         found = self.lm.state_dict()
-        return {name: sharding.whole(value) for name, value in found.items() if not adapter or name in learn}
+        return {name: fsdp.whole(value) for name, value in found.items() if not adapter or name in learn}
 
     def save(self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False) -> None:
         """A plain Hugging Face folder (LoRA merged), which `envsuite-eval --model` takes; or LoRA's `adapter` alone.
 
         `weights` are those of `self.weights(adapter)`.
         """
-        with models.quiet():
+        with model_files.quiet():
             if adapter:
                 self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
@@ -246,17 +247,17 @@ class Model:
 
     def state(self) -> dict[str, Any]:
         """Everything that learns, for a checkpoint. All processes must ask; of a model that is cut, the first gets it."""
-        whole = lambda module: {name: sharding.whole(p) for name, p in module.named_parameters() if p.requires_grad}
+        whole = lambda module: {name: fsdp.whole(p) for name, p in module.named_parameters() if p.requires_grad}
         found = {"lm": whole(self.lm)}
         if self.critic is not None:
             found["critic"] = whole(self.critic)
             if self.target is not None:
                 named = dict(self.target.named_parameters())
-                found["target"] = {name: sharding.whole(named[name]) for name in found["critic"]}
+                found["target"] = {name: fsdp.whole(named[name]) for name in found["critic"]}
         if self._reference is not None:
-            found["reference"] = {name: sharding.whole(one) for name, one in self._reference.state_dict().items()}
+            found["reference"] = {name: fsdp.whole(one) for name, one in self._reference.state_dict().items()}
         if self._began:
-            found["reference"] = {name: sharding.whole(one) for name, one in zip(found["lm"], self._began, strict=True)}
+            found["reference"] = {name: fsdp.whole(one) for name, one in zip(found["lm"], self._began, strict=True)}
         return found
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -266,18 +267,18 @@ class Model:
             if module is not None:
                 named = dict(module.named_parameters())
                 for name, value in state[key].items():
-                    sharding.fill(named[name], value)
+                    fsdp.fill(named[name], value)
         if "reference" in state:
             self.keep_reference()
             kept = self._reference.state_dict() if self._reference is not None else dict(zip(state["lm"], self._began))
             for name, tensor in kept.items():
-                sharding.fill(tensor, state["reference"][name])
+                fsdp.fill(tensor, state["reference"][name])
 
 
 def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None) -> tuple[Tensor, Tensor]:
     columns = _before(ids, sampled).to(lm.device)
-    rows, valid, back = shared.distinct(ids.to(lm.device), valid.to(lm.device))
-    logits = shared.forward(lm, rows, valid, columns, logits=True)[0].logits.float()
+    rows, valid, back = prefix_sharing.distinct(ids.to(lm.device), valid.to(lm.device))
+    logits = prefix_sharing.forward(lm, rows, valid, columns, logits=True)[0].logits.float()
     if temperature != 1.0 and temperature > 0:
         logits = logits / temperature
     logp = logits.log_softmax(-1)

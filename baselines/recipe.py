@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from baselines import trackers
-from baselines.settings import CONFIGS, PPO, TWOSOME, Descent, ModelConfig, Normalisation, Tuning, range_of
+from baselines.configs import CONFIGS, PPO, TWOSOME, Descent, ModelConfig, Normalisation, Tuning, range_of
+from baselines.logging import trackers
 from envsuite.errors import DataError, UsageError, did_you_mean
-from harness.prompting import Prompting
+from harness.prompting.prompting import Prompting
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Recipe:
 
     @property
     def module(self) -> types.ModuleType:
-        return importlib.import_module(f"baselines.{self.algorithm}")
+        return importlib.import_module(f"baselines.algorithms.{self.algorithm}")
 
 
 SHIPPED = Path(__file__).parent / "recipes"

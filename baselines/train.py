@@ -23,23 +23,26 @@ import filelock
 import numpy as np
 import torch
 
-from baselines import lanes, sft, store, world
 from baselines import recipe as recipes
-from baselines.actor import Actor, template
-from baselines.descent import NonFiniteLoss, Optimisers
-from baselines.environments import Environments
-from baselines.games import Games
+from baselines.algorithms import sft
+from baselines.algorithms.policy_step import NonFiniteLoss, Optimisers
+from baselines.collection import fixed_turns
+from baselines.collection.actor import Actor, template
+from baselines.collection.env_cache import EnvCache
+from baselines.collection.sampler import Games
+from baselines.collection.servers import Servers
+from baselines.distributed import collectives
+from baselines.logging import checkpoints
 from baselines.model import Model
-from baselines.notes import Notes, Say
 from baselines.recipe import Recipe
-from baselines.servers import Servers
+from baselines.run_log import RunLog, Say
 from envsuite.errors import DataError, UsageError
 from envsuite.types import StopReason
 from harness.demos import demonstrations
 from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
-from harness.rollout import rollout
-from harness.stats import wilson
+from harness.rollout.loop import rollout
+from harness.stats.intervals import wilson
 from harness.types import Episode, Trajectory
 
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
@@ -62,7 +65,7 @@ class Run:
         resume: bool = False,
         say: Say = lambda line: None,
         execution: Execution | None = None,
-        environments: Environments | None = None,
+        environments: EnvCache | None = None,
     ) -> None:
         """`execution` says where the environments live; what is learned does not depend on it. `environments`: open ones, to
         be used and left open for the next run.
@@ -76,27 +79,27 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = filelock.FileLock(folder / ".lock")
         try:
-            if world.first():  # of several processes that train together
+            if collectives.first():  # of several processes that train together
                 self.lock.acquire(timeout=0)
         except filelock.Timeout:
             raise UsageError(
                 f"{folder} is in use by another process: wait for it, or choose another --output-dir."
             ) from None
         self.model = Model.load(recipe.model)
-        if recipe.fsdp and world.size() > 1:
+        if recipe.fsdp and collectives.size() > 1:
             self.model.shard(self._refers, bool(getattr(recipe.config, "target_tau", 0.0)))
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
         self.success, self.measured = -1.0, -1  # the last measured success, and after which update that was
         self.rung = 0 if recipe.advance_at else len(self.games.configs) - 1  # the last of the tasks that are played
-        self.lanes = [lanes.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
-        self.environments = environments or Environments()
+        self.lanes = [fixed_turns.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
+        self.environments = environments or EnvCache()
         self.mine = environments is None
-        self.notes = Notes(recipe, folder, say)
+        self.notes = RunLog(recipe, folder, say)
         self.servers = Servers(recipe, folder) if recipe.generation.base_url else None
-        if world.first():
-            store.tidy(folder)
+        if collectives.first():
+            checkpoints.tidy(folder)
         if kept.exists():
             self._restore(kept)
         else:
@@ -192,8 +195,8 @@ class Run:
         if not kept:
             raise DataError(f"update {self.update + 1}: {_nothing_said(runs)}")
         finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in kept]
-        usable = [lanes.since(run, first) if first else run for run, first in kept]
-        over = [run for run, _ in kept if not (self.lanes and lanes.unfinished(run, recipe.max_turns))]
+        usable = [fixed_turns.since(run, first) if first else run for run, first in kept]
+        over = [run for run, _ in kept if not (self.lanes and fixed_turns.unfinished(run, recipe.max_turns))]
         actor.close()  # the memory of the rollout is wanted for the update
         played = time.monotonic() - began
         gap = self._gap(usable, recipe.acting.temperature)
@@ -255,7 +258,7 @@ class Run:
         if self.lanes:
             most = self.recipe.max_turns
             following = lambda lane, number: self.games.following(lane, number, self.rung)
-            taken = lanes.collect(self.lanes, self.recipe.turns, most, following, play, actor)
+            taken = fixed_turns.collect(self.lanes, self.recipe.turns, most, following, play, actor)
         else:
             taken = [(run, 0) for run in play(self.games.drawn(self.update, self.rung), actor)]
         return sorted(taken, key=lambda one: one[0].episode.key)
@@ -321,20 +324,22 @@ class Run:
         return {"server_gap": self.servers.check(self.model, runs, temperature)}
 
     def _play(
-        self, config: RunConfig, todo: Sequence[Episode], policy: Any, cap: lanes.Cap | None = None
+        self, config: RunConfig, todo: Sequence[Episode], policy: Any, cap: fixed_turns.Cap | None = None
     ) -> list[Trajectory]:
-        mine = world.share(todo)
+        mine = collectives.share(todo)
         runs: list[Trajectory] = []
         if mine:
-            slots = self.environments.slots(config, self.execution, len(mine), policy.asks, self.recipe.shaping_gamma)
+            slots = self.environments.slots(
+                config, self.execution, len(mine), policy.advice_kind, self.recipe.shaping_gamma
+            )
             runs = list(rollout(policy, mine, slots, self.recipe.prompting, cap or self.recipe.max_turns or None))
-        return sorted(world.gather(runs), key=lambda run: run.episode.key)
+        return sorted(collectives.gather(runs), key=lambda run: run.episode.key)
 
     # ---- on disk ----------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Replaces the checkpoint; a crash leaves the old one or the new one."""
-        if not (world.first() or self.model.cut):
+        if not (collectives.first() or self.model.cut):
             return
         state = {
             "recipe": recipes.plain(self.recipe),
@@ -350,17 +355,17 @@ class Run:
             "lanes": self.lanes,
             "lines": self.notes.count(),
         }
-        if world.first():
-            store.save(self.folder / "checkpoint.pt", state)
+        if collectives.first():
+            checkpoints.save(self.folder / "checkpoint.pt", state)
         self._export("model")
 
     def _export(self, name: str) -> None:
         weights = self.model.weights()
-        if world.first():
-            store.export(self.folder / name, lambda path: self.model.save(path, weights))
+        if collectives.first():
+            checkpoints.export(self.folder / name, lambda path: self.model.save(path, weights))
 
     def _restore(self, kept: Path) -> None:
-        state = store.load(kept)
+        state = checkpoints.load(kept)
         mine, theirs = recipes.plain(self.recipe), state["recipe"]
         for key in mine:
             if mine[key] != theirs.get(key) and key not in FREE:

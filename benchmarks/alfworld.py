@@ -30,9 +30,9 @@ from envsuite.envs.alfworld import env as alfworld_env
 from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.env import AlfworldEnv
 from harness.policies import make_policy
-from harness.rollout import rollout
-from harness.seats import VectorSlots
-from harness.slots import LocalSlots, Slots
+from harness.rollout.executors import Executor, LocalExecutor
+from harness.rollout.loop import rollout
+from harness.rollout.vector import VectorExecutor
 from harness.types import Episode, episode
 
 TASK = "ALFWorld-valid_seen-v0"
@@ -190,14 +190,14 @@ def rollouts(numbers: tuple[int, ...] = (8, 64)) -> dict[int, list[tuple[float, 
     for n in numbers:
         todo = [episode(task, seed % 140, seed // 140) for seed in range(20 * n)]
         for make in (
-            lambda n=n: LocalSlots(n, asks=policy.asks),
-            lambda n=n: VectorSlots(n, task, "{}", asks=policy.asks),
+            lambda n=n: LocalExecutor(n, advice_kind=policy.advice_kind),
+            lambda n=n: VectorExecutor(n, task, "{}", advice_kind=policy.advice_kind),
         ):
             slots = make()
             opening = seconds(lambda slots=slots, todo=todo, n=n: list(rollout(policy, todo[:n], slots, max_turns=1)))
             turns: list[int] = []
 
-            def play_all(slots: Slots = slots, todo: list[Episode] = todo, turns: list[int] = turns) -> None:
+            def play_all(slots: Executor = slots, todo: list[Episode] = todo, turns: list[int] = turns) -> None:
                 turns.append(sum(len(run.turns) for run in rollout(policy, todo, slots)))
 
             spent = seconds(play_all, 3)

@@ -24,7 +24,7 @@ from harness.capacity.simulate import Cluster, Simulated, Work, simulate
 from harness.cluster import connect
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.records import Journal, record
-from harness.rollout import rollout
+from harness.rollout.loop import rollout
 from harness.types import Prompt, Reply
 
 TURN, RESET, LATENCY = 0.2, 0.1, 0.1
@@ -63,7 +63,7 @@ def length(seed: int) -> int:
 class Slow:
     """A policy that takes a fixed time, however many ask."""
 
-    name, asks, deterministic = "slow", "", True
+    name, advice_kind, deterministic = "slow", "", True
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         time.sleep(LATENCY)

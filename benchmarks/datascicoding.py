@@ -2,7 +2,7 @@
 
     python -m benchmarks.datascicoding [--markdown FILE]
 
-Published: POAD (Wen et al., 2024), Table 4, whose CAAFE columns are as printed there (`harness.published`). The rows it
+Published: POAD (Wen et al., 2024), Table 4, whose CAAFE columns are as printed there (`harness.suites.published`). The rows it
 drew are not known; ours are drawn with seed 0 after dropping incomplete ones, which for pharyngitis gives the very 512
 of the paper. The Kaggle sets are at hand after `envsuite-data add NAME FILE`, airlines after a download from OpenML.
 """
@@ -14,7 +14,7 @@ from envsuite import registry
 from envsuite.envs.datascicoding import datasets, pipelines
 from envsuite.envs.datascicoding.menu import PAPER
 from envsuite.errors import DataError, MissingExtra
-from harness import published
+from harness.suites import published
 
 COLUMNS = (("CodeLLaMA-7B + LoRA", "POAD-Best"), ("GPT-3.5", "CAAFE"), ("GPT-4", "CAAFE"))
 
@@ -64,7 +64,7 @@ def main() -> None:
         title = (
             "# DataSciCoding: the expert beside published scores\n\nFrom one run of `benchmarks/datascicoding.py`: mean "
             "ROC AUC over 5 random halves ± standard deviation over them. Published: POAD (Wen et al., 2024), Table 4, "
-            "from `harness.published`; which rows were drawn there is not known.\n\n"
+            "from `harness.suites.published`; which rows were drawn there is not known.\n\n"
         )
         args.markdown.write_text(title + "\n".join(lines) + "\n")
 

@@ -27,20 +27,20 @@ from unittest import mock
 
 import numpy as np
 
-from baselines import tiny
+from baselines.studies import tiny_model
 from envsuite import registry
 from envsuite.core import TextEnv
 from harness import records
 from harness.capacity.profile import Instant
 from harness.cluster import connect
+from harness.cluster.executors import EnvWorker, RayExecutor
 from harness.cluster.replicas import RayPolicy
-from harness.cluster.slots import EnvWorker, RaySlots
-from harness.dice import Dice
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
 from harness.records import Journal
-from harness.rollout import Playing, rollout
-from harness.slots import Host, LocalSlots, Slots
+from harness.rollout.executors import EnvHost, Executor, LocalExecutor
+from harness.rollout.loop import EpisodeState, rollout
+from harness.rollout.seeding import Seeding
 from harness.types import Policy, Prompt, Reply
 
 TASK = "Overcooked-easy-v0"
@@ -61,12 +61,12 @@ def timed(play: Callable[[], Any], repeats: int = 3) -> tuple[float, float]:
     return statistics.median(wall), min(own)
 
 
-def local(count: int) -> Slots:
+def local(count: int) -> Executor:
     """As a run of the local executor opens them: for a player on advice, one."""
     return open_slots(config(count), Execution(max_concurrent=count), count, "random")
 
 
-def through(slots: Slots, episodes: int) -> None:
+def through(slots: Executor, episodes: int) -> None:
     assert sum(1 for _ in rollout(make_policy("random"), config(episodes).all_episodes(), slots)) == episodes
 
 
@@ -181,11 +181,11 @@ def parts(episodes: int, count: int) -> Iterator[str]:
     places = {
         "engine": [(env, "step"), (env, "reset")],
         "player": [(TextEnv, "random_command")],
-        "dice": [(Dice, "at"), (Dice, "below")],
-        "build": [(Host, "_build")],
-        "host": [(Host, "start"), (Host, "step")],
-        "prompt": [(Playing, "prompt")],
-        "take": [(Playing, "take")],
+        "dice": [(Seeding, "at"), (Seeding, "below")],
+        "build": [(EnvHost, "_build")],
+        "host": [(EnvHost, "start"), (EnvHost, "step")],
+        "prompt": [(EpisodeState, "prompt")],
+        "take": [(EpisodeState, "take")],
     }
     turns = sum(len(run.turns) for run in rollout(make_policy("random"), config(episodes).all_episodes(), local(count)))
     with metered(**places) as loop:
@@ -216,7 +216,7 @@ def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
     yield "\n| a language model of random weights, CPU | tokens/s | x one at a time |\n|---|--:|--:|"
     base = 0.0
 
-    def row(name: str, policy: Policy, slots: Slots) -> str:
+    def row(name: str, policy: Policy, slots: Executor) -> str:
         nonlocal base
         # The model is read and the engines are imported.
         assert sum(1 for _ in rollout(policy, config(slots.count).all_episodes(), slots, max_turns=1)) == slots.count
@@ -232,20 +232,20 @@ def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
         return said
 
     with tempfile.TemporaryDirectory() as folder:
-        tiny.make(Path(folder), tiny.texts([TASK], 2), "s", vocabulary=1024, context=4096)
+        tiny_model.make(Path(folder), tiny_model.texts([TASK], 2), "s", vocabulary=1024, context=4096)
         options = {"temperature": 1.0, "max_tokens": 32, "device": "cpu", "dtype": "float32"}
         model = functools.partial(make_policy, folder, **options)
-        yield row("(c) plain loop, one conversation at a time", model(), LocalSlots(1))
-        yield row(f"(a) local, {episodes} conversations a batch", model(), LocalSlots(episodes))
+        yield row("(c) plain loop, one conversation at a time", model(), LocalExecutor(1))
+        yield row(f"(a) local, {episodes} conversations a batch", model(), LocalExecutor(episodes))
         for workers in (1, 2, 4):
             yield row(
-                f"(b) Ray, {episodes} conversations, {workers} workers", model(), RaySlots(ray, episodes, workers)
+                f"(b) Ray, {episodes} conversations, {workers} workers", model(), RayExecutor(ray, episodes, workers)
             )
         replicas = RayPolicy(ray, folder, 2, options)
         yield row(
             f"(b) Ray, {episodes} conversations, 1 worker, the model in 2 replicas",
             replicas,
-            RaySlots(ray, episodes, 1),
+            RayExecutor(ray, episodes, 1),
         )
         with actors(ray, LonelyHost, episodes, ("sparse", "", 0.99)) as alone:
             yield row(f"(d) Ray, an actor per environment ({episodes})", model(), ActorSlots(ray, alone))
@@ -258,7 +258,7 @@ class Rash(Instant):
         return [Reply("", commands=(prompt.admissible[prompt.seed % len(prompt.admissible)],)) for prompt in prompts]
 
 
-class Busy(LocalSlots):
+class Busy(LocalExecutor):
     """Counts how many slots hold an episode, turn by turn, until the last episode has started."""
 
     def __init__(self, count: int, episodes: int) -> None:
@@ -306,7 +306,7 @@ def writing(task: str, player: str, count: int = 20_000) -> Iterator[str]:
     """One real episode's record, over and over."""
     with tempfile.TemporaryDirectory() as folder:
         todo = RunConfig(registry.TASKS[task], player, episodes=1, split="train").all_episodes()
-        run = next(rollout(make_policy(player), todo, LocalSlots(1, asks=player)))
+        run = next(rollout(make_policy(player), todo, LocalExecutor(1, advice_kind=player)))
         one = records.record(run, player, "sparse")
         journal = Journal(Path(folder) / "journal.jsonl")
 
@@ -346,7 +346,7 @@ def main() -> None:
     try:
         connect.connect(cluster.address)
         for workers in (1, 2, 4):
-            slots = RaySlots(ray, count, workers, asks="random")
+            slots = RayExecutor(ray, count, workers, advice_kind="random")
             through(slots, count)  # engines imported
             seconds, _ = timed(functools.partial(through, slots, args.episodes))
             row(f"(b) Ray, 32 slots in {workers} workers", seconds)

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-TESTS = ("tests/cluster", "tests/test_evaluate.py", "tests/api/test_eval_on_a_server.py")
+TESTS = ("tests/cluster", "tests/harness/test_evaluate.py", "tests/api/test_eval_on_a_server.py")
 CHOSEN = "cluster or killed or server or disk"
 
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.summary import number, percent
+from harness.stats.summary import number, percent
 
 TASKS = ("ALFWorld-generated-v0", "TextWorld-w2-o3-q4-v0", "BabyAI-goto-v0")
 COMMON = "--history 3 --max-tokens 32 --max-turns 12 --baselines none --resume --json"

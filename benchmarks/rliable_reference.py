@@ -1,4 +1,4 @@
-"""What rliable (Agarwal et al., NeurIPS 2021) makes of a table of scores: the numbers tests/test_aggregate.py holds ours against.
+"""What rliable (Agarwal et al., NeurIPS 2021) makes of a table of scores: the numbers tests/harness/test_aggregate.py holds ours against.
 
     uv venv /tmp/rliable && uv pip install --python /tmp/rliable rliable==1.2.0 "pandas<3"
     /tmp/rliable/bin/python benchmarks/rliable_reference.py tests/rliable.json

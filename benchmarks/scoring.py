@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from harness.lm.cache import take_row
+from harness.lm.likelihood import token_logprobs, token_logprobs_apart
 from harness.policies.hf import load
 from harness.policies.score import ScorePolicy
-from harness.scoring import token_logprobs, token_logprobs_apart
 
 SEEN = "You arrive at cabinet {0}. The cabinet {0} is open. In it, you see a cloth 1, a soapbar 2, and a plate {0}."
 THINGS = [f"{kind} {number}" for kind in ("cabinet", "drawer", "countertop", "fridge") for number in range(1, 6)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from envsuite import registry
 from envsuite.types import Task
 from harness.records import Record
-from harness.summary import percent, summarise
+from harness.stats.summary import percent, summarise
 
 COLUMNS = (("random", False), ("expert", False), ("random", True), ("smollm2-135m", True))
 """(model, whether with --max-turns)"""

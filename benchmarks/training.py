@@ -18,16 +18,17 @@ from typing import Any
 
 import torch
 
-from baselines import descent, grpo, tiny
-from baselines.actor import Actor
+from baselines.algorithms import grpo, policy_step
 from baselines.batch import collate
-from baselines.losses import aggregate, clipped_surrogate
+from baselines.collection.actor import Actor
+from baselines.math.losses import aggregate, clipped_surrogate
 from baselines.model import Model, ModelConfig
 from baselines.recipe import Acting
+from baselines.studies import tiny_model
 from envsuite import registry
-from harness.prompting import Prompting
-from harness.rollout import rollout
-from harness.slots import LocalSlots
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
 from harness.types import Trajectory, episode
 
 TASK, TURNS, TOKENS = "VirtualHome-food_preparation-v0", 8, 12
@@ -35,14 +36,14 @@ PROMPTING = Prompting("bare", False, 2, admissible="none")
 
 
 def network(folder: Path, size: str) -> Model:
-    tiny.make(folder, tiny.texts([TASK], 4), size, vocabulary=1024, context=2048)
+    tiny_model.make(folder, tiny_model.texts([TASK], 4), size, vocabulary=1024, context=2048)
     return Model.load(ModelConfig(str(folder), critic="none"))
 
 
 def together(model: Model, episodes: int) -> list[Trajectory]:
     actor = Actor(model, Acting(max_tokens=TOKENS), PROMPTING, 1.0)
     todo = [episode(registry.TASKS[TASK], seed // 4, seed % 4) for seed in range(episodes)]
-    return list(rollout(actor, todo, LocalSlots(episodes), PROMPTING, TURNS))
+    return list(rollout(actor, todo, LocalExecutor(episodes), PROMPTING, TURNS))
 
 
 @torch.inference_mode()
@@ -127,7 +128,7 @@ def main() -> None:
     slow = clock() - began
     plain = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     began = clock()
-    grpo.update(model, descent.Optimisers(model, config), runs, config, dice)
+    grpo.update(model, policy_step.Optimisers(model, config), runs, config, dice)
     fast = clock() - began
     once = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     gap = float((once - plain).norm() / plain.norm())

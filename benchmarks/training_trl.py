@@ -24,15 +24,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from transformers.utils import get_json_schema
 from trl.chat_template_utils import qwen2_5_chat_template
 
-from baselines import descent, grpo, tiny
-from baselines.actor import Actor
+from baselines.algorithms import grpo, policy_step
+from baselines.collection.actor import Actor
 from baselines.model import Model, ModelConfig
 from baselines.recipe import Acting
+from baselines.studies import tiny_model
 from envsuite import registry
 from harness.interop.trl import factory, games
-from harness.prompting import Prompting
-from harness.rollout import rollout
-from harness.slots import LocalSlots
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
 from harness.types import episode
 
 TASK, EPISODES, GROUP, TOKENS = "VirtualHome-food_preparation-v0", 16, 4, 32
@@ -42,7 +43,9 @@ PROMPTING = Prompting("tool", False, -1, admissible="none")
 def network(folder: Path, size: str) -> tuple[Any, Any]:
     """A tiny model with a template that knows tools, as TRL wants it."""
     schema = str(get_json_schema(factory(TASK)().act))
-    tiny.make(folder, [qwen2_5_chat_template, schema, *tiny.texts([TASK], 4)], size, vocabulary=1024, context=2048)
+    tiny_model.make(
+        folder, [qwen2_5_chat_template, schema, *tiny_model.texts([TASK], 4)], size, vocabulary=1024, context=2048
+    )
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
     tokenizer.eos_token, tokenizer.chat_template = "<|im_end|>", qwen2_5_chat_template
@@ -103,13 +106,13 @@ def theirs(model: Any, tokenizer: Any, steps: int, folder: Path) -> tuple[float,
 def ours(lm: Any, tokenizer: Any, steps: int) -> tuple[float, float, int, int]:
     model = Model(lm, tokenizer, ModelConfig("tiny", critic="none"))
     config = grpo.Config(group_size=GROUP, kl_coef=0.0, learning_rate=1e-6)
-    optimisers, dice = descent.Optimisers(model, config), torch.Generator().manual_seed(0)
+    optimisers, dice = policy_step.Optimisers(model, config), torch.Generator().manual_seed(0)
     rolled, updated, sampled, read = [], [], 0, 0
     for step in range(steps):
         began = time.process_time()
         actor = Actor(model, Acting(max_tokens=TOKENS), PROMPTING, 1.0)
         todo = [episode(registry.TASKS[TASK], k // GROUP, GROUP * step + k % GROUP) for k in range(EPISODES)]
-        runs = sorted(rollout(actor, todo, LocalSlots(EPISODES), PROMPTING, 1), key=lambda run: run.episode.key)
+        runs = sorted(rollout(actor, todo, LocalExecutor(EPISODES), PROMPTING, 1), key=lambda run: run.episode.key)
         actor.close()
         rolled.append(time.process_time() - began)
         for number, run in enumerate(runs):  # whatever was earned: a spread within each group

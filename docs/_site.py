@@ -17,11 +17,12 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from envsuite import registry
-from harness import boards, report
+from harness import report
 from harness.cli.envs import card
+from harness.suites import leaderboards
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = ("evaluation", "prompting", "models", "report", "sandbox", "environments", "training", "interop", "not-covered")
+FIRST = ("evaluation", "models", "report", "environments", "training", "interop")
 """pages of docs/ in the order they are read; others follow"""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -34,12 +35,14 @@ def on_config(config: Any) -> Any:
     config.nav = [
         {"Home": "README.md"},
         {"Guides": [pages[name] for name in order]},
+        {"Explanation": _section("explanation")},
         {"Environments": [*sorted(f"envs/{path.name}" for path in (ROOT / "docs" / "envs").glob("*.md")), "cards.md"]},
         {"Leaderboards": ["leaderboards/README.md", *(f"leaderboards/{one.name}/README.md" for one in _boards())]},
         {"Generalisation, measured": "leaderboards/generalisation/README.md"},
         {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
         {"Training in small": [path.relative_to(ROOT).as_posix() for path in _studies()]},
         {"Benchmarks": sorted(f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.md"))},
+        {"Specifications": _section("specs")},
         {"Command line": "cli.md"},
     ]
     return config
@@ -55,10 +58,12 @@ def on_files(files: Files, config: Any) -> Files:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
-    for path, text in boards.pages(ROOT / "leaderboards").items():
+    for path, text in leaderboards.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
     for folder in _boards():
-        page = report.render(boards.material(folder), f"{folder.name}: episodes", config.extra["replays"])
+        page = report.render(
+            report.ReportData(report.read_board(folder)), f"{folder.name}: episodes", config.extra["replays"]
+        )
         add(f"leaderboards/{folder.name}/episodes.html", page)
     add("cli.md", command_line())
     add("cards.md", cards())
@@ -90,8 +95,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return LINK.sub(link, markdown)
 
 
+def _section(folder: str) -> list[str]:
+    """Returns the pages of a folder of docs/, its overview first."""
+    pages = sorted((ROOT / "docs" / folder).glob("*.md"), key=lambda path: (path.stem != "README", path.name))
+    return [f"{folder}/{path.name}" for path in pages]
+
+
 def _boards() -> list[Path]:
-    return boards.folders(ROOT / "leaderboards")
+    return leaderboards.folders(ROOT / "leaderboards")
 
 
 def _tables() -> list[Path]:

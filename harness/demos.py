@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from harness.prompting import GRAMMARS, Past, Prompting
+from harness.prompting.prompting import GRAMMARS, Past, Prompting
 from harness.types import Message, Reply, Trajectory, Turn
 
 

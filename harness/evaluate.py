@@ -23,14 +23,15 @@ from envsuite.cache import write_atomically
 from envsuite.core import check_knobs
 from envsuite.errors import EnvsuiteError, UsageError, did_you_mean
 from envsuite.types import Panel, Task, knobs_json
-from harness import models, records
+from harness import records
+from harness.lm import model_files
 from harness.policies import is_model
-from harness.prompting import Prompting
+from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
-from harness.rollout import rollout
-from harness.seats import VectorSlots, seated
-from harness.slots import LocalSlots, PoolSlots, Slots
-from harness.summary import Summary, summarise
+from harness.rollout.executors import Executor, LocalExecutor, ProcessExecutor
+from harness.rollout.loop import rollout
+from harness.rollout.vector import VectorExecutor, seated
+from harness.stats.summary import Summary, summarise
 from harness.types import Episode, Policy, Trajectory
 
 
@@ -85,7 +86,7 @@ class RunConfig:
             found["sampling"], found["prompting"] = asdict(self.sampling), asdict(self.prompting)
             if self.prompting.wording == "plain":  # runs from before there were wordings keep their names
                 del found["prompting"]["wording"]
-            found["weights"] = models.fingerprint(self.model.removeprefix("hf:"))
+            found["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
         return found
 
     @property
@@ -253,7 +254,7 @@ def _roll(
     policy = make_policy()
     if hasattr(policy, "keep_weights"):  # a server's may change behind the run's back
         policy.keep_weights(weights)
-    slots = open_slots(config, execution, len(todo), policy.asks)
+    slots = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
         yield from rollout(policy, todo, slots, config.prompting, config.max_turns)
     finally:
@@ -287,7 +288,9 @@ def _keep(
                 )
 
 
-def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str, shaping_gamma: float = 0.99) -> Slots:
+def open_slots(
+    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping_gamma: float = 0.99
+) -> Executor:
     """The slots a run needs: in this process for engines that answer at once, else in a pool; or on a Ray cluster."""
     count = max(1, min(execution.max_concurrent, episodes))
     workers = execution.num_workers
@@ -295,7 +298,7 @@ def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str
     settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
     if execution.executor == "ray":
         from harness.cluster import connect
-        from harness.cluster.slots import RaySlots
+        from harness.cluster.executors import RayExecutor
 
         needs = cls.resources(settings)
         # A cluster of our own has a whole one of each, of which every worker takes its share.
@@ -303,16 +306,18 @@ def open_slots(config: RunConfig, execution: Execution, episodes: int, asks: str
         if workers <= 0:
             workers = max(1, int(ray.available_resources().get("CPU", 1)))
         fast = not cls.needs_process(settings)
-        return RaySlots(ray, count, workers, config.reward_mode, asks, shaping_gamma, needs, fast)
+        return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping_gamma, needs, fast)
     if workers < 0:
         workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
     if workers:
-        return PoolSlots(count, workers, config.reward_mode, asks, shaping_gamma)
-    if asks:  # nobody is waited for, and one environment at a time stays in the processor's caches
-        return LocalSlots(1, config.reward_mode, asks, shaping_gamma)
+        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping_gamma)
+    if advice_kind:  # nobody is waited for, and one environment at a time stays in the processor's caches
+        return LocalExecutor(1, config.reward_mode, advice_kind, shaping_gamma)
     if seated(config.task, settings):
-        return VectorSlots(count, config.task, knobs_json(config.knobs), config.reward_mode, asks, shaping_gamma)
-    return LocalSlots(count, config.reward_mode, asks, shaping_gamma)
+        return VectorExecutor(
+            count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping_gamma
+        )
+    return LocalExecutor(count, config.reward_mode, advice_kind, shaping_gamma)
 
 
 def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:

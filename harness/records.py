@@ -5,7 +5,7 @@
         journal.jsonl   finished episodes, appended and flushed as they end
         results.jsonl   the same, sorted by key, broken attempts superseded; written atomically when the run ends
         timing.jsonl    how long each episode took
-        weights.json    of a model on a server: what it said to a fixed question (harness.policies.weights)
+        weights.json    of a model on a server: what it said to a fixed question (harness.policies.server_weights)
         summary.json    the numbers
 
 results.jsonl holds nothing of host, time, worker count or run id: for a deterministic policy it is the same to the byte

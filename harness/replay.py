@@ -15,9 +15,9 @@ from envsuite.types import StopReason
 from harness import records
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
-from harness.policies.replay import ReplayPolicy
+from harness.policies.recorded import ReplayPolicy
 from harness.records import Record, is_broken
-from harness.rollout import rollout
+from harness.rollout.loop import rollout
 from harness.types import Episode
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
@@ -56,7 +56,7 @@ def check(
         policy = make_policy(model) if model in players else ReplayPolicy(str(file), group, HARNESS_ENDS)
         config = RunConfig(task, "replay", knobs=group[0]["knobs"], reward_mode=mode)
         episodes = [Episode(task, knobs, one["seed"], one["attempt"]) for one in group]
-        slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), policy.asks)
+        slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), policy.advice_kind)
         turns = {key: one["num_turns"] + (one["stop_reason"] not in HARNESS_ENDS) for key, one in stored.items()}
         try:
             for again in rollout(policy, episodes, slots, max_turns=lambda played, turns=turns: turns[played.key]):  # type: ignore[misc]

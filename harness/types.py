@@ -80,13 +80,13 @@ class Reply:
 class Policy(Protocol):
     """Anything that answers a batch of prompts.
 
-    `asks` names what the environment is to advise: "" nothing, "random", "expert", or "expert:KIND"; a policy that asks
+    `advice_kind` names what the environment is to advise: "" nothing, "random", "expert", or "expert:KIND"; a policy that asks
     is given the advice and no messages.
     `deterministic` is True where the same prompts always get the same replies, to the byte.
     """
 
     name: str
-    asks: str
+    advice_kind: str
     deterministic: bool
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]: ...

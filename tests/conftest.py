@@ -23,12 +23,12 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def smollm() -> Path:
     """The bundled model's folder: fetched once into the user's own cache, as `make` does."""
-    from harness import models
+    from harness.lm import model_files
 
     with pytest.MonkeyPatch.context() as patch:
         if not USERS_CACHE:
             patch.delenv("ENVSUITE_CACHE", raising=False)
-        return models.fetch("smollm2-135m")
+        return model_files.fetch("smollm2-135m")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,6 +10,39 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
 BASE = {"types", "errors", "spaces", "core", "registry", "panels", "cache"}
+FOLDERS = {
+    "harness": [
+        ["types"],
+        ["records"],
+        ["prompting"],
+        ["stats", "lm"],
+        ["policies", "rollout"],
+        ["demos", "play", "cluster"],
+        ["evaluate"],
+        ["replay", "language_ability", "capacity", "interop"],
+        ["generalization"],
+        ["suites"],
+        ["report"],
+        ["cli"],
+    ],
+    "baselines": [
+        ["configs", "math", "distributed", "logging"],
+        ["batch", "prefix_sharing"],
+        ["model"],
+        ["algorithms"],
+        ["recipe"],
+        ["run_log", "collection"],
+        ["train"],
+        ["memory"],
+        ["studies"],
+        ["cli"],
+    ],
+}
+"""folders and loose modules inside a package, from the lowest floor up; neighbours on one floor do not import each other"""
+NOT_YET = {
+    ("harness.suites.leaderboards", "harness.cli"),
+    ("harness.suites.reproduce", "harness.cli"),
+}
 ENGINES = ("torch", "transformers", "textworld", "alfworld", "minigrid", "sklearn", "pandas", "docker", "PIL", "rich")
 
 
@@ -41,6 +74,51 @@ def test_imports_only_point_down(path):
             assert rest[1] == parts[2], f"one environment imports another: {name}"
         if parts[0] == "envsuite" and len(parts) == 2 and parts[1] in BASE and head == "envsuite" and rest:
             assert rest[0] in BASE or name.startswith("envsuite.types"), f"the base imports {name}"
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_folders_inside_a_package_only_import_lower_ones(package):
+    rank = {room: floor for floor, rooms in enumerate(FOLDERS[package]) for room in rooms}
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[1] == "__init__":
+            continue
+        for name in imports(path):
+            other = name.split(".")
+            if other[0] != package or len(other) < 2 or other[1] == parts[1] or other[1] not in rank:
+                continue
+            if rank[other[1]] >= rank[parts[1]] and (".".join(parts), ".".join(other[:2])) not in NOT_YET:
+                wrong.append(f"{'.'.join(parts)} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_and_module_has_a_floor():
+    for package, floors in FOLDERS.items():
+        rooms = {path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py"} - {"__init__"}
+        rooms |= {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert rooms == {room for rooms in floors for room in rooms}
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    known = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in modules()
+    }
+    arrows = {
+        name: {other for other in imports(path) if other in known and not f"{name}.".startswith(f"{other}.")}
+        for name, path in known.items()
+    }
+    done: set[str] = set()
+
+    def visit(name, trail):
+        assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for other in arrows[name]:
+                visit(other, [*trail, name])
+            done.add(name)
+
+    for name in known:
+        visit(name, [])
 
 
 def test_neither_envsuite_nor_any_environments_module_imports_an_engine():

@@ -39,8 +39,8 @@ from harness import records
 from harness.evaluate import RunConfig
 from harness.policies import make_policy
 from harness.records import Journal
-from harness.rollout import rollout
-from harness.slots import LocalSlots, Shown
+from harness.rollout.executors import LocalExecutor, StepResult
+from harness.rollout.loop import rollout
 from harness.types import Prompt, Reply
 
 CHARS_PER_TOKEN = 4
@@ -188,7 +188,7 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
         rollout(
             make_policy("random"),
             RunConfig(task, "random", episodes=min(2, len(seeds))).all_episodes(),
-            LocalSlots(1, asks="random"),
+            LocalExecutor(1, advice_kind="random"),
         )
     )
     said = [turn for run in sample for turn in run.turns]
@@ -209,7 +209,7 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
 class Instant:
     """A policy that costs nothing: the first admissible command."""
 
-    name, asks, deterministic = "instant", "", True
+    name, advice_kind, deterministic = "instant", "", True
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [Reply("", commands=(prompt.admissible[0],)) for prompt in prompts]
@@ -227,7 +227,7 @@ def measure_head(task: Task, episodes: int = 64) -> Head:
     least = dict.fromkeys(("whole", "bare", "answer", "megabyte"), math.inf)
     for _ in range(REPEATS):
         meter.lap()
-        runs = list(rollout(Instant(), config.all_episodes(), LocalSlots(32)))
+        runs = list(rollout(Instant(), config.all_episodes(), LocalExecutor(32)))
         whole = meter.lap()
         env = registry.build(task, "sparse")
         for run in runs:
@@ -235,7 +235,9 @@ def measure_head(task: Task, episodes: int = 64) -> Head:
             for turn in run.turns:
                 env.step(turn.commands[0])
         bare = meter.lap()
-        shown = [pickle.dumps(Shown(turn.observation, turn.info, turn.reward)) for run in runs for turn in run.turns]
+        shown = [
+            pickle.dumps(StepResult(turn.observation, turn.info, turn.reward)) for run in runs for turn in run.turns
+        ]
         meter.lap()
         for answer in shown:
             pickle.loads(answer)
@@ -264,13 +266,13 @@ def measure_message(task: Task, answer_s: float, messages: int = 100) -> float:
     `answer_s`: of reading the answer, which is counted with the turn. The least of `REPEATS` times so many messages.
     """
     from harness.cluster import connect
-    from harness.cluster.slots import RaySlots
+    from harness.cluster.executors import RayExecutor
 
     ray = connect.connect()
     episodes = itertools.cycle(RunConfig(task, "random", episodes=8, split="train").all_episodes())
-    slots, meter, least = RaySlots(ray, 1, 1), _Meter(), math.inf
+    slots, meter, least = RayExecutor(ray, 1, 1), _Meter(), math.inf
     try:
-        shown, turn = Shown("", {}, terminated=True), 0
+        shown, turn = StepResult("", {}, terminated=True), 0
         for repeat in range(REPEATS + 1):  # the first to warm up
             meter.lap()
             for _ in range(messages):

@@ -13,7 +13,7 @@ from typing import Any
 from envsuite.errors import MissingExtra
 
 AHEAD = 0.25
-"""as `harness.cluster.slots.AHEAD`, which cannot be imported without Ray"""
+"""as `harness.cluster.executors.AHEAD`, which cannot be imported without Ray"""
 MESSAGE = 0.004
 """seconds of a message from the head to a worker and back, as fitted in benchmarks/capacity.md"""
 DISK = 200.0

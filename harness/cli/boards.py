@@ -15,9 +15,10 @@ from pathlib import Path
 
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingData
-from harness import boards, cli
+from harness import cli
 from harness.evaluate import evaluate
 from harness.policies import make_policy
+from harness.suites import leaderboards
 
 ROOT = Path("leaderboards")
 
@@ -45,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if args.verb == "add":
-        board = boards.add(args.board, args.runs)
+        board = leaderboards.add(args.board, args.runs)
         print(f"{args.board}: {len(board.entries)} entries, {len(board.records):,} records")
     elif args.verb == "render":
-        for path, text in boards.pages(args.root).items():
+        for path, text in leaderboards.pages(args.root).items():
             write_atomically(path, text)
             print(path)
     else:
@@ -61,11 +62,11 @@ def _play(folder: Path, episodes: int | None, missing: bool) -> None:
     """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's; or
     those of the suite's that are `missing`. A task whose data is not on this machine is named and left out.
     """
-    old = boards.read(folder).entries if (folder / "metadata.json").exists() else {}
+    old = leaderboards.read(folder).entries if (folder / "metadata.json").exists() else {}
     floor = {place[:2]: entry["identity"]["seeds"][1] for place, entry in old.items() if place[2] == "random"}
     with tempfile.TemporaryDirectory() as scratch:
         runs = []
-        for place, planned in boards.prescribed(folder.name).items():
+        for place, planned in leaderboards.prescribed(folder.name).items():
             if old and not missing and place not in floor:
                 continue
             count = episodes or floor.get(place) or planned.baseline_episodes or planned.config.episodes
@@ -83,7 +84,7 @@ def _play(folder: Path, episodes: int | None, missing: bool) -> None:
         if not runs:
             print(f"{folder}: nothing was played")
             return
-        board = boards.add(folder, runs)
+        board = leaderboards.add(folder, runs)
     print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")
 
 

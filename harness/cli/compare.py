@@ -14,8 +14,8 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli
-from harness.compare import PROTOCOL, Standing, compare, read_run, refuse_unlike, standing
-from harness.stats import Interval
+from harness.stats.compare import PROTOCOL, Standing, compare, read_run, refuse_unlike, standing
+from harness.stats.intervals import Interval
 
 
 def parser() -> argparse.ArgumentParser:

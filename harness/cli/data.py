@@ -17,9 +17,9 @@ from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.cli.plans import setting
-from harness.compare import read_run
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
-from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
+from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
+from harness.stats.compare import read_run
 
 FETCHERS = {"alfworld": "envsuite.envs.alfworld.data:download"}
 EXPORTS = {
@@ -170,13 +170,13 @@ def _games(args: argparse.Namespace) -> int:
 def _demos(args: argparse.Namespace) -> None:
     from harness.demos import demonstrations
     from harness.policies import make_policy
-    from harness.rollout import rollout
+    from harness.rollout.loop import rollout
 
     config = _chosen(args, args.expert)
     prompting = Prompting(args.action_grammar, False, args.history, admissible=args.admissible)
     policy = make_policy(args.expert)
     how = Execution(num_workers=args.num_workers, executor=args.executor, ray_address=args.ray_address)
-    slots = open_slots(config, how, len(config.all_episodes()), policy.asks)
+    slots = open_slots(config, how, len(config.all_episodes()), policy.advice_kind)
     try:
         runs = sorted(rollout(policy, config.all_episodes(), slots, prompting), key=lambda run: run.episode.key)
     finally:

@@ -87,7 +87,7 @@ def _families(console: Console, as_json: bool) -> None:
 
 def _measure(console: Console, task: Task, episodes: int, seed: int) -> None:
     """Writes the task's card into the cards.json beside its environment: for a source checkout."""
-    from harness.measure import measure
+    from harness.capacity.difficulty import measure
 
     path = Path(inspect.getfile(registry.env_class(task))).with_name("cards.json")
     cards = json.loads(path.read_text()) if path.exists() else {}

@@ -21,7 +21,7 @@ from harness.cli.preview import describe, show_prompt
 from harness.evaluate import RunConfig
 from harness.policies import ADVISED, is_model, record_name
 from harness.records import Results
-from harness.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
+from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 
 
 def parser() -> argparse.ArgumentParser:

@@ -13,12 +13,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from envsuite.errors import UsageError
-from harness import cli, estimate, generalize
+from harness import cli
+from harness.capacity import cost
 from harness.cli.plans import add_options, configure, execution
 from harness.cli.players import Players, play
 from harness.evaluate import RunConfig
-from harness.generalize import Cell, Model, Place
-from harness.heatmap import lines
+from harness.generalization import generalize
+from harness.generalization.generalize import Cell, Model, Place
+from harness.generalization.heatmap import lines
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,7 +77,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.dry_run:
         for who, place, config in runs:
             where = ", ".join(f"{name}={value}" for name, value in place.at.items())
-            said = estimate.line(config, folder, [folder, Path("runs")], args.max_concurrent)
+            said = cost.line(config, folder, [folder, Path("runs")], args.max_concurrent)
             console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
         return 0
     cells: list[Cell] = []
@@ -120,7 +122,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 def _language(args: argparse.Namespace) -> int:
     """What each model knows of language, and what training did to it."""
-    from harness import language
+    from harness import language_ability
 
     tasks = [name.strip() for name in args.language.split(",") if name.strip()]
     if not tasks:
@@ -137,11 +139,11 @@ def _language(args: argparse.Namespace) -> int:
         print(f"{len(args.model)} models x {', '.join(tasks)}, {items} each")
         return 0
     measured = {
-        name: language.measure(name, tasks, args.language_tasks, args.episodes, args.device, args.dtype)
+        name: language_ability.measure(name, tasks, args.language_tasks, args.episodes, args.device, args.dtype)
         for name in args.model
     }
-    found = language.report(measured)
-    language.write(args.output_dir, found)
+    found = language_ability.report(measured)
+    language_ability.write(args.output_dir, found)
     if args.json:
         print(json.dumps(found, indent=2))
         return 0

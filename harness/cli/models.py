@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from harness import cli, models
+from harness import cli
+from harness.lm import model_files
 
 
 def parser() -> argparse.ArgumentParser:
@@ -16,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     commands = found.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")
     get = commands.add_parser("get", help="make sure that a model's weights are on this machine")
-    get.add_argument("model", help=f"{', '.join(models.BUNDLED)} (bundled), an alias, or org/name")
+    get.add_argument("model", help=f"{', '.join(model_files.BUNDLED)} (bundled), an alias, or org/name")
     cli.add_verbose(commands)
     return found
 
@@ -28,13 +29,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> None:
     args = parser().parse_args(argv)
     if args.command == "get":
-        print(models.folder(args.model, say=lambda line: print(line, file=sys.stderr, flush=True)))
+        print(model_files.folder(args.model, say=lambda line: print(line, file=sys.stderr, flush=True)))
         return
     table = Table("name", "stands for", "here", box=None)
-    for name in (*models.BUNDLED, *models.ALIASES):
-        source = models.resolve(name)
-        path = models.here(source)
-        table.add_row(name, str(source), f"{models.cached_size(path) / 1e6:,.0f} MB" if path else "-")
+    for name in (*model_files.BUNDLED, *model_files.ALIASES):
+        source = model_files.resolve(name)
+        path = model_files.here(source)
+        table.add_row(name, str(source), f"{model_files.cached_size(path) / 1e6:,.0f} MB" if path else "-")
     cli.console().print(table)
 
 

@@ -11,11 +11,12 @@ from rich.console import Console
 from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.types import RewardMode, Task
-from harness import cli, suites
+from harness import cli
 from harness.evaluate import Budget, Execution, RunConfig, Sampling, resolve_split
 from harness.policies import record_name
-from harness.prompting import ADMISSIBLE, GRAMMARS, Prompting
-from harness.wording import WORDINGS
+from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
+from harness.prompting.rewording import WORDINGS
+from harness.suites import suites
 
 
 class Parser(argparse.ArgumentParser):

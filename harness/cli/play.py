@@ -15,7 +15,7 @@ from harness.cli.plans import setting
 from harness.evaluate import Execution, RunConfig, evaluate, resolve_split
 from harness.play import HELP, play
 from harness.policies import is_model
-from harness.summary import result_table
+from harness.stats.summary import result_table
 
 
 def parser() -> argparse.ArgumentParser:

@@ -12,9 +12,9 @@ from rich.console import Console
 from harness.cli.progress import RunProgress
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import is_model, make_policy, on_server
-from harness.prompting import GRAMMARS
+from harness.prompting.prompting import GRAMMARS
 from harness.records import Results, is_broken
-from harness.summary import Summary
+from harness.stats.summary import Summary
 from harness.types import Policy
 
 

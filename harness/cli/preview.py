@@ -11,7 +11,7 @@ from rich.console import Console
 from envsuite import registry
 from envsuite.errors import UsageError
 from harness import cli
-from harness.estimate import turn_cap
+from harness.capacity.cost import turn_cap
 from harness.evaluate import RunConfig
 from harness.policies import is_model, on_server
 
@@ -31,7 +31,7 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
     each = f"at most {turns} each, {turns * len(episodes):,} in all" if turns else "as many as each game allows"
     say(f"turns     {each}   reward {config.reward_mode} ({cls.__name__})")
     if is_model(config.model):
-        from harness.models import resolve
+        from harness.lm.model_files import resolve
 
         served = on_server(config.model, args.base_url)
         where = args.base_url or "OpenAI" if served else resolve(config.model.removeprefix("hf:"))
@@ -55,7 +55,7 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
         raise UsageError(f"--nodes: no profile of {config.task.id} was measured; there are {', '.join(families)}.")
     price = (0.0, 0.0)
     if args.price:
-        from harness.completions import Price
+        from harness.policies.chat_completions import Price
 
         parsed = Price.parse(args.price)
         price = parsed.input, parsed.output
@@ -88,11 +88,11 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
         env.close()
     if not is_model(config.model):
         return
-    from harness import models
+    from harness.lm import model_files
 
     if on_server(config.model, base_url):
         return
-    path = models.here(models.resolve(config.model.removeprefix("hf:")))
+    path = model_files.here(model_files.resolve(config.model.removeprefix("hf:")))
     if path is None:
         print(f"\n(the weights of {config.model} are not here: its chat template cannot be applied)")
         return

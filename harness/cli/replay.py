@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import boards, cli, records
+from harness import cli, records
 from harness.replay import check
+from harness.suites import leaderboards
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,8 +39,8 @@ def _main(argv: Sequence[str] | None) -> int:
         same = differ = 0
         players: tuple[str, ...] = ()
         if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
-            players = boards.COMPUTED
-            for fault in boards.faults(boards.read(path)):
+            players = leaderboards.COMPUTED
+            for fault in leaderboards.faults(leaderboards.read(path)):
                 print(f"{path}: {fault}", file=sys.stderr)
                 failed += 1
         for one, difference in check(file, args.num_workers, players=players):

@@ -10,7 +10,7 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingExtra, UsageError
 from harness import cli
-from harness.compare import PROTOCOL
+from harness.stats.compare import PROTOCOL
 
 
 def parser() -> argparse.ArgumentParser:

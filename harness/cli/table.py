@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from envsuite.errors import UsageError
-from harness import cli, estimate, reproduce
+from harness import cli
+from harness.capacity import cost
 from harness.cli.plans import Parser, add_options, execution
 from harness.cli.players import Players, play
 from harness.policies import is_model
-from harness.published import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Cell, PaperTable, Row, table, tables
-from harness.summary import plain
+from harness.stats.summary import plain
+from harness.suites import reproduce
+from harness.suites.published import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Cell, PaperTable, Row, table, tables
 
 SPREAD = "Published numbers as printed, with what is printed of their spread; measured ones with 95 % intervals."
 WORDS = (
@@ -108,13 +110,13 @@ def _run(found: PaperTable, args: argparse.Namespace, folders: list[Path], conso
     for said in absent:
         console.print(said, style="yellow", highlight=False, soft_wrap=True)
     for one in todo:
-        said = estimate.line(one.config, args.output_dir, folders, args.max_concurrent)
+        said = cost.line(one.config, args.output_dir, folders, args.max_concurrent)
         console.print(f"{one.model}  {', '.join(one.columns)}: {said}", highlight=False, soft_wrap=True)
     if args.dry_run:
         return
     with Players(args) as players:
         for one in todo:
-            if estimate.remaining(one.config, args.output_dir):
+            if cost.remaining(one.config, args.output_dir):
                 play(one.config, one.model, args, how, players, console)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
 from harness.cluster import connect
-from harness.homes import Homes
 from harness.policies import make_policy
+from harness.policies.affinity import ServerAffinity
 from harness.types import Policy, Prompt, Reply
 
 TIMES = 3
@@ -44,7 +44,7 @@ class RayPolicy:
     prompt's own seed, nobody can tell.
     """
 
-    asks = ""
+    advice_kind = ""
 
     STARTING = connect.SETTING_UP
     """seconds for a replica to get its place on a node and start; the model is read later"""
@@ -59,7 +59,7 @@ class RayPolicy:
         connect.check_room(ray, count, needs, "policy replicas")
         self._class = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(PolicyWorker)
         self._replicas = [self._class.remote(*self._arguments) for _ in range(count)]
-        self._homes = Homes()
+        self._homes = ServerAffinity()
         born = [replica.versions.remote() for replica in self._replicas]
         try:
             self._wait(born, self.STARTING)

@@ -11,8 +11,8 @@ from typing import Any
 
 import envsuite
 from envsuite.cache import write_atomically
-from harness.compare import Run
 from harness.records import Record, key_of, reply_text
+from harness.stats.compare import Run
 
 VERSION = "ATIF-v1.6"
 

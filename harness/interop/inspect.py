@@ -10,10 +10,10 @@ from typing import Any
 
 import envsuite
 from envsuite.errors import UsageError
-from harness.compare import Run
 from harness.interop.rows import messages, writable
 from harness.records import Record, is_broken
-from harness.stats import bootstrap
+from harness.stats.compare import Run
+from harness.stats.intervals import bootstrap
 
 SCORES = ("success", "reward", "progression")
 

@@ -25,9 +25,9 @@ from envsuite import registry
 from envsuite.errors import EngineFailure, UsageError
 from envsuite.types import knobs_json
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
-from harness.prompting import Prompting
-from harness.rollout import Playing
-from harness.slots import Shown
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import StepResult
+from harness.rollout.loop import EpisodeState
 from harness.types import Episode, Reply
 
 
@@ -85,7 +85,7 @@ class GamesEnvConfig(vf.EnvConfig):
     # What runs there is one request a turn: see `Chat`.
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
     grammar: str = "action"
-    """how a command is spelled: a name of `harness.prompting.GRAMMARS`"""
+    """how a command is spelled: a name of `harness.prompting.prompting.GRAMMARS`"""
     thinking: bool = True
     admissible: bool = True
     """list what may be said at every turn"""
@@ -120,7 +120,7 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
         trace.info["envsuite"] = {"game": data.game, "knobs": data.knobs, "seed": data.seed}
 
     async def _play(self, episode: Episode, engine: _Engine, task: vf.Task, agent: vf.Agent) -> vf.Trace:
-        state = Playing.begin(episode, await engine.start(episode))
+        state = EpisodeState.begin(episode, await engine.start(episode))
         system = state.prompt(self._prompting).messages[0]["content"]
         if task.data.system_prompt:
             system = f"{task.data.system_prompt}\n\n{system}"
@@ -156,14 +156,14 @@ class _Engine:
         self._slots = open_slots(config, Execution(max_concurrent=1), 1, "")
         self._thread = ThreadPoolExecutor(1, "envsuite")
 
-    async def start(self, episode: Episode) -> Shown:
+    async def start(self, episode: Episode) -> StepResult:
         return await self._ask(self._slots.start, episode)
 
-    async def step(self, commands: tuple[str, ...], turn: int) -> Shown:
+    async def step(self, commands: tuple[str, ...], turn: int) -> StepResult:
         return await self._ask(self._slots.step, commands, turn)
 
-    async def _ask(self, ask: Any, *what: Any) -> Shown:
-        def answer() -> Shown:
+    async def _ask(self, ask: Any, *what: Any) -> StepResult:
+        def answer() -> StepResult:
             ask(0, *what)
             ((_, shown),) = self._slots.poll()
             return shown

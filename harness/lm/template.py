@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from envsuite.errors import UsageError
-from harness.prompting import Tool
+from harness.prompting.prompting import Tool
 from harness.types import Message
 
 PLAIN = (

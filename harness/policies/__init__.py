@@ -27,7 +27,7 @@ def record_name(name: str) -> str:
     """How records spell the policy: the same on every machine."""
     kind, _, rest = name.partition(":")
     if kind == "replay":
-        from harness.policies.replay import canonical
+        from harness.policies.recorded import canonical
 
         return canonical(rest)
     return name
@@ -45,7 +45,7 @@ def make_policy(name: str, **options: Any) -> Policy:
 
         return IdlePolicy() if kind == "idle" else AdvisedPolicy(name)
     if kind == "replay":
-        from harness.policies.replay import ReplayPolicy
+        from harness.policies.recorded import ReplayPolicy
 
         if not rest:
             raise UsageError("replay: needs a file, as in replay:runs/.../results.jsonl")
@@ -54,7 +54,7 @@ def make_policy(name: str, **options: Any) -> Policy:
     scoring = {key: options.pop(key) for key in ("normalisation", "lead", "close") if key in options}
     try:
         if on_server(name, options.get("base_url")):
-            from harness.completions import Price
+            from harness.policies.chat_completions import Price
             from harness.policies.openai import OpenAIPolicy
 
             if score:

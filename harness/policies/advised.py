@@ -13,7 +13,7 @@ class AdvisedPolicy:
     deterministic = True
 
     def __init__(self, name: str) -> None:
-        self.name = self.asks = name
+        self.name = self.advice_kind = name
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         # An expert that knows no further command ends as an invalid one, and so is seen.
@@ -26,7 +26,7 @@ class AdvisedPolicy:
 class IdlePolicy:
     """Never says anything: whoever wins by this has found a fault in the environment."""
 
-    name, asks, deterministic = "idle", "", True
+    name, advice_kind, deterministic = "idle", "", True
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [Reply("", commands=()) for _ in prompts]

@@ -11,16 +11,16 @@ from typing import Any, Self
 import torch
 
 from envsuite.errors import DataError, EnvsuiteError, UsageError
-from harness import models
+from harness.lm import model_files
 from harness.lm.cache import PrefixStore, can_reuse
+from harness.lm.conversations import Conversations
 from harness.lm.decode import Job, Settings, decode
-from harness.lm.talks import Talks
 from harness.lm.template import PLAIN_STOP, Encoded, Template
 from harness.types import Prompt, Reply
 
 
 class HFPolicy:
-    """Samples replies of `model` (see `harness.models`) with its own chat template.
+    """Samples replies of `model` (see `harness.lm.model_files`) with its own chat template.
 
     Options of both constructors: temperature, top_p, max_tokens, thinking, stop, context, prefix_reuse, cache_gb.
     temperature 0 is greedy. `thinking` goes to templates that have `enable_thinking`. `stop` strings end a reply and
@@ -32,7 +32,7 @@ class HFPolicy:
     sampled, `extra["rewritten"]`: how many replies of the prompt do not stand in it as they were sampled.
     """
 
-    asks = ""
+    advice_kind = ""
     deterministic = False
 
     def __init__(
@@ -86,7 +86,7 @@ class HFPolicy:
         self.context = context or getattr(network.config.get_text_config(), "max_position_embeddings", None) or 2**31
         self.prefix_reuse = prefix_reuse and can_reuse(network.config)
         self._prefixes = PrefixStore(int(cache_gb * 2**30))
-        self._talks = Talks(self.template, max_tokens, self.context)
+        self._talks = Conversations(self.template, max_tokens, self.context)
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         replies: list[Reply | None] = [None] * len(prompts)
@@ -172,12 +172,12 @@ def load(
 
     place = pick_device(device)
     kind = pick_dtype(dtype, place)
-    path: Path = models.folder(model, say)
+    path: Path = model_files.folder(model, say)
     use_available_cores()
     # What is tokenised here is a prompt at a time: handing that to the tokenizer's threads costs more than it saves.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
-        with models.quiet():
+        with model_files.quiet():
             tokenizer = AutoTokenizer.from_pretrained(path)
             network: Any = AutoModelForCausalLM.from_pretrained(path, dtype=kind, attn_implementation=attention)
         return network.to(place).eval(), tokenizer

@@ -19,11 +19,11 @@ import httpx
 import tenacity
 
 from envsuite.errors import DataError, UsageError, did_you_mean
-from harness.chat import without_oldest_turn
-from harness.completions import Price, address, read, refusal, retry_after, shown
-from harness.homes import Homes
+from harness.policies.affinity import ServerAffinity
+from harness.policies.chat_completions import Price, address, read, refusal, retry_after, shown
 from harness.policies.health import Health
-from harness.policies.weights import Weights
+from harness.policies.server_weights import Weights
+from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
 
 OPENAI = "https://api.openai.com/v1"
@@ -60,12 +60,12 @@ class OpenAIPolicy:
     elsewhere). `served_model_name` is what the server calls the model, where that differs. A request takes at most
     `timeout` seconds and is tried `max_retries` times again; `requests_per_minute` limits all of them together.
     `thinking` False is passed to chat templates that have the switch (vLLM, SGLang). `watch` ends the run where a server's
-    weights are not those it began with (`harness.policies.weights`).
+    weights are not those it began with (`harness.policies.server_weights`).
 
     A prompt that a server finds too long loses its oldest turns. A reply that no server gave has `error`.
     """
 
-    asks = ""
+    advice_kind = ""
     deterministic = False
     path = "chat/completions"
 
@@ -110,7 +110,7 @@ class OpenAIPolicy:
             self._fields["chat_template_kwargs"] = {"enable_thinking": False}
         self._dropped: set[str] = set()
         self._weights = Weights(self.served_name) if watch else None
-        self._homes, self._health = Homes(), Health(len(self.servers))
+        self._homes, self._health = ServerAffinity(), Health(len(self.servers))
         self._answered, self._silent = False, 0
         self._runner: asyncio.Runner | None = None
         self._client: httpx.AsyncClient | None = None

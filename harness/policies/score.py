@@ -10,10 +10,8 @@ from typing import Any
 import torch
 
 from envsuite.errors import UsageError
-from harness.chat import without_oldest_turn
 from harness.lm.cache import Prefix, take_row
-from harness.policies.hf import HFPolicy
-from harness.scoring import (
+from harness.lm.likelihood import (
     NORMALISATIONS,
     Candidate,
     candidates,
@@ -22,6 +20,8 @@ from harness.scoring import (
     token_logprobs_apart,
     word_count,
 )
+from harness.policies.hf import HFPolicy
+from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
 
 NODES = 2048

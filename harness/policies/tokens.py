@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from envsuite.errors import DataError, UsageError
-from harness.completions import counts, shown
-from harness.lm.talks import Talks
+from harness.lm.conversations import Conversations
 from harness.lm.template import PLAIN_STOP, Template
+from harness.policies.chat_completions import counts, shown
 from harness.policies.openai import OpenAIPolicy, Passing, Refused, TooLong
 from harness.types import Prompt, Reply
 
@@ -48,7 +48,7 @@ class TokensPolicy(OpenAIPolicy):
         self.template = Template(tokenizer, end_ids, thinking)
         self.stop = (*stop, PLAIN_STOP) if self.template.plain else tuple(stop)
         self.version = version
-        self._talks = Talks(self.template, max_tokens, context or 2**31)
+        self._talks = Conversations(self.template, max_tokens, context or 2**31)
         # One alternative beside the sampled token: some versions take 0 for none at all.
         self._fields = {**PLAINLY, **self._fields}
         self._fields |= {"logprobs": 1, "return_token_ids": True, "stop_token_ids": sorted(self.template.end_ids)}

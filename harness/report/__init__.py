@@ -1,7 +1,7 @@
 """One self-contained HTML file from finished runs: numbers, charts, and every episode to read.
 
     read      runs, learning curves and grids from disk
-    replays   some episodes played again: prompts, pictures, what the expert would have said
+    transcripts  some episodes played again: prompts, pictures, what the expert would have said
     pack      the episodes as an index and compressed chunks
     charts    learning curves as SVG
     page      the template filled in
@@ -13,6 +13,6 @@ content policy admits no script or style but its own, and no address at all.
 from __future__ import annotations
 
 from harness.report.page import render
-from harness.report.read import Material, gather
+from harness.report.read import ReportData, gather, read_board
 
-__all__ = ["Material", "gather", "render"]
+__all__ = ["ReportData", "gather", "read_board", "render"]

@@ -15,10 +15,10 @@ from typing import Any
 
 from envsuite.errors import UsageError
 from envsuite.types import knobs_json
-from harness.compare import Run
-from harness.prompting import Prompting
+from harness.prompting.prompting import Prompting
 from harness.records import Record, reply_text
-from harness.report.replays import Replayer, Words, choose
+from harness.report.transcripts import Replayer, Words, choose
+from harness.stats.compare import Run
 
 CHUNK = 300_000
 """characters of JSON after which a chunk is closed"""

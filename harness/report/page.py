@@ -11,18 +11,18 @@ from importlib import resources
 from typing import Any
 
 from envsuite.errors import UsageError
-from harness.compare import Run, compare, scored
 from harness.report.charts import learning_curves
 from harness.report.pack import Packed, pack
-from harness.report.read import Curve, Material
-from harness.summary import number, percent, summarise
+from harness.report.read import Curve, ReportData
+from harness.stats.compare import Run, compare, scored
+from harness.stats.summary import number, percent, summarise
 
 MOST_PAIRED = 5
 """runs of one task of which every pair is compared"""
 
 
 def render(
-    material: Material, title: str = "envsuite report", replays: int = 20, picture_mb: float = 15, max_mb: float = 60
+    material: ReportData, title: str = "envsuite report", replays: int = 20, picture_mb: float = 15, max_mb: float = 60
 ) -> str:
     """The whole report as HTML; the same material gives the same bytes.
 

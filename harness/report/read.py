@@ -9,9 +9,11 @@ from typing import Any
 
 from envsuite.errors import DataError
 from envsuite.types import knobs_json
-from harness import grids, records
-from harness.compare import Run, read_run, refuse_unlike
-from harness.heatmap import layout
+from harness import records
+from harness.generalization import grids
+from harness.generalization.heatmap import layout
+from harness.stats.compare import Run, read_run, refuse_unlike
+from harness.suites import leaderboards
 
 NEEDED = {"update": ("update",), "eval": ("update", "success", "low", "high", "n"), "sft": ()}
 """what is shown of a line of metrics.jsonl, by its kind"""
@@ -51,7 +53,7 @@ class Grid:
 
 
 @dataclass
-class Material:
+class ReportData:
     """Everything one report shows."""
 
     runs: list[Run] = field(default_factory=list)
@@ -67,15 +69,13 @@ class Material:
         return dict(sorted(found.items()))
 
 
-def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> Material:
+def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> ReportData:
     """Reads run folders, results files, gzipped or not, boards, training folders, grids of envsuite-generalize, and whatever
     of these lies below a folder.
 
     Raises DataError where nothing is found or a file is damaged, UsageError where runs of one task differ in protocol.
     """
-    from harness import boards  # which render pages of their own from here
-
-    found = Material()
+    found = ReportData()
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
@@ -95,7 +95,7 @@ def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> Material:
             elif (folder / "grid.json").exists():
                 found.grids.append(read_grid(folder / "grid.json"))
             elif (folder / "metadata.json").exists():
-                found.runs += boards.material(folder).runs
+                found.runs += read_board(folder)
             else:
                 found.runs.append(read_run(folder, keep_broken=True))
     for runs in found.groups().values():
@@ -113,6 +113,13 @@ def _folders(path: Path) -> list[Path]:
     runs = [one for one in records.iterate_runs(path) if records.results_file(one).exists()]
     others = {one.parent for name in ("metrics.jsonl", "grid.json", "metadata.json") for one in path.glob(f"**/{name}")}
     return runs + sorted(others)
+
+
+def read_board(folder: Path) -> list[Run]:
+    """Reads a leaderboard's folder as runs, one per entry. Raises DataError naming the file."""
+    board = leaderboards.read(folder)
+    configs = {place: {**entry["identity"], "run_id": entry["run_id"]} for place, entry in board.entries.items()}
+    return [Run(place[2], folder, config, board.of(place)) for place, config in configs.items()]
 
 
 def read_curve(path: Path) -> Curve:

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from envsuite.errors import DataError, UsageError
-from harness.completions import Price
+from harness.policies.chat_completions import Price
 from harness.policies.health import REST
 from harness.policies.openai import SILENT_BATCHES, OpenAIPolicy
-from harness.policies.weights import Fingerprint
+from harness.policies.server_weights import Fingerprint
 from harness.types import Prompt
 from tests.api import server as misbehaving
 from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse
@@ -64,7 +64,7 @@ def test_a_request_says_what_was_asked_for_and_a_reply_what_came(server):
 
 
 def test_reasoning_and_tool_calls_become_text_that_the_grammars_read(server):
-    from harness.prompting import Prompting
+    from harness.prompting.prompting import Prompting
 
     call = {"id": "1", "type": "function", "function": {"name": "act", "arguments": '{"command": "open fridge"}'}}
     server.script = [answer("", finish="tool_calls", reasoning_content="Food is cold.", tool_calls=[call])]

@@ -15,12 +15,12 @@ import pytest
 from envsuite import registry
 from envsuite.errors import EngineFailure, MissingExtra, UsageError
 from harness.cluster import connect
+from harness.cluster.executors import EnvWorker, RayExecutor
 from harness.cluster.replicas import RayPolicy
-from harness.cluster.slots import EnvWorker, RaySlots
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.records import dump, key_of, record
-from harness.rollout import rollout
+from harness.rollout.loop import rollout
 from harness.types import Prompt
 from tests import toys  # noqa: F401  registers Slow, Faulty
 from tests.cluster.conftest import nodes
@@ -61,7 +61,7 @@ def test_two_nodes_and_one_process_write_the_same_bytes(two_nodes, tmp_path, mod
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_an_engine_that_breaks_or_takes_its_worker_down_spares_the_others(cluster, how):
     cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": how})
-    slots = RaySlots(connect.connect(cluster.address), 3, 2, asks="expert")
+    slots = RayExecutor(connect.connect(cluster.address), 3, 2, advice_kind="expert")
     try:
         ends = {run.episode.seed: run.broken for run in rollout(make_policy("expert"), cfg.all_episodes(), slots)}
     finally:
@@ -74,7 +74,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, proved
     cfg = config("Slow-v0", knobs=SLOW)
     whole = results(cfg, tmp_path / "local", num_workers=0)
     ray, policy = connect.connect(cluster.address), make_policy("random")
-    slots = RaySlots(ray, 6, 3, asks="random")
+    slots = RayExecutor(ray, 6, 3, advice_kind="random")
     victim = ray.get(slots._workers[0].actor.pid.remote())
     act, killed = policy.act, []
 
@@ -149,10 +149,10 @@ def test_a_replica_that_fails_is_one_line(cluster, monkeypatch):
 
 @pytest.mark.slow
 def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path, monkeypatch, proved):
-    monkeypatch.setattr(RaySlots, "MOVING", 3.0)
-    replace, moved = RaySlots._replace, []
+    monkeypatch.setattr(RayExecutor, "MOVING", 3.0)
+    replace, moved = RayExecutor._replace, []
     monkeypatch.setattr(
-        RaySlots, "_replace", lambda slots, worker, why: (moved.append(why), replace(slots, worker, why))
+        RayExecutor, "_replace", lambda slots, worker, why: (moved.append(why), replace(slots, worker, why))
     )
     cfg = config("Slow-v0", knobs=SLOW)
     whole = results(cfg, tmp_path / "local", num_workers=0)
@@ -172,7 +172,7 @@ def test_a_node_that_goes_down_with_its_workers_loses_no_episode(tmp_path, monke
 
 @pytest.mark.slow
 def test_a_cluster_left_without_a_node_ends_the_run_in_bounded_time_and_resume_goes_on(tmp_path, monkeypatch, proved):
-    monkeypatch.setattr(RaySlots, "ALONE", 4.0)
+    monkeypatch.setattr(RayExecutor, "ALONE", 4.0)
     cfg = config("Slow-v0", knobs=SLOW)
     whole = results(cfg, tmp_path / "local", num_workers=0)
     with nodes(1) as cluster:
@@ -253,7 +253,7 @@ def test_a_replacement_on_a_node_that_lacks_what_is_needed_ends_the_run(cluster)
         (Lacking, MissingExtra, "a_module_that_no_node_has.*on every node"),
         (Older, UsageError, "has envsuite 0.0.0"),
     ):
-        slots = RaySlots(ray, 2, 2)
+        slots = RayExecutor(ray, 2, 2)
         try:
             slots._class = ray.remote(num_cpus=1, max_restarts=0)(worker)
             ray.kill(slots._workers[0].actor)
@@ -268,7 +268,7 @@ def test_an_answer_lost_with_a_nodes_memory_is_played_again(cluster, monkeypatch
     """Ray's own error for it, raised in its stead: its timing cannot be brought about from outside."""
     cfg = config("Slow-v0", "random", episodes=4, knobs=SLOW)
     ray, lost = connect.connect(cluster.address), []
-    slots = RaySlots(ray, 2, 2, asks="random")
+    slots = RayExecutor(ray, 2, 2, advice_kind="random")
     get = ray.get
 
     def losing(ref, **more):
@@ -288,11 +288,11 @@ def test_an_answer_lost_with_a_nodes_memory_is_played_again(cluster, monkeypatch
 def test_what_the_cluster_cannot_give_is_said_at_once(cluster):
     ray = connect.connect(cluster.address)
     with pytest.raises(UsageError, match="9 environment workers need 9 CPU"):
-        RaySlots(ray, 9, 9)
+        RayExecutor(ray, 9, 9)
     with pytest.raises(UsageError, match="no node of the cluster offers it"):
-        RaySlots(ray, 1, 1, resources={"docker": 0.01})
+        RayExecutor(ray, 1, 1, resources={"docker": 0.01})
     with pytest.raises(UsageError, match=r"1 CPU and 0\.5 node:__internal_head__ each on one node, and no node"):
-        RaySlots(ray, 1, 1, resources={"node:__internal_head__": 0.5})  # whose node has no processor
+        RayExecutor(ray, 1, 1, resources={"node:__internal_head__": 0.5})  # whose node has no processor
     with pytest.raises(UsageError, match="this process is connected to"):
         connect.connect("127.0.0.1:9")
     assert connect.connect("localhost:" + cluster.address.rpartition(":")[2]) is ray

@@ -9,11 +9,11 @@ import pytest
 
 from envsuite.errors import UsageError
 from harness.cluster import connect
-from harness.cluster.slots import RaySlots
+from harness.cluster.executors import RayExecutor
 from harness.evaluate import Budget, BudgetReached, Execution, evaluate
 from harness.policies import make_policy
 from harness.records import read_journal
-from harness.rollout import rollout
+from harness.rollout.loop import rollout
 from harness.types import Reply
 from tests.cluster.test_ray import SLOW, config, on, results
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(900)  # a cluster has three tries to start
 class Dear:
     """Says the first thing on offer, at a price."""
 
-    name, asks, deterministic = "dear", "", True
+    name, advice_kind, deterministic = "dear", "", True
 
     def act(self, prompts):
         return [
@@ -82,7 +82,7 @@ def resident(pid):
 def test_memory_of_head_and_workers_is_flat(cluster):
     ray, sizes = connect.connect(cluster.address), []
     cfg = config(episodes=1000, attempts=4)
-    slots = RaySlots(ray, 16, 2, asks="random")
+    slots = RayExecutor(ray, 16, 2, advice_kind="random")
     pids = [os.getpid(), *ray.get([worker.actor.pid.remote() for worker in slots._workers])]
     try:
         for number, _ in enumerate(rollout(make_policy("random"), cfg.all_episodes(), slots)):

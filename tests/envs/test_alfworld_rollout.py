@@ -15,9 +15,9 @@ from envsuite.types import knobs_json
 from harness import evaluate, records
 from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
-from harness.rollout import rollout
-from harness.seats import VectorSlots, seated
-from harness.slots import LocalSlots
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
+from harness.rollout.vector import VectorExecutor, seated
 from harness.types import Reply, episode
 
 if importlib.util.find_spec("alfworld") is None:
@@ -39,7 +39,7 @@ def results(cfg: RunConfig, out: Path, **execution: object) -> bytes:
 class Chatty:
     """Says several commands at once, or none."""
 
-    name, asks = "chatty", ""
+    name, advice_kind = "chatty", ""
 
     def act(self, prompts):
         said = [tuple(prompt.admissible[:: 1 + prompt.seed % 9][: prompt.seed % 4]) for prompt in prompts]
@@ -52,17 +52,20 @@ def test_its_results_are_byte_for_byte_those_of_one_environment_per_slot(tmp_pat
     cfg = config(model, reward_mode=reward_mode, attempts=2)
     one = results(cfg, tmp_path / "apart")
     for count in (1, 3, 7):
-        slots = VectorSlots(count, TASK, knobs_json(cfg.knobs), reward_mode, model)
+        slots = VectorExecutor(count, TASK, knobs_json(cfg.knobs), reward_mode, model)
         monkeypatch.setattr(evaluate, "open_slots", lambda *args, slots=slots: slots)
         assert results(cfg, tmp_path / str(count)) == one
 
 
 def test_a_policy_that_reads_has_the_seats_and_one_that_is_advised_plays_game_after_game():
-    found = {asks: evaluate.open_slots(config("idle"), Execution(), 7, asks) for asks in ("", "random", "expert")}
-    assert {asks: (type(slots), slots.count) for asks, slots in found.items()} == {
-        "": (VectorSlots, 7),
-        "random": (LocalSlots, 1),
-        "expert": (LocalSlots, 1),
+    found = {
+        advice_kind: evaluate.open_slots(config("idle"), Execution(), 7, advice_kind)
+        for advice_kind in ("", "random", "expert")
+    }
+    assert {advice_kind: (type(slots), slots.count) for advice_kind, slots in found.items()} == {
+        "": (VectorExecutor, 7),
+        "random": (LocalExecutor, 1),
+        "expert": (LocalExecutor, 1),
     }
 
 
@@ -101,8 +104,8 @@ def play(policy, slots, seeds, knobs=KNOBS):
 
 def test_several_commands_in_one_reply_are_said_one_after_another():
     knobs = json.dumps(registry.overrides(TASK, KNOBS), sort_keys=True)
-    apart = play(Chatty(), LocalSlots(3), range(6))
-    assert play(Chatty(), VectorSlots(4, TASK, knobs), range(6)) == apart
+    apart = play(Chatty(), LocalExecutor(3), range(6))
+    assert play(Chatty(), VectorExecutor(4, TASK, knobs), range(6)) == apart
     assert len({len(step["commands"]) for run in apart for step in run["steps"]}) >= 3
 
 
@@ -110,7 +113,7 @@ def test_several_commands_in_one_reply_are_said_one_after_another():
 def test_a_game_that_breaks_spares_its_neighbours(monkeypatch, how):
     knobs = json.dumps(registry.overrides(TASK, KNOBS), sort_keys=True)
     policy = make_policy("random")
-    sound = play(policy, VectorSlots(3, TASK, knobs, asks="random"), range(6))
+    sound = play(policy, VectorExecutor(3, TASK, knobs, advice_kind="random"), range(6))
     bad = sound[1]["labels"]["instance"]
 
     def faulty(method):
@@ -123,7 +126,7 @@ def test_a_game_that_breaks_spares_its_neighbours(monkeypatch, how):
 
     name = {"reset": "set_state", "step": "act"}[how]
     monkeypatch.setattr(NativeEngine, name, faulty(getattr(NativeEngine, name)))
-    found = play(policy, VectorSlots(3, TASK, knobs, asks="random"), range(6))
+    found = play(policy, VectorExecutor(3, TASK, knobs, advice_kind="random"), range(6))
     assert [run["stop_reason"] == "broken" for run in found] == [seed == 1 for seed in range(6)]
     assert "the engine broke" in found[1]["error"]
     assert [*found[:1], *found[2:]] == [*sound[:1], *sound[2:]]
@@ -132,7 +135,7 @@ def test_a_game_that_breaks_spares_its_neighbours(monkeypatch, how):
 def test_what_no_episode_can_be_played_with_stops_the_run():
     wish = registry.overrides(TASK, {"receptacles": 1, "task_types": "pick_heat_then_place_in_recep"})
     with pytest.raises(UsageError, match="Loosen the knobs"):
-        play(make_policy("random"), VectorSlots(2, TASK, json.dumps(wish), asks="random"), [0], wish)
+        play(make_policy("random"), VectorExecutor(2, TASK, json.dumps(wish), advice_kind="random"), [0], wish)
 
 
 def test_the_slow_engine_keeps_its_processes():

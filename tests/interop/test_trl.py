@@ -20,13 +20,13 @@ def caller(tmp_path_factory):
     from transformers.utils import get_json_schema
     from trl.chat_template_utils import qwen2_5_chat_template
 
-    from baselines import tiny
+    from baselines.studies import tiny_model
     from harness.interop.trl import factory, games
 
     folder = tmp_path_factory.mktemp("tiny") / "caller"
     game = factory("Signpost-v0")()
     tool = get_json_schema(game.act)
-    tiny.make(folder, [qwen2_5_chat_template, str(tool), CALL, game.reset(seed=0)] * 2, "xs", 700)
+    tiny_model.make(folder, [qwen2_5_chat_template, str(tool), CALL, game.reset(seed=0)] * 2, "xs", 700)
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
     tokenizer.eos_token, tokenizer.chat_template = "<|im_end|>", qwen2_5_chat_template

@@ -10,9 +10,9 @@ import pytest
 from envsuite import registry
 from envsuite.errors import BadKnob, UnknownTask, UsageError
 from harness.policies.openai import OpenAIPolicy
-from harness.prompting import Prompting
-from harness.rollout import rollout
-from harness.slots import LocalSlots
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
 from harness.types import episode
 from tests import toys  # noqa: F401
 from tests.api import server as loopback
@@ -81,7 +81,7 @@ def test_a_game_is_the_game_and_the_conversation_the_one_of_our_own_evaluation(s
     server.requests.clear()
     policy = OpenAIPolicy("small-model", base_url=server.url)
     games = [episode(task, seed) for seed in seeds]
-    ours = list(rollout(policy, games, LocalSlots(2), Prompting(admissible="all")))
+    ours = list(rollout(policy, games, LocalExecutor(2), Prompting(admissible="all")))
     policy.close()
     assert theirs == conversations(server)
     played = {run.episode.seed: run for run in ours}

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from envsuite.errors import UsageError
+from harness.lm.likelihood import Candidate, candidates, choice, token_logprobs, token_logprobs_apart
 from harness.policies.score import ScorePolicy
-from harness.scoring import Candidate, candidates, choice, token_logprobs, token_logprobs_apart
 from harness.types import Prompt
 from tests.lm.tiny import tiny_model, tiny_tokenizer
 

@@ -14,7 +14,7 @@ KEPT_TURNS = 1_000
 """Turns in the log of several games beyond which those are dropped that lie before every episode in progress."""
 
 
-class Books:
+class BatchState:
     """Lists by game, and the log of what was said."""
 
     __slots__ = ("began", "deeds", "engines", "files", "log", "lost", "paid", "sought", "turns")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from envsuite.core import TextEnv
 from envsuite.envs.alfworld import data, solver
-from envsuite.envs.alfworld.books import Books
+from envsuite.envs.alfworld.books import BatchState
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, Game, NativeEngine, State
 from envsuite.envs.alfworld.generator import Recipe, generate
 from envsuite.envs.alfworld.logic import DIALECTS, Unrecognised, remake
@@ -102,7 +102,7 @@ class AlfworldEnv(TextEnv):
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
 
     def __init__(self, **kwargs: Any) -> None:
-        self._books, self._seat = Books(1), 0
+        self._books, self._seat = BatchState(1), 0
         super().__init__(**kwargs)
         chosen = self.settings
         self._style = OBSERVATIONS[chosen.observation]
@@ -144,7 +144,7 @@ class AlfworldEnv(TextEnv):
     def turn(self, turn: int) -> None:
         self._books.turns[self._seat] = turn
 
-    def seated(self, books: Books, seat: int) -> AlfworldEnv:
+    def seated(self, books: BatchState, seat: int) -> AlfworldEnv:
         """Itself, keeping its books from the next reset on among those of other environments."""
         self._books, self._seat = books, seat
         return self

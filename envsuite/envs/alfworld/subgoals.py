@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 
-from envsuite.envs.alfworld.books import Books
+from envsuite.envs.alfworld.books import BatchState
 from envsuite.envs.alfworld.engine import NativeEngine
 from envsuite.envs.alfworld.game import LIGHT, PLACE_TWO, TRANSFORMS, Game
 
@@ -33,7 +33,7 @@ class Subgoals:
 
     __slots__ = ("_books", "_changes", "_found", "_game", "_placed", "_seat", "_taken", "_transformed", "_wanted")
 
-    def __init__(self, game: Game, books: Books, seat: int) -> None:
+    def __init__(self, game: Game, books: BatchState, seat: int) -> None:
         """Its lines are those of `seat` in the books."""
         kind = game.goal.kind
         self._game, self._books, self._seat = game, books, seat

@@ -19,7 +19,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from envsuite.envs.alfworld.books import Books
+from envsuite.envs.alfworld.books import BatchState
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.types import RewardMode
@@ -43,7 +43,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
         self, num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
     ) -> None:
         first = AlfworldEnv(**settings)
-        books = self._books = Books(num_envs)
+        books = self._books = BatchState(num_envs)
         # What an environment holds before its first reset can be shared, but for the textworld engine.
         another = lambda: copy(first) if first._stock is None else AlfworldEnv(**settings)
         makers = [lambda seat=seat: (first if seat == 0 else another()).seated(books, seat) for seat in range(num_envs)]

@@ -20,7 +20,7 @@ from envsuite.envs.swegym import places, records, sabotage, tampering
 from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.logs import PARSERS
 from envsuite.envs.swegym.problems import GIT, Changes, Problem
-from envsuite.envs.swegym.repos import END, REPOS, START, directives, repo_of, test_command, test_files
+from envsuite.envs.swegym.repos import END, REPOS, START, directives, image_name, repo_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers, leftovers
@@ -64,7 +64,7 @@ def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, bu
     if driver != "docker" and (build or recipe is None):
         raise DataError(
             f"{record.instance_id} {'is to be built into an image' if build else 'has no recipe'}, and its image "
-            f"({records.image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
+            f"({image_name(record)}) is played with --set sandbox=docker alone; other drivers need a folder with "
             "NAME/instance.json and NAME/replay.json."
         )
 
@@ -85,7 +85,7 @@ class PublishedProblem(Problem):
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
-        self.place = places.of_recipe(recipe, build) if recipe else places.of_image(records.image_name(record))
+        self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
         self.source = self.place.source
 
     # ---- the agent's side ---------------------------------------------------------------------------------------------

@@ -48,21 +48,6 @@ class Record:
         return {**named, "FAIL_TO_PASS": list(self.fail_to_pass), "PASS_TO_PASS": list(self.pass_to_pass), **self.extra}
 
 
-def image_name(record: Record) -> str:
-    """The image of a record as its data set publishes it; all lower case.
-
-    SWE-Gym: `xingyaoww/sweb.eval.x86_64.<id>` with `_s_` for `__`; SWE-bench: `swebench/...` with `_1776_`.
-    A record that names its own image (`image`, `image_name`, `docker_image`) has the last word.
-    """
-    for key in ("image", "image_name", "docker_image"):
-        if isinstance(record.extra.get(key), str) and record.extra[key]:
-            return str(record.extra[key])
-    from envsuite.envs.swegym.repos import SWE_GYM
-
-    owner, mark = ("xingyaoww", "_s_") if record.repo.lower() in SWE_GYM else ("swebench", "_1776_")
-    return f"{owner}/sweb.eval.x86_64.{record.instance_id.replace('__', mark)}:latest".lower()
-
-
 def load(source: str | Path, split: str = "") -> list[Record]:
     """The records of a `.jsonl`, `.json` or `.parquet` file, or of a data set on the hub named 'owner/name'.
 

@@ -81,6 +81,19 @@ def test_files(patch: str) -> list[str]:
     return list(dict.fromkeys(new for _, new in re.findall(r"^diff --git a/(.*?) b/(.*)$", patch, re.MULTILINE)))
 
 
+def image_name(record: Record) -> str:
+    """The image of a record as its data set publishes it; all lower case.
+
+    SWE-Gym: `xingyaoww/sweb.eval.x86_64.<id>` with `_s_` for `__`; SWE-bench: `swebench/...` with `_1776_`.
+    A record that names its own image (`image`, `image_name`, `docker_image`) has the last word.
+    """
+    for key in ("image", "image_name", "docker_image"):
+        if isinstance(record.extra.get(key), str) and record.extra[key]:
+            return str(record.extra[key])
+    owner, mark = ("xingyaoww", "_s_") if record.repo.lower() in SWE_GYM else ("swebench", "_1776_")
+    return f"{owner}/sweb.eval.x86_64.{record.instance_id.replace('__', mark)}:latest".lower()
+
+
 def directives(record: Record) -> list[str]:
     """What the test command is told to run: files of the test patch, in the spelling the repository's runner wants."""
     repo = record.repo.lower()

@@ -1,0 +1,1 @@
+"""Training algorithms, one file each, and the policy step that they share."""

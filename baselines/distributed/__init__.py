@@ -1,0 +1,1 @@
+"""Training in several processes: collectives and fully sharded models."""

@@ -1,0 +1,1 @@
+"""Checkpoints, metric trackers and progress display."""

@@ -1,0 +1,71 @@
+"""Difficulty cards: what a task asks for, measured with its random player and its expert."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import Any
+
+from envsuite import registry
+from envsuite.gold import played
+from envsuite.types import Task
+from harness.evaluate import Execution, RunConfig, open_slots
+from harness.policies import make_policy
+from harness.rollout.loop import rollout
+from harness.types import Trajectory
+
+
+def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
+    """The card of a task, from `episodes` games each of the random player and the expert (fewer where a panel is small).
+
+    `seed` is the first game's offset, as of envsuite-eval.
+    """
+    panel = registry.panel(task)
+    count = min(episodes, len(panel) - seed) if panel is not None else episodes
+    random = _play(task, "random", count, seed)
+    commands = [len(turn.admissible) for run in random for turn in run.turns]
+    shown = [len(turn.observation) for run in random for turn in run.turns]
+    card: dict[str, Any] = {
+        "episodes": len(random),
+        "random_success": round(mean(float(run.success) for run in random), 4),
+        "idle_success": round(mean(_idle(task, min(count, 10), seed)), 4),
+        "admissible_commands": {"mean": round(mean(commands), 1), "max": max(commands)},
+        "observation_chars": {"mean": round(mean(shown)), "max": max(shown)},
+        "max_steps": registry.knob_names(task)["max_steps"],
+        **registry.env_class(task).facts(registry.knob_names(task)),
+    }
+    if registry.env_class(task).experts:
+        expert = _play(task, "expert", count, seed)
+        lengths = [len(run.turns) for run in expert if run.success] or [0]
+        chars = [
+            sum(len(turn.observation) + len(turn.commands[-1] if turn.commands else "") for turn in run.turns)
+            for run in expert
+        ]
+        card["expert_success"] = round(mean(float(run.success) for run in expert), 4)
+        card["solution_length"] = {"mean": round(mean(lengths), 2), "min": min(lengths), "max": max(lengths)}
+        # Four characters to a token is the usual rule of thumb for English; a tokenizer is not needed here.
+        card["expert_tokens_per_episode"] = round(mean(chars) / 4)
+    return card
+
+
+def _idle(task: Task, episodes: int, seed: int) -> list[float]:
+    """Success per episode of a player who changes nothing."""
+    config = RunConfig(task, "random", episodes=episodes, seed=seed)
+    env = registry.build(task.id)
+    try:
+        return [float(played(env, episode.seed, expert=False)[0]) for episode in config.all_episodes()]
+    finally:
+        env.close()
+
+
+def _play(task: Task, model: str, episodes: int, seed: int) -> list[Trajectory]:
+    config = RunConfig(task, model, episodes=episodes, seed=seed)
+    policy = make_policy(model)
+    todo = config.all_episodes()
+    slots = open_slots(config, Execution(), len(todo), policy.advice_kind)
+    try:
+        runs = [run for run in rollout(policy, todo, slots) if not run.broken]
+    finally:
+        slots.close()
+    if not runs:
+        raise RuntimeError(f"{task.id}: every episode of {model} broke")
+    return runs

@@ -1,0 +1,1 @@
+"""Generalization grids: models evaluated over a grid of settings, seen and unseen."""

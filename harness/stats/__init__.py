@@ -1,0 +1,1 @@
+"""Statistics: intervals, aggregates over runs, paired comparisons and summaries."""

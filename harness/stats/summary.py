@@ -1,0 +1,176 @@
+"""From records to numbers, and from numbers to the tables people read."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from envsuite.types import knobs_json
+from harness.records import FAULTS, Record, is_broken
+from harness.stats import aggregate
+from harness.stats.intervals import Interval, bootstrap, success_interval
+
+Summary = dict[str, Any]
+
+
+def summarise(found: Iterable[Record]) -> Summary:
+    """The numbers of one model on one task. Broken episodes are counted and left out of everything else.
+
+    Records are gone through once, and of each only its numbers are held.
+    """
+    broken, clusters = 0, list[tuple[str, str, int]]()
+    columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}
+    sums: dict[str, float] = dict.fromkeys(("num_turns", "input_tokens", "output_tokens", "dropped_turns", "cost"), 0)
+    faults = dict.fromkeys(FAULTS, 0)
+    reasons = Counter[str]()
+    metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))  # with the episodes that have it
+    by_type: dict[str, list[int]] = defaultdict(list)
+    for one in found:
+        if is_broken(one):
+            broken += 1
+            continue
+        place = len(clusters)
+        clusters.append((one["task"], knobs_json(one["knobs"]), one["seed"]))
+        for name, column in columns.items():
+            column.append(one[name])
+        for name in sums:
+            sums[name] += one[name]
+        for kind in faults:
+            faults[kind] += one["faults"][kind]
+        reasons[one["stop_reason"]] += 1
+        for name, value in one["metrics"].items():
+            metrics[name][0].append(value)
+            metrics[name][1].append(place)
+        by_type[one["labels"].get("task_type", "")].append(place)
+    count, turns = len(clusters), sums["num_turns"]
+
+    def success(places: Sequence[int]) -> dict[str, Any]:
+        wins = columns["success"]
+        return _plain(success_interval([bool(wins[i]) for i in places], [clusters[i] for i in places]))
+
+    return {
+        "episodes": count,
+        "broken": broken,
+        "success": success(range(count)),
+        "reward": _plain(bootstrap(columns["reward"], clusters)),
+        "progression": _plain(bootstrap(columns["progression"], clusters)),
+        "repeats": {
+            name: _plain(interval)
+            for name, interval in aggregate.repeated([bool(win) for win in columns["success"]], clusters).items()
+        },
+        "metrics": {
+            name: _plain(bootstrap(values, [clusters[i] for i in places]))
+            for name, (values, places) in sorted(metrics.items())
+        },
+        "turns": turns / count if count else None,
+        "valid_share": 1 - sum(faults.values()) / turns if turns else None,
+        "faults": {kind: number / turns if turns else None for kind, number in faults.items()},
+        "stop_reasons": dict(sorted(reasons.items())),
+        **{name: sums[name] for name in ("input_tokens", "output_tokens", "dropped_turns", "cost")},
+        "by_task_type": {kind: success(places) for kind, places in sorted(by_type.items()) if kind},
+    }
+
+
+def _plain(interval: Interval) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and math.isnan(value) else value
+        for key, value in interval._asdict().items()
+    }
+
+
+def over_tasks(found: Iterable[Record]) -> Summary:
+    """What is said of one model over several tasks. Every interval resamples games within each task."""
+    success, progression = (aggregate.task_scores(found, metric) for metric in ("success", "progression"))
+    return {
+        "tasks": len(success),
+        "success": _plain(aggregate.success_over_tasks(success)),
+        "progression_iqm": _plain(aggregate.interquartile_mean(progression)),
+        "profile": {str(level): _plain(one) for level, one in aggregate.profile(progression).items()},
+    }
+
+
+def plain(text: str) -> str:
+    """Text that cannot end a cell of Markdown or become markup."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
+
+
+def percent(interval: dict[str, Any]) -> str:
+    """'12.5 [4.0, 31.0] n=8', in percent."""
+    if interval["value"] is None:
+        return "–"
+    bounds = "" if interval["low"] is None else f" [{100 * interval['low']:.1f}, {100 * interval['high']:.1f}]"
+    return f"{100 * interval['value']:.1f}{bounds} n={interval['n']}"
+
+
+def number(interval: dict[str, Any]) -> str:
+    """'0.125 [0.040, 0.310]', without n: for a column beside one that has it."""
+    if interval["value"] is None:
+        return "–"
+    bounds = "" if interval["low"] is None else f" [{interval['low']:.3f}, {interval['high']:.3f}]"
+    return f"{interval['value']:.3f}{bounds}"
+
+
+def result_table(title: str, rows: Sequence[tuple[str, Summary]]) -> Table:
+    """Models down; success, reward, turns and cost across."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("model")
+    for head in ("success % [95 %]", "reward [95 %]", "turns", "valid %", "tokens out/ep", "broken"):
+        table.add_column(head, justify="right")
+    for name, summary in rows:
+        episodes = summary["episodes"]
+        table.add_row(
+            name,
+            percent(summary["success"]),
+            number(summary["reward"]),
+            f"{summary['turns']:.1f}" if summary["turns"] is not None else "–",
+            f"{100 * summary['valid_share']:.1f}" if summary["valid_share"] is not None else "–",
+            f"{summary['output_tokens'] / episodes:.0f}" if episodes and summary["output_tokens"] else "–",
+            str(summary["broken"]),
+        )
+    return table
+
+
+def type_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
+    """Success per task type; None where tasks have no types."""
+    kinds = sorted({kind for _, summary in rows for kind in summary["by_task_type"]})
+    if not kinds:
+        return None
+    table = Table(title="success % by task type", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("task type")
+    for name, _ in rows:
+        table.add_column(name, justify="right")
+    for kind in kinds:
+        cells = [summary["by_task_type"].get(kind) for _, summary in rows]
+        table.add_row(kind, *(percent(cell) if cell else "–" for cell in cells))
+    return table
+
+
+def repeats_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
+    """pass@k (one of k attempts wins) and pass^k (all k win) per model; None where games were tried once."""
+    names = list(dict.fromkeys(name for _, summary in rows for name in summary["repeats"]))
+    if not names:
+        return None
+    table = Table(title="% of games won in k attempts [95 %]", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("model")
+    for name in names:
+        table.add_column(name, justify="right")
+    for model, summary in rows:
+        cells = [summary["repeats"].get(name) for name in names]
+        table.add_row(model, *(percent(cell) if cell else "–" for cell in cells))
+    return table
+
+
+def tasks_table(rows: Sequence[tuple[str, Summary]]) -> Table:
+    """Models down; what `over_tasks` says of each across."""
+    table = Table(title="over tasks", title_justify="left", box=SIMPLE_HEAD)
+    for head, side in (("model", "left"), ("tasks", "right"), ("success %, mean of tasks [95 %]", "right"),
+                       ("progression %, interquartile mean [95 %]", "right")):  # fmt: skip
+        table.add_column(head, justify=side)  # type: ignore[arg-type]
+    for model, found in rows:
+        table.add_row(model, str(found["tasks"]), percent(found["success"]), percent(found["progression_iqm"]))
+    return table

@@ -1,0 +1,1 @@
+"""Suites, leaderboards and published tables: fixed protocols and the results under them."""

@@ -1,0 +1,80 @@
+"""Batches of a fixed number of turns: episodes go on over the edge as if there were none."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from baselines import recipe as recipes  # noqa: E402
+from baselines.collection import fixed_turns  # noqa: E402
+from baselines.studies import tiny_model  # noqa: E402
+from baselines.train import Run  # noqa: E402
+from envsuite.errors import UsageError  # noqa: E402
+from harness.rollout.executors import LocalExecutor  # noqa: E402
+from harness.rollout.loop import rollout  # noqa: E402
+from tests import toys  # noqa: E402, F401
+
+EPISODES, TURNS = 4, 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_model.make(
+        path, [" ".join(map(str, range(1, 65))) + " Higher. Lower."] * 20, size="xxs", vocabulary=340, context=512
+    )
+    return path
+
+
+def recipe(folder, **changes):
+    table = {
+        "algorithm": "dual_gae", "model": {"name": str(folder)}, "tasks": ["HiLo-v0"], "updates": 4, "turns": TURNS,
+        "episodes": EPISODES, "max_turns": 7, "eval_every": 0, "eval_episodes": 2, "save_every": 1,
+        "acting": {"max_tokens": 4}, "config": {"learning_rate": 1e-3, "critic_warmup": 1},
+        "prompting": {"grammar": "bare", "thinking": False, "history": 1, "admissible": "none"}, **changes,
+    }  # fmt: skip
+    return recipes.parse(table)
+
+
+def test_what_is_played_over_the_edges_is_what_is_played_without(folder, tmp_path):
+    run = Run(recipe(folder), tmp_path / "run")
+    pieces: dict = {}
+    for _ in range(5):
+        actor = run.actor()
+        taken = run._batch(actor)
+        assert sum(len(one.turns) - first for one, first in taken) == EPISODES * TURNS
+        for one, first in taken:
+            before = pieces.setdefault(one.episode.key, [])
+            assert first == len(before)
+            before += [(turn.reply.text, turn.reward) for turn in fixed_turns.since(one, first).turns]
+        ended = [one for one, _ in taken if not fixed_turns.unfinished(one, 7)]
+        actor.close()
+        for one in ended:  # whole, by the plain loop and with the same dice
+            (whole,) = rollout(run.actor(), [one.episode], LocalExecutor(1), run.recipe.prompting, 7)
+            assert pieces[one.episode.key] == [(turn.reply.text, turn.reward) for turn in whole.turns]
+    assert sum(lane.begun for lane in run.lanes) > EPISODES  # some ended, some went on
+    assert any(lane.said for lane in run.lanes)
+    run.lock.release()
+
+
+def test_a_run_of_so_many_turns_resumes_in_the_middle_of_its_episodes(folder, tmp_path):
+    whole = Run(recipe(folder), tmp_path / "whole")
+    whole.train()
+    Run(recipe(folder, updates=2), tmp_path / "cut").train()
+    resumed = Run(recipe(folder), tmp_path / "cut", resume=True)
+    resumed.train()
+    for name, value in whole.model.state()["lm"].items():
+        assert torch.equal(value, resumed.model.state()["lm"][name]), name
+    lines = [json.loads(line) for line in (tmp_path / "cut" / "metrics.jsonl").read_text().splitlines()]
+    updates = [line for line in lines if line["kind"] == "update"]
+    assert [line["env_steps"] for line in updates] == [EPISODES * TURNS] * 4
+    assert [line["over"] for line in updates][:2] == [0, 0] and "success" not in updates[0]  # no end in sight yet
+
+
+def test_groups_want_whole_episodes(folder):
+    with pytest.raises(UsageError, match="leave turns out"):
+        recipe(folder, algorithm="grpo", episodes=8, config={"group_size": 4})
+    with pytest.raises(UsageError, match="takes what follows for nothing"):
+        recipe(folder, config={"bootstrap": False})

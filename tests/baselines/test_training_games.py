@@ -1,0 +1,104 @@
+"""What a training run plays and for how long: panels and their splits, what is held out, budgets with a falling rate."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from baselines import recipe as recipes  # noqa: E402
+from baselines.collection.sampler import Games  # noqa: E402
+from baselines.train import Run  # noqa: E402
+from envsuite import Task, register  # noqa: E402
+from envsuite.types import Panel  # noqa: E402
+from tests import toys  # noqa: E402, F401
+from tests.baselines.test_training import made  # noqa: E402
+from tests.baselines.test_training_scale import recipe  # noqa: E402
+
+
+def twelve(**settings):
+    return Panel("twelve", tuple(f"game {k}" for k in range(12)), "")
+
+
+def four(**settings):
+    return Panel("four", tuple(f"other {k}" for k in range(4)), "")
+
+
+SPLITS = {"train": "Signs-train-v0", "seen": "Signs-seen-v0", "unseen": "Signs-unseen-v0"}
+for name, panel in zip(SPLITS.values(), ("twelve", "four", "four"), strict=True):
+    register(
+        Task(
+            id=name,
+            entry_point="tests.toys:Signpost",
+            panel=f"tests.baselines.test_training_games:{panel}",
+            split_ids=SPLITS,
+        )
+    )
+register(
+    Task(id="SignsAlone-v0", entry_point="tests.toys:Signpost", panel="tests.baselines.test_training_games:twelve")
+)
+
+
+def games(*tasks, **changes):
+    return Games(recipes.parse(recipe("any", tasks=list(tasks), **changes)))
+
+
+def measured(found):
+    return [(one.task.id, one.seed) for _, todo in found.measured() for one in todo]
+
+
+def test_a_panel_is_measured_on_the_last_of_its_other_splits():
+    found = games("Signs-train-v0", eval_episodes=3)
+    assert measured(found) == [("Signs-unseen-v0", 0), ("Signs-unseen-v0", 1), ("Signs-unseen-v0", 2)]
+    assert found.held_out
+    assert {one.seed for update in range(20) for one in found.drawn(update, 0)} == set(range(12))
+    trained_on_the_last = games("Signs-unseen-v0")  # then it is the last but itself
+    assert {task for task, _ in measured(trained_on_the_last)} == {"Signs-seen-v0"}
+
+
+def test_a_panel_without_splits_is_measured_beyond_the_games_it_trains_on():
+    found = games("SignsAlone-v0", train_seeds=9, eval_episodes=50)
+    assert [seed for _, seed in measured(found)] == [9, 10, 11]  # there are no more
+    assert found.held_out
+    assert max(one.seed for update in range(20) for one in found.drawn(update, 0)) == 8
+
+
+def test_a_panel_with_nothing_left_is_measured_on_itself_and_says_so():
+    for seeds in (0, 12):
+        found = games("SignsAlone-v0", train_seeds=seeds, eval_episodes=2)
+        assert [seed for _, seed in measured(found)] == [0, 1]
+        assert not found.held_out
+    both = games("Signs-train-v0", "SignsAlone-v0", eval_episodes=3)
+    assert len(measured(both)) == 4  # alike from each
+    assert not both.held_out  # one of them is not
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made(tmp_path_factory, "xxs")
+
+
+def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_path):
+    """Two demonstrations cost 20 and an update of 8 episodes 8: of 50 units there are three updates, at rates of what is left."""
+    config = {"learning_rate": 1.0, "critic_learning_rate": 0.5, "schedule": "linear"}
+    table = recipe(folder, budget=50, updates=99, config=config, sft={"episodes": 2, "train": {"rows": 2}})
+    run = Run(recipes.parse(table), tmp_path / "run")
+    rates = []
+    step = run._step
+
+    def noted():
+        step()
+        actor, critic = (one.param_groups[0]["lr"] for one in (run.optimisers.actor, run.optimisers.critic))
+        assert critic == pytest.approx(actor / 2)
+        rates.append(actor)
+
+    run._step = noted
+    run.train()
+    assert (run.update, run.spent) == (3, 44)  # one more would cost 52
+    assert rates == pytest.approx([1 - spent / 50 for spent in (20, 28, 36)])
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["spent"] for line in lines if line["kind"] == "eval"] == [20, 44]
+    again = Run(recipes.parse({**table, "budget": 60}), tmp_path / "run", resume=True)  # more was granted
+    again.train()
+    assert (again.update, again.spent) == (5, 60)
+    assert again.optimisers.actor.param_groups[0]["lr"] == pytest.approx(1 - 52 / 60)

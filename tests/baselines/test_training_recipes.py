@@ -1,0 +1,112 @@
+"""Recipes that cannot work are refused by name before torch is imported."""
+
+import dataclasses
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+from baselines import configs
+from baselines import recipe as recipes
+from envsuite.errors import UsageError
+from harness.prompting.prompting import Prompting
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = {"algorithm": "ppo", "model": {"name": "x"}, "tasks": ["Signpost-v0"]}
+GROUPS = {**BASE, "algorithm": "grpo"}
+TWOSOME = {**BASE, "algorithm": "twosome", "acting": {"choose": "admissible"}}
+
+
+def numbers(cls):
+    hints = typing.get_type_hints(cls)
+    return [one for one in dataclasses.fields(cls) if hints[one.name] in (int, float, tuple[int, ...], bool | int)]
+
+
+CLASSES = [recipes.Recipe, recipes.Acting, recipes.Generation, recipes.Demonstrations, Prompting]
+CLASSES += [configs.ModelConfig, configs.Tuning]
+
+
+@pytest.mark.parametrize("cls", [*CLASSES, *configs.CONFIGS.values()], ids=lambda cls: cls.__name__)
+def test_every_number_of_a_recipe_has_a_range(cls):
+    for one in numbers(cls):
+        span = configs.range_of(cls, one.name)
+        assert float("nan") not in span
+        assert float("inf") not in span
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("updates", -3, "at least 0"),
+        ("train_seeds", -2, "at least 0"),
+        ("max_turns", -1, "at least 0"),
+        ("seed", -1, "at least 0"),
+        ("episodes", 0, "at least 1"),
+        ("eval_episodes", 0, "at least 1"),
+        ("advance_at", 2.0, "at least 0 and at most 1"),
+        ("tasks", [], "one at least"),
+        ("tasks", 3.5, "it is a list"),
+        ("acting", {"top_p": 7.0}, "above 0 and at most 1"),
+        ("model", {"name": "x", "lora_rank": -1}, "at least 0"),
+        ("model", {"name": "x", "lora_rank": 8, "lora_targets": []}, "lora_targets"),
+        ("model", {"name": "x", "critic": "none"}, "ppo needs one"),
+        ("algorithm", "sft", "there are none: set sft.episodes"),
+        ("sft", 3, "expected a table"),
+        ("sft", {"train": {"rows": 0}}, r"sft\.train\.rows cannot be 0: it is at least 1"),
+        ("sft", {"file": "nowhere.jsonl"}, "is not there"),
+        ("sft", {"file": "nowhere.jsonl", "episodes": 4}, "one of them"),
+        ("config", {"epochs": 0}, "at least 1"),
+        ("config", {"minibatches": -1}, "at least 1"),
+        ("config", {"micro_rows": -1}, "at least 0"),
+        ("config", {"learning_rate": -1}, r"config\.learning_rate cannot be -1\.0: it is at least 0"),
+        ("config", {"learning_rate": float("nan")}, "at least 0"),
+        ("config", {"learning_rate": float("inf")}, "at least 0"),
+        ("config", {"gamma": 1.5}, "at most 1"),
+        ("config", {"aggregation": "seq-sum-constant"}, "needs config.constant"),
+    ],
+)
+def test_a_value_outside_its_range_is_refused(key, value, said):
+    with pytest.raises(UsageError, match=said):
+        recipes.parse({**BASE, key: value})
+
+
+@pytest.mark.parametrize("size", [0, -8])
+def test_groups_hold_episodes(size):
+    with pytest.raises(UsageError, match=f"group_size cannot be {size}: it is at least 1"):
+        recipes.parse({**GROUPS, "config": {"group_size": size}})
+
+
+def test_twosome_refuses_what_it_would_pass_over():
+    recipes.parse(TWOSOME)
+    for changed, said in (
+        ({"acting": {"choose": "free"}}, "acting.choose cannot be 'free'"),
+        ({"config": {"kl_coef": 0.1}}, "config.kl_coef cannot be 0.1"),
+        ({"config": {"aggregation": "seq-mean-token-sum"}}, "config.aggregation"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            recipes.parse({**TWOSOME, **changed})
+
+
+def test_defaults_that_stand_for_something_else_are_taken():
+    for name, cls in configs.CONFIGS.items():
+        base = TWOSOME if name == "twosome" else {**BASE, "algorithm": name, "sft": {"episodes": 1}}
+        spelled = dataclasses.asdict(cls())
+        assert recipes.parse({**base, "config": spelled}).config == cls()
+    with pytest.raises(UsageError, match="gamma_token"):  # -1 means gamma to ntpo, and nothing to dual_gae
+        recipes.parse({**BASE, "algorithm": "dual_gae", "config": {"gamma_token": -1}})
+
+
+def test_the_command_refuses_in_one_line_before_torch_is_imported(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text('algorithm = "ppo"\ntasks = ["x"]\nsft = 3\n[model]\nname = "x"\n')
+    look = (
+        "import sys; from baselines import cli\ntry: cli.main(sys.argv[1:])\nfinally: assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", look, path, "--set", "sft.episodes=4"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "sft = 3 is no table" in done.stderr

@@ -1,0 +1,413 @@
+"""Trainers at scale and at the edges: shared beginnings, several processes, memory, recipes, studies, bad input."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from baselines import memory, prefix_sharing  # noqa: E402
+from baselines import recipe as recipes  # noqa: E402
+from baselines.algorithms import policy_step  # noqa: E402
+from baselines.distributed import collectives  # noqa: E402
+from baselines.logging import progress  # noqa: E402
+from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.studies import curves, run  # noqa: E402
+from baselines.train import Run  # noqa: E402
+from envsuite.errors import DataError, UsageError  # noqa: E402
+from harness.demos import conversations  # noqa: E402
+from harness.evaluate import Execution  # noqa: E402
+from harness.policies import make_policy  # noqa: E402
+from harness.prompting.prompting import Prompting  # noqa: E402
+from harness.stats import intervals  # noqa: E402
+from harness.suites import training_studies  # noqa: E402
+from harness.types import Reply, Trajectory, Turn, episode  # noqa: E402
+from tests import toys  # noqa: E402, F401
+from tests.baselines.test_training import made  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made(tmp_path_factory, "xxs")
+
+
+def recipe(folder, **changes):
+    return {
+        "algorithm": "poad",
+        "model": {"name": str(folder)},
+        "tasks": ["Signpost-v0"],
+        "updates": 2,
+        "episodes": 8,
+        "eval_every": 0,
+        "eval_episodes": 4,
+        "save_every": 1,
+        "acting": {"max_tokens": 5},
+        "prompting": {"grammar": "bare", "thinking": False, "history": 0, "admissible": "none"},
+        "config": {"learning_rate": 1e-3, "entropy_coef": 0.01},
+        **changes,
+    }
+
+
+def write(path, table):
+    """A recipe file from a table of tables (JSON's values are TOML's here)."""
+    plain = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    tables = [
+        line
+        for key, value in table.items()
+        if isinstance(value, dict)
+        for line in (f"[{key}]", *(f"{name} = {json.dumps(one)}" for name, one in value.items()))
+    ]
+    path.write_text("\n".join([*plain, *tables]) + "\n")
+    return path
+
+
+def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(folder, monkeypatch):
+    model = Model.load(ModelConfig(str(folder), critic="own"))
+    torch.nn.init.normal_(model.critic.head[-1].weight)
+    dice = torch.Generator().manual_seed(0)
+    same = torch.randint(5, 250, (1, 40), generator=dice).expand(6, -1)
+    ids = torch.cat([same, torch.randint(5, 250, (6, 20), generator=dice)], dim=1)
+    ids[3] = ids[1]  # a copy
+    lengths = torch.tensor([60, 55, 50, 55, 58, 60])
+    valid = torch.arange(60)[None] < lengths[:, None]
+    sampled = valid & (torch.arange(60) >= 45)[None]
+
+    def found():
+        model.lm.zero_grad()
+        model.critic.zero_grad()
+        logprobs, spread = model.logprobs(ids, valid, 1.0, sampled)
+        values = model.values(ids, valid, sampled)
+        ((logprobs + spread + values) * sampled).sum().backward()
+        gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
+        return torch.stack([logprobs, spread, values]).detach() * sampled, torch.cat([g.flatten() for g in gradients])
+
+    assert prefix_sharing.beginning(ids, valid, torch.tensor([44])) == 40
+    once, once_gradient = found()
+    monkeypatch.setattr(prefix_sharing, "WORTH", 1000)
+    monkeypatch.setattr(prefix_sharing, "distinct", lambda ids, valid: (ids * valid, valid, torch.arange(len(ids))))
+    each, each_gradient = found()
+    torch.testing.assert_close(once, each, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(once_gradient, each_gradient, atol=1e-3, rtol=1e-3)
+
+
+def test_a_window_of_history_makes_every_turn_a_demonstration():
+    from envsuite import registry
+
+    run = Trajectory(episode(registry.TASKS["Signpost-v0"], 0))
+    run.turns = [Turn(f"o{t}", Reply(f"a{t}"), (f"a{t}",), 0.0, {}) for t in range(3)]
+    whole = conversations(run, Prompting("bare", False, -1, admissible="none"))
+    assert [[message["content"] for message in chat][1:] for chat in whole] == [["o0", "a0", "o1", "a1", "o2", "a2"]]
+    windows = conversations(run, Prompting("bare", False, 1, admissible="none"))
+    spelled = [[message["content"] for message in chat][1:] for chat in windows]
+    assert spelled == [["o0", "a0"], ["o0", "a0", "o1", "a1"], ["o1", "a1", "o2", "a2"]]
+
+
+ACCELERATE = "accelerate.commands.launch --multi_gpu --num_machines 1 --mixed_precision no --dynamo_backend no"
+
+
+@pytest.mark.timeout(900)  # three interpreters that import torch, on whatever else the machine does
+@pytest.mark.parametrize(
+    ("algorithm", "launcher"),
+    [
+        ("poad", f"{ACCELERATE} --num_processes 2 --main_process_port"),
+        pytest.param("twosome", "torch.distributed.run --nproc-per-node 2 --master-port", marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launcher):
+    """gloo on loopback: each plays half of the games and carries half of each minibatch."""
+    acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
+    sft = {"episodes": 4}
+    path = write(tmp_path / "recipe.toml", recipe(folder, algorithm=algorithm, acting=acting, sft=sft))
+    command = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    Run(recipes.load(path), tmp_path / "one").train()
+    for _ in range(3):  # another process may take the port before the launcher does
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        together = [sys.executable, "-m", *launcher.split(), port, *command, tmp_path / "two"]
+        done = subprocess.run(together, cwd=ROOT, env=quiet, capture_output=True, text=True)
+        if "EADDRINUSE" not in done.stderr and "is already in use" not in done.stderr:
+            break
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "two" / "recipe.json").read_text())["processes"] == 2
+    assert done.stdout.count("on held-out games") == 1  # one speaks for all
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("one", "two"))
+    for part in ("lm", "critic"):
+        for name, value in one["model"][part].items():
+            torch.testing.assert_close(two["model"][part][name], value, atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--cpu --num_processes 2", "--multi_gpu --num_processes N"), ("--mixed_precision bf16", "model.dtype")],
+)
+def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, said):
+    path = write(tmp_path / "recipe.toml", recipe(folder))
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_machines", "1", "--dynamo_backend", "no"]
+    train = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o", tmp_path / "run"]
+    quiet = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*launch, *words.split(), *train], cwd=ROOT, env=quiet, capture_output=True, text=True)
+    assert done.returncode and said in done.stderr
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UsageError, match="fsdp = true"):
+        collectives._refuse({"ACCELERATE_USE_FSDP": "true"})
+
+
+def test_one_process_needs_no_launcher():
+    assert (collectives.size(), collectives.first(), collectives.share([1, 2]), collectives.gather([3])) == (
+        1,
+        True,
+        [1, 2],
+        [3],
+    )
+
+
+@pytest.mark.parametrize(("lora", "critic"), [(0, "own"), (4, "none"), (0, "head")])
+def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
+    table = recipe(folder, model={"name": str(folder), "critic": critic, "lora_rank": lora, "dtype": "float32"})
+    if critic == "none":
+        table |= {"algorithm": "grpo", "config": {"learning_rate": 1e-3, "group_size": 2}}
+    parts = memory.estimate(recipes.parse(table))
+    model = Model.load(recipes.parse(table).model)
+    size = lambda found: sum(p.numel() * p.element_size() for p in found)
+    learning = [*model.actor_parameters(), *model.critic_parameters()]
+    assert parts["actor's weights"] == size(model.lm.parameters())
+    assert parts["critic's weights"] == (size(model.critic.parameters()) if model.critic else 0)
+    assert parts["gradients"] == size(learning)
+    optimisers = policy_step.Optimisers(model, recipes.parse(table).config)
+    for p in learning:
+        p.grad = torch.zeros_like(p)
+    optimisers.actor.step()
+    if optimisers.critic is not None:
+        optimisers.critic.step()
+    moments = [
+        one
+        for optimiser in (optimisers.actor, optimisers.critic)
+        if optimiser is not None
+        for state in optimiser.state.values()
+        for name, one in state.items()
+        if name != "step"
+    ]
+    assert parts["optimisers' moments"] == size(moments)
+
+
+def test_three_billion_parameters_with_lora_fit_a_gpu_of_24_gb():
+    parts = memory.estimate(recipes.load(recipes.find("alfworld-gigpo-3b")))
+    assert 6.1e9 < parts["actor's weights"] < 6.3e9  # 3.09 billion in bfloat16
+    assert memory.peak(parts) < 24e9
+
+
+def test_what_a_pass_of_fine_tuning_holds_are_its_own_rows(folder):
+    tuned = lambda **change: recipe(folder, **change, sft={"episodes": 9, "train": {"rows": 4, "micro_rows": 2}})
+    alone = tuned(algorithm="sft", config={}, episodes=64)
+    before = tuned(episodes=64)
+    kept = [memory.estimate(recipes.parse(table))["activations"] for table in (alone, before)]
+    assert kept[1] == 32 * kept[0]  # two rows to learn from demonstrations, 64 from a batch of episodes
+
+
+@pytest.mark.parametrize("path", sorted(recipes.SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_shipped_recipe_is_sound(path):
+    from envsuite import registry
+
+    found = recipes.load(recipes.find(path.stem))
+    assert all(registry.tasks(pattern) for pattern in found.tasks)
+
+
+def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder, tmp_path, capsys):
+    path = write(tmp_path / "toy.toml", recipe(folder))
+    words = [str(path), "--vary", "algorithm=poad,ntpo", "--module", "tests.toys", "-o", str(tmp_path / "study")]
+    run._main([*words, "--seeds", "1"])
+    runs = tmp_path / "study" / "runs.jsonl"
+    before = runs.read_text()
+    assert [(one["variant"], one["seed"]) for one in training_studies.read(runs)] == [("poad", 0), ("ntpo", 0)]
+    run._main([*words, "--seeds", "2", "--minutes", "1e-9"])
+    assert runs.read_text() == before
+    curves._main([str(tmp_path / "study")])
+    page = (tmp_path / "study" / "README.md").read_text()
+    assert "Not run: poad (seed 1), ntpo (seed 1)." in page
+    assert "| poad | 1 of 2 |" in page
+    assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
+    with pytest.raises(DataError, match="no study"):
+        curves.page(tmp_path)
+
+
+def test_every_curve_of_many_is_drawn_under_its_name():
+    run = {"updates": [{"env_steps": 10, "success": 0.2}, {"env_steps": 20, "success": 0.4}]}
+    found = curves.picture({f"<{number}>": curves.curve([run]) for number in range(7)})
+    assert found.count("stroke-width") == 7 and "&lt;6&gt;" in found and "<6>" not in found
+
+
+@pytest.mark.parametrize(
+    "kept", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
+)
+def test_the_committed_curves_are_what_their_records_give(kept):
+    text, found = curves.page(kept.parent)
+    shown = kept.parent.relative_to(ROOT).as_posix()
+    assert (kept.parent / "README.md").read_text() == text.replace(kept.parent.as_posix(), shown)
+    assert (kept.parent / "curves.svg").exists() == bool(found)
+    if found:
+        assert (kept.parent / "curves.svg").read_text() == curves.picture(found)
+
+
+def test_the_committed_index_is_what_the_plans_and_records_give():
+    parent = ROOT / "leaderboards" / "training"
+    assert (parent / "README.md").read_text() == curves.index(parent)
+
+
+def test_a_plan_without_runs_is_printed_as_not_run_and_goes_on_by_its_folder(folder, tmp_path):
+    path = write(tmp_path / "toy.toml", recipe(folder, updates=1))
+    plan = {"title": "Toys", "recipe": str(path), "vary": "algorithm", "variants": ["poad"], "seeds": 1, "set": {}}
+    (tmp_path / "studies" / "toys").mkdir(parents=True)
+    (tmp_path / "studies" / "toys" / "plan.json").write_text(json.dumps(plan))
+    curves._main([str(tmp_path / "studies")])
+    assert "| poad | 0 of 1 | not run |" in (tmp_path / "studies" / "toys" / "README.md").read_text()
+    assert "not run (1)" in (tmp_path / "studies" / "README.md").read_text()
+    run._main([str(tmp_path / "studies" / "toys"), "--module", "tests.toys", "--keep", str(tmp_path / "kept")])
+    assert Model.load(ModelConfig(str(tmp_path / "kept" / "toys-poad-0"), critic="none")).actor_parameters()
+    assert "| 1 of 1 |" in curves.index(tmp_path / "studies")
+    with pytest.raises(UsageError, match=r"change plan\.json"):
+        run._main([str(tmp_path / "studies" / "toys"), "--seeds", "2"])
+
+
+def test_bands_are_students():
+    mean, low, high, _ = intervals.student([1.0, 2.0, 3.0])
+    assert (mean, high - mean) == pytest.approx((2.0, 4.303 / 3**0.5))
+    assert mean - low == pytest.approx(high - mean)
+
+
+def test_a_flattened_draw_is_refused_where_tokens_are_learnt():
+    """The log-probs of drawn commands are those at temperature 1, and the trainer would recompute them at another."""
+    acting = {"choose": "admissible", "temperature": 0.7}
+    with pytest.raises(UsageError, match="set it to 1"):
+        recipes.parse(recipe("m", acting=acting))
+    recipes.parse(recipe("m", algorithm="twosome", acting=acting))  # learns the distribution it draws from
+
+
+def test_environments_stay_between_batches_unless_others_are_asked_for(folder, tmp_path):
+    execution = Execution(num_workers=1, max_concurrent=8)
+    run = Run(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
+    there = lambda advice_kind: (
+        run.environments.slots(run.games.configs[0], execution, 8, advice_kind, 0.99)._workers[0].process
+    )
+    try:
+        run._ready()
+        run._step()
+        worker = there("")
+        run._step()
+        assert there("") is worker and worker.is_alive()
+        run._play(run.games.configs[0], run.games.drawn(0, 0), make_policy("expert"))
+        assert there("expert") is not worker and not worker.is_alive()
+        worker = there("expert")
+    finally:
+        run.close()
+    assert not worker.is_alive()
+
+
+def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
+    table = recipe(folder, tasks=["Signpost-v0", "HiLo-v0"], advance_at=0.01, updates=1)
+    run = Run(recipes.parse(table), tmp_path / "run")
+    assert {game.task.id for game in run.games.drawn(0, run.rung)} == {"Signpost-v0"}
+    run.rung = 1
+    assert {game.task.id for update in range(4) for game in run.games.drawn(update, run.rung)} == {
+        "Signpost-v0",
+        "HiLo-v0",
+    }
+    run._ready()
+    run.measure()
+    run.save()
+    run.close()
+    assert Run(recipes.parse(table), tmp_path / "run", resume=True).rung == 1
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path):
+    run = Run(recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run")
+    play = run._play
+
+    def poisoned(*args):
+        runs = play(*args)
+        if run.update == 1:  # as a task with a fault in its reward would pay
+            runs[0].turns[-1].reward = float("nan")
+        return runs
+
+    run._play = poisoned
+    with pytest.raises(
+        policy_step.NonFiniteLoss, match=r"Update 2 of .*run: .*lower the learning rate.*checkpoint.pt is of"
+    ):
+        run.train()
+    Run(
+        recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run", resume=True
+    ).train()  # goes on from the good one
+
+
+def test_metrics_go_to_tensorboard_where_a_recipe_asks(folder, tmp_path):
+    pytest.importorskip("tensorboard")
+    Run(recipes.parse(recipe(folder, trackers=["tensorboard"], updates=1)), tmp_path / "run").train()
+    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+
+
+def test_faults_are_said_by_name(folder, tmp_path):
+    with pytest.raises(UsageError, match="Did you mean 'tensorboard'"):
+        recipes.parse(recipe(folder, trackers=["tensorbord"]))
+    with pytest.raises(UsageError, match="Did you mean 'food-preparation'"):
+        recipes.find("food-preperation")
+    with pytest.raises(UsageError, match="not in the cache"):
+        memory.configuration("qwen2.5-7b")
+
+
+def test_warnings_name_what_collapses_and_the_cure():
+    assert progress.warnings_of({"entropy": 1.0, "invalid": 0.1, "kl": 0.01, "flat_groups": 0.5}) == []
+    for line, said in (
+        ({"entropy": 0.0}, "entropy"),
+        ({"invalid": 0.95}, "not understood"),
+        ({"kl": 0.9}, "target_kl"),
+        ({"flat_groups": 1.0}, "group_size"),
+        ({"dropped_turns": 3}, "3 turns were left out"),
+        ({"too_long": 2}, "acting.context"),
+    ):
+        (found,) = progress.warnings_of(line)
+        assert said in found
+
+
+def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folder, tmp_path):
+    talk = {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"}
+    free = Run(recipes.parse(recipe(folder, prompting=talk)), tmp_path / "free")
+    (first, *_) = free._play(free.games.configs[0], free.games.drawn(0, 0), free.actor())[0].turns
+    fits = len(first.reply.prompt_ids) + 5  # the first prompt and a reply
+    Run(recipes.parse(recipe(folder, prompting=talk, updates=1, acting={"max_tokens": 5, "context": fits + 3})),
+        tmp_path / "run").train()  # fmt: skip
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    (update,) = [line for line in lines if line["kind"] == "update"]
+    assert update["dropped_turns"] > 0
+    short = recipe(folder, prompting=talk, acting={"max_tokens": 5, "context": 10})
+    with pytest.raises(DataError, match=r"too long.*acting\.context"):
+        Run(recipes.parse(short), tmp_path / "short").train()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_that_is_killed_resumes_to_the_same_weights(folder, tmp_path):
+    updates = 30
+    path = write(tmp_path / "recipe.toml", recipe(folder, updates=updates))
+    words = [sys.executable, "-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*words, tmp_path / "whole"], check=True, cwd=ROOT, env=quiet, capture_output=True)
+    cut = subprocess.Popen([*words, tmp_path / "cut"], cwd=ROOT, env=quiet, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "cut" / "checkpoint.pt").exists() and cut.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    cut.send_signal(signal.SIGKILL)
+    assert cut.wait() == -signal.SIGKILL, "it was to be killed while it ran"
+    assert torch.load(tmp_path / "cut" / "checkpoint.pt", weights_only=False)["update"] < updates
+    subprocess.run([*words, tmp_path / "cut", "--resume"], check=True, cwd=ROOT, env=quiet, capture_output=True)
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("whole", "cut"))
+    assert all(torch.equal(value, two["model"]["lm"][name]) for name, value in one["model"]["lm"].items())

@@ -1,0 +1,199 @@
+"""Training whose games are played by servers: the very tokens, the present weights, and what is refused."""
+
+import json
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from baselines import recipe as recipes  # noqa: E402
+from baselines.collection import servers  # noqa: E402
+from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.train import Run  # noqa: E402
+from envsuite.errors import DataError, UsageError  # noqa: E402
+from harness.policies.hf import HFPolicy, end_tokens  # noqa: E402
+from harness.policies.tokens import TokensPolicy  # noqa: E402
+from harness.types import Prompt  # noqa: E402
+from tests.api.generating import generating  # noqa: E402
+from tests.baselines.test_training import made  # noqa: E402
+from tests.baselines.test_training_scale import recipe  # noqa: E402
+
+TALK = {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made(tmp_path_factory, "xxs")
+
+
+@pytest.fixture
+def server(folder):
+    with generating(folder) as one:
+        yield one
+
+
+def table(folder, *urls, sync="lora", **changes):
+    """Two updates of GRPO at rates that move the weights."""
+    generation = {"base_url": ",".join(urls), "sync": sync, "tolerance": 1e-4} if urls else {}
+    return {
+        **recipe(folder, algorithm="grpo", prompting=TALK),
+        "model": {"name": str(folder), "critic": "none", "lora_rank": 4 if sync == "lora" else 0},
+        "generation": generation,
+        "config": {"learning_rate": 0.03, "group_size": 4},
+        "sft": {"episodes": 8, "train": {"learning_rate": 0.03, "rows": 4}},
+        **changes,
+    }
+
+
+def train(where, **options):
+    run = Run(recipes.parse(options.pop("table")), where, **options)
+    run.train()
+    lines = [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
+    return run, lines
+
+
+@pytest.mark.parametrize("sync", ["lora", "disk"])
+def test_a_run_that_servers_play_is_the_run_played_here(folder, server, tmp_path, sync):
+    """Sampling is addressed and the server samples as this process does, so that the same games are played and learnt from."""
+    with generating(folder) as other:
+        there, lines = train(tmp_path / "there", table=table(folder, server.url, other.url, sync=sync))
+        for one in (server, other):  # both had something to do
+            assert sum(path == "/v1/completions" for path, _ in one.requests) > 4
+        here, known = train(tmp_path / "here", table=table(folder, sync=sync))
+    updates = [line for line in lines if line["kind"] == "update"]
+    assert len(updates) == 2
+    assert all(line["server_gap"] < 1e-5 for line in updates)
+    for one, two in zip(lines, known, strict=True):
+        for name in ("loss", "success", "reward", "turns", "tokens", "kl", "policy_loss"):
+            assert one.get(name) == pytest.approx(two.get(name), abs=1e-4), name
+    moved = 0.0
+    before = Model.load(there.recipe.model).state()["lm"]
+    for name, value in here.model.state()["lm"].items():
+        torch.testing.assert_close(there.model.state()["lm"][name], value, atol=1e-4, rtol=1e-3)
+        moved = max(moved, (value - before[name]).abs().max().item())
+    assert moved > 0.01
+    loads = [body for path, body in server.requests if path in ("/v1/load_lora_adapter", "/update_weights_from_disk")]
+    assert len(loads) == 3  # before the first game, and after each update
+    assert not server.adapters  # all are taken back
+    assert not list((tmp_path / "there" / "served").iterdir())
+
+
+def test_a_server_holds_the_weights_of_the_checkpoint_that_is_resumed(folder, server, tmp_path):
+    train(tmp_path / "run", table=table(folder, server.url, updates=1))
+    _, lines = train(tmp_path / "run", table=table(folder, server.url, updates=2), resume=True)
+    assert [line["server_gap"] < 1e-5 for line in lines if line["kind"] == "update"] == [True, True]
+    names = [body["lora_name"] for path, body in server.requests if path == "/v1/load_lora_adapter"]
+    assert len(set(names)) == len(names) == 4
+
+
+@pytest.mark.parametrize(("sync", "lacks"), [("lora", set()), ("disk", {"metadata"}), ("disk", set())])
+def test_a_server_that_keeps_old_weights_is_caught(folder, server, tmp_path, sync, lacks):
+    """It says that it has loaded them. The update after the first whose games the old weights played does not take place."""
+    server.keeps_old, server.lacks = True, lacks
+    with pytest.raises(DataError, match=r"nats from the trainer's on average.*their weights are stale"):
+        train(tmp_path / "run", table=table(folder, server.url, sync=sync, sft={}, updates=5))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines if line["kind"] == "update"] == [1]
+
+
+@pytest.mark.parametrize("algorithm", ["sft", "grpo"])
+def test_what_is_measured_is_held_against_the_weights_too(folder, server, tmp_path, algorithm):
+    """The last measurement follows the last update: no later one would notice."""
+    server.keeps_old, server.lacks = True, {"metadata"}
+    changes = {"config": {}} if algorithm == "sft" else {"sft": {}}
+    with pytest.raises(DataError, match="their weights are stale"):
+        train(tmp_path / "run", table=table(folder, server.url, sync="disk", algorithm=algorithm, updates=1, **changes))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines if line["kind"] == "eval"] == ([] if algorithm == "sft" else [0])
+
+
+def test_an_adapter_loaded_by_a_try_whose_answer_was_lost_is_loaded(folder, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "PAUSE", 0.01)
+    server.loses = ["/v1/load_lora_adapter"]
+    _, lines = train(tmp_path / "run", table=table(folder, server.url, sft={}, updates=1))
+    assert not server.loses and [line["server_gap"] < 1e-5 for line in lines if "server_gap" in line] == [True] * 3
+
+
+def test_an_answer_that_names_other_weights_is_refused(folder, server):
+    policy = ask(folder, server, version="envsuite-1")
+    with pytest.raises(DataError, match="answers with weights 'default', not with 'envsuite-1'"):
+        policy.act([PROMPT])
+    policy.close()
+
+
+PROMPT = Prompt([{"role": "user", "content": "Say the word. north"}], seed=2**40 + 3, key="talk")
+
+
+def ask(folder, server, **options):
+    model = Model.load(ModelConfig(str(folder), critic="none"))
+    ends = end_tokens(model.lm, model.tokenizer)
+    quick = {"max_retries": 0, "temperature": 1.0, "max_tokens": 5, "thinking": False, **options}
+    return TokensPolicy("any", model.tokenizer, ends, base_url=server.url, **quick)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ({"token_ids"}, r"returns no token ids \(return_token_ids\): training needs vLLM 0\.10\.2"),
+        ({"logprobs"}, "returns no log-prob for each token"),
+    ],
+)
+def test_a_server_without_tokens_is_refused_in_one_line(folder, server, lacks, said):
+    server.lacks = lacks
+    policy = ask(folder, server)
+    with pytest.raises(UsageError, match=said) as refused:
+        policy.act([PROMPT])
+    assert "\n" not in str(refused.value)
+    policy.close()
+
+
+def test_later_prompts_hold_the_very_tokens_that_the_server_sampled(folder, server):
+    policy, model = ask(folder, server), Model.load(ModelConfig(str(folder), critic="none"))
+    here = HFPolicy.of(model.lm, model.tokenizer, temperature=1.0, max_tokens=5, thinking=False)
+    messages = list(PROMPT.messages)
+    for turn in range(3):
+        prompt = PROMPT._replace(messages=list(messages), turn=turn, seed=turn)
+        (one,), (two,) = policy.act([prompt]), here.act([prompt])
+        assert (one.text, list(one.ids), list(one.prompt_ids)) == (two.text, list(two.ids), list(two.prompt_ids))
+        assert one.logprobs == pytest.approx(two.logprobs, abs=1e-5)
+        assert (one.finish_reason, one.output_tokens) == (two.finish_reason, len(one.ids))
+        messages += [{"role": "assistant", "content": one.text}, {"role": "user", "content": "And now?"}]
+    policy.close()
+    body = server.requests[-1][1]
+    assert body["prompt"] == list(one.prompt_ids)
+    assert (body["return_token_ids"], body["logprobs"], body["seed"]) == (True, 1, 2)
+    assert (body["top_p"], body["top_k"], body["repetition_penalty"]) == (1.0, -1, 1.0)  # not the model's own defaults
+
+
+def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "PAUSE", 0.01)
+    server.lacks = {"lora"}
+    with pytest.raises(DataError, match=r"did not load .*404: Not Found.*VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"):
+        train(tmp_path / "one", table=table(folder, server.url))
+    with pytest.raises(DataError, match=r"did not load .*\(0: ConnectError.*is it running"):
+        train(tmp_path / "two", table=table(folder, "http://127.0.0.1:9/v1"))
+    run = Run(recipes.parse(table(folder, server.url, sync="disk")), tmp_path / "three")
+    post = run.servers._post
+    run.servers._post = lambda url, body: (shutil.rmtree(body["model_path"]), post(url, body))[1]  # not shared
+    with pytest.raises(DataError, match=r"500: Failed to load .*servers must see that folder"):
+        run.train()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"acting": {"choose": "admissible"}}, "leave one of them out"),
+        ({"model": {"name": "x", "critic": "none"}}, "model.lora_rank is 0"),
+        ({"acting": {"top_p": 0.9}}, r"top_p = 0\.9: .*set it to 1"),
+        ({"generation": {"base_url": "gpu1:8000"}}, "base_url cannot be 'gpu1:8000': it looks like"),
+        ({"generation": {"base_url": ","}}, "base_url cannot be ','"),
+        ({"generation": {"base_url": "http://h/v1", "tolerance": 0}}, "tolerance cannot be 0.0: it is above 0"),
+        ({"generation": {"base_url": "http://h/v1", "sync": "nccl"}}, "sync cannot be 'nccl': it is one of lora, disk"),
+        ({"generation": {"base_ulr": "http://h/v1"}}, "Did you mean 'base_url'"),
+    ],
+)
+def test_a_recipe_that_servers_cannot_play_is_refused(changes, said):
+    with pytest.raises(UsageError, match=said):
+        recipes.parse({**table("x", "http://h/v1"), **changes})

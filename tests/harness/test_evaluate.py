@@ -1,0 +1,335 @@
+"""A run on disk: journal, results, resume, lock. Killed anywhere, it ends in the same bytes."""
+
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import filelock
+import pytest
+
+from envsuite import registry
+from envsuite.errors import DataError, UsageError
+from harness import records
+from harness.capacity import cost
+from harness.evaluate import Budget, Execution, RunConfig, evaluate
+from harness.policies import make_policy
+from harness.stats.summary import summarise
+from tests import toys
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def config(name="HiLo-v0", model="random", **kwargs):
+    return RunConfig(task=registry.TASKS[name], model=model, **{"episodes": 10, **kwargs})
+
+
+def run(cfg, out, **execution):
+    found, summary = evaluate(cfg, out, lambda: make_policy(cfg.model), Execution(**execution))
+    return list(found), summary
+
+
+def cli(*words, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        **kwargs,
+    )
+
+
+def test_a_run_leaves_five_files_and_results_sorted_by_key(tmp_path):
+    found, summary = run(config(attempts=2), tmp_path)
+    folder = config(attempts=2).folder(tmp_path)
+    assert {path.name for path in folder.iterdir()} - {".lock"} == {
+        "config.json", "journal.jsonl", "results.jsonl", "timing.jsonl", "summary.json",
+    }  # fmt: skip
+    assert found == list(map(records.light, records.read_results(folder / "results.jsonl"))) and len(found) == 20
+    assert [records.key_of(one) for one in found] == sorted(map(records.key_of, found))
+    assert summary["success"]["n"] == 10  # clusters, not episodes
+    text = (folder / "results.jsonl").read_text()
+    assert str(tmp_path) not in text and config(attempts=2).run_id not in text
+
+
+def test_a_wall_clock_that_jumps_neither_ends_a_run_nor_changes_it(tmp_path, monkeypatch):
+    run(config(), tmp_path / "whole")
+    jumps = itertools.cycle([2e9, 1e9, 4e9])
+    monkeypatch.setattr(time, "time", lambda: next(jumps))
+    run(config(), tmp_path / "jumps", budget=Budget(seconds=1000))
+    folders = [config().folder(tmp_path / name) for name in ("whole", "jumps")]
+    assert len({(folder / "results.jsonl").read_bytes() for folder in folders}) == 1
+    lines = [json.loads(line) for line in (folders[1] / "timing.jsonl").read_text().splitlines()]
+    assert {line["ended"] for line in lines} == {2e9, 1e9, 4e9} and all(0 <= line["seconds"] < 300 for line in lines)
+
+
+def test_run_id_is_what_is_measured_and_not_how():
+    base = config()
+    assert base.run_id == config().run_id
+    assert base.run_id != config(episodes=11).run_id != config(reward_mode="dense").run_id
+    assert base.run_id != config(knobs={"size": 8}).run_id
+
+
+def test_an_existing_run_is_refused_without_resume_and_taken_with_it(tmp_path):
+    first = run(config(), tmp_path)
+    with pytest.raises(UsageError, match="--resume"):
+        run(config(), tmp_path)
+    assert run(config(), tmp_path, resume=True) == first
+
+
+def test_a_second_process_on_a_run_is_refused(tmp_path):
+    folder = config().folder(tmp_path)
+    folder.mkdir(parents=True)
+    with filelock.FileLock(folder / ".lock"), pytest.raises(UsageError, match="another process"):
+        run(config(), tmp_path)
+
+
+def test_broken_episodes_are_played_again_on_resume_and_superseded(tmp_path):
+    cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": "raise"})
+    found, summary = run(cfg, tmp_path)
+    assert summary["broken"] == 2 and summary["episodes"] == 4 and summary["success"]["value"] == 1.0
+    toys.Faulty._act, broken = toys.HiLo._act, toys.Faulty._act  # the engine is mended
+    try:
+        found, summary = run(cfg, tmp_path, resume=True)
+    finally:
+        toys.Faulty._act = broken
+    assert summary["broken"] == 0 and len(found) == 6
+
+
+def test_what_is_left_of_a_run_counts_what_resuming_it_would_play(tmp_path):
+    """Broken episodes are to be played again, their new attempts are no further episodes, half a line is none."""
+    cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": "raise"})
+    assert cost.remaining(cfg, tmp_path) == 6
+    run(cfg, tmp_path)
+    assert cost.remaining(cfg, tmp_path) == 2
+    run(cfg, tmp_path, resume=True)  # two more broken lines
+    assert cost.remaining(cfg, tmp_path) == 2
+    journal = cfg.folder(tmp_path) / "journal.jsonl"
+    good = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"broken"' not in line]
+    journal.write_bytes(good[0] + good[1][:50])
+    assert cost.remaining(cfg, tmp_path) == 5
+
+
+def test_a_half_written_last_line_is_cut_off_and_a_corrupt_one_is_named(tmp_path):
+    whole, _ = run(config(), tmp_path)
+    folder = config().folder(tmp_path)
+    journal = folder / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:5]) + lines[5][:40])
+    assert run(config(), tmp_path, resume=True)[0] == whole
+    journal.write_bytes(b"".join(lines[:3]) + b"{not json}\n" + b"".join(lines[4:]))
+    with pytest.raises(DataError, match=r"journal\.jsonl:4"):
+        run(config(), tmp_path, resume=True)
+
+
+def test_of_several_lines_of_an_episode_the_first_whole_one_counts_else_the_last(tmp_path):
+    """Also after the journal has been read back, and whatever else lies between."""
+    run(config(attempts=2), tmp_path)
+    some = records.read_results(config(attempts=2).folder(tmp_path) / "results.jsonl")
+    broken = lambda record, error: {**record, "stop_reason": "broken", "error": error}
+    other = {**some[0], "knobs": {"size": 8}}
+    lines = [some[3], broken(some[0], "a"), other, broken(some[1], "b"), some[0], {**some[0], "reward": 7.0}]
+    lines += [broken(some[0], "c"), broken(some[1], "d"), some[2]]
+    wanted = [some[0], broken(some[1], "d"), some[2], some[3]]
+    path = tmp_path / "journal.jsonl"
+    journal = records.Journal(path)
+    for line in lines:
+        journal.append(line)
+    keys = {records.key_of(line) for line in wanted}
+    for _ in range(2):
+        assert list(journal.lines(keys)) == list(map(records.dump, wanted))
+        assert journal.done() == {records.key_of(line) for line in (some[0], other, some[2], some[3])}
+        journal.close()
+        journal = records.Journal(path)
+    journal.close()
+
+
+def test_what_a_journal_keeps_of_an_episode_in_memory_does_not_depend_on_its_length(tmp_path):
+    run(config(), tmp_path)
+    (one, *_) = records.read_results(config().folder(tmp_path) / "results.jsonl")
+    kept = []
+    for size in (1, 2000):
+        journal = records.Journal(tmp_path / f"{size}.jsonl")
+        tracemalloc.start()
+        for seed in range(1000, 3000):
+            journal.append({**one, "seed": seed, "error": f"{seed}" * size, "metrics": {"score": seed / 7}})
+        kept.append(tracemalloc.get_traced_memory()[0] / 2000)
+        tracemalloc.stop()
+        journal.close()
+    assert max(kept) < 100, "bytes an episode"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("envsuite-record-7", "upgrade to the release that wrote it"),
+        ("other-1", "run the settings of its config"),
+        (None, "migrate"),
+    ],
+)
+def test_a_record_of_another_schema_says_how_to_migrate(tmp_path, schema, said):
+    run(config(), tmp_path)
+    file = config().folder(tmp_path) / "results.jsonl"
+    whole = records.read_results(file)
+    file.write_bytes(records.dump(whole[0]) + records.dump({**whole[1], "schema_version": schema}))
+    with pytest.raises(DataError, match=rf"results\.jsonl:2 has schema_version .*{said}"):
+        records.read_results(file)
+
+
+def test_records_hold_any_string_a_model_may_say():
+    nasty = {"text": "\ud800 é \x00 \u2028 🧊"}
+    assert json.loads(records.dump(nasty)) == nasty
+    assert records.dump(nasty).count(b"\n") == 1
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("model", ["random", "expert", "replay"])
+def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, proved):
+    delay = 0.04 * workers  # the same seconds to be killed in, however many share the work
+    size = ("--set", f"delay={delay:g}", "--set", "size=512", "--set", "max_steps=6")
+    words = ["-e", "Slow-v0", "-n", 16, *size, "--baselines", "none"]
+    if model == "replay":
+        assert cli("-m", "random", *words, "-o", tmp_path / "source").returncode == 0
+        (source,) = (tmp_path / "source").glob("**/results.jsonl")
+        model = f"replay:{source}"
+    whole = cli("-m", model, *words, "-o", tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    (expected,) = (tmp_path / "whole").glob("**/results.jsonl")
+    dice = random.Random(f"{model.partition(':')[0]}{workers}")
+    command = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", "-m", model, *map(str, words)]
+    command += ["-o", str(tmp_path / "cut"), "--num-workers", str(workers), "-c", "4", "--resume"]
+    kills = 0
+    for _ in range(3):
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        journal_before = _journal_size(tmp_path / "cut")
+        deadline = time.monotonic() + 150
+        wanted = dice.randint(1, 3)
+        while process.poll() is None and time.monotonic() < deadline:
+            if _journal_size(tmp_path / "cut") >= journal_before + wanted:
+                os.kill(process.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.005)
+        process.wait()
+    last = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert last.returncode == 0, last.stderr
+    (found,) = (tmp_path / "cut").glob("**/results.jsonl")
+    who = model.partition(":")[0]
+    proved(
+        f"{who}, {workers} processes: the run killed {kills} times, then --resume",
+        expected.read_bytes(),
+        found.read_bytes(),
+    )
+    assert kills >= 1
+
+
+def _journal_size(folder):
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("**/journal.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-m", "random", "-e", "hilow"], "Did you mean 'HiLo-v0'"),
+        (["-m", "random", "-e", "hilo", "--set", "sise=3"], "Did you mean 'size'"),
+        (["-m", "random", "-e", "hilo", "--set", "size=1"], "2..1024"),
+        (["-m", "random", "-e", "hilo", "--set", "size"], "KNOB=VALUE"),
+        (["-m", "random", "-e", "hilo", "--split", "tset"], "Did you mean 'test'"),
+        (["-m", "random", "-e", "hilo", "-n", "0"], "--episodes"),
+        (["-m", "random", "-e", "hilo", "--baselines", "expret"], "--baselines 'expret' is not one of random"),
+        (["-m", "random", "-e", "hilo", "-n", "2000"], "holds 1000 seeds"),
+        (["-m", "replay:/nowhere.jsonl", "-e", "hilo"], "Cannot read /nowhere.jsonl"),
+        (["-m", "random", "-e", "hilo", "--module", "no_such_module"], "no_such_module"),
+        (["-m", "random", "-e", "hilo", "-n", "2", "-o", "/proc/nowhere"], "/proc/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, words, said):
+    if "-o" not in words:
+        words = [*words, "-o", tmp_path]
+    done = cli(*words)
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
+    whole, _ = run(config(), tmp_path / "whole")
+    # A file that may grow no further fails as a full disk does: in the middle of a write.
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+    words = ("-m", "random", "-e", "hilo", "-n", 10, "-o", tmp_path / "full", "--baselines", "none")
+    done = cli(*words, preexec_fn=limit)
+    assert done.returncode == 2 and "File too large" in done.stderr and done.stderr.count("\n") == 1
+    assert 0 < _journal_size(tmp_path / "full") < 10
+    assert run(config(), tmp_path / "full", resume=True)[0] == whole
+
+
+def test_dry_run_plays_nothing_and_needs_no_weights(tmp_path):
+    done = cli("-m", "qwen2.5-3b", "-e", "hilo", "-n", 3, "-o", tmp_path, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "Qwen/Qwen2.5-3B-Instruct" in done.stdout and not list(tmp_path.iterdir())
+
+
+def test_json_prints_one_document_and_nothing_else_on_stdout(tmp_path):
+    done = cli("-m", "random", "-e", "hilo", "-n", 3, "-o", tmp_path, "--json")
+    (found,) = json.loads(done.stdout)
+    assert set(found["rows"]) == {"random", "expert"}
+
+
+def test_a_budget_stops_cleanly_and_the_rest_is_played_on_resume(tmp_path):
+    whole, _ = run(config(model="expert"), tmp_path / "whole")
+    words = ("-m", "expert", "-e", "hilo", "-n", 10, "-c", 1, "-o", tmp_path / "cut", "--baselines", "none")
+    done = cli(*words, "--max-time", 1e-9)
+    assert done.returncode == 3
+    assert "--resume" in done.stderr and "1 of 10 episodes" in done.stderr
+    assert cli(*words, "--resume").returncode == 0
+    found = records.read_results(next((tmp_path / "cut").glob("**/results.jsonl")))
+    assert list(map(records.light, found)) == whole
+
+
+def test_token_and_cost_budgets_count_what_the_journal_holds():
+    used = [{"input_tokens": 60, "output_tokens": 40, "cost": 0.5}] * 2
+    now = time.monotonic()
+    assert not Budget(tokens=201, cost=1.1).spent(used, now)
+    assert "200" in Budget(tokens=200).spent(used, now)
+    assert "USD" in Budget(cost=1.0).spent(used, now)
+
+
+def test_a_budget_is_for_all_runs_of_a_call():
+    used = {"input_tokens": 60, "output_tokens": 40, "cost": 0.5}
+    now = time.monotonic()
+    assert not Budget(tokens=201, cost=1.1, seconds=1e6).after(now, [used]).spent([used], now)
+    assert "200" in Budget(tokens=200).after(now, [used]).spent([used], now)
+    assert "USD" in Budget(cost=1.0).after(now, [used]).spent([used], now)
+    assert "--max-time" in Budget(seconds=1000).after(now - 1000, []).spent([], now)
+
+
+def test_known_errors_keep_their_exit_code_under_verbose(tmp_path):
+    done = cli("-m", "random", "-e", "hilow", "-v", "-o", tmp_path)
+    assert done.returncode == 2 and "Traceback" in done.stderr and "error: No task matches" in done.stderr
+
+
+def test_a_run_without_a_scored_episode_has_a_summary_that_is_json():
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    json.loads(json.dumps(summarise([])), parse_constant=refuse)
+
+
+def test_show_prompt_prints_the_messages_and_plays_nothing(tmp_path):
+    done = cli("-m", "qwen2.5-3b", "-e", "hilo", "--show-prompt", "-o", tmp_path, "--thinking", "off")
+    assert done.returncode == 0, done.stderr
+    assert "Admissible commands" in done.stdout and not list(tmp_path.iterdir())
+
+
+def test_labels_that_are_no_words_are_written_so_that_they_can_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(toys.HiLo, "labels", lambda self: {"task_type": self.secret % 2})
+    found, _ = run(config(), tmp_path, num_workers=0)
+    assert {one["labels"]["task_type"] for one in found} == {"0", "1"}

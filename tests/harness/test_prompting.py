@@ -1,0 +1,86 @@
+"""Finding the command in what a model writes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envsuite.errors import UsageError
+from harness.prompting.prompting import GRAMMARS, Prompting
+
+
+@pytest.mark.parametrize(
+    ("text", "commands", "thought"),
+    [
+        ("<think>why</think><action>look</action>", ("look",), "why"),
+        ("<action>a</action> then <action>b</action>", ("b",), ""),
+        ("<think>maybe <action>a</action></think><action> b\n</action>", ("b",), "maybe <action>a</action>"),
+        ("<action>cut off", ("cut off",), ""),
+        ("<think>never closed <action>a</action>", (), "never closed <action>a</action>"),
+        ("look", (), ""),
+        ("<action> </action>", (), ""),
+        ("", (), ""),
+    ],
+)
+def test_action_tags(text, commands, thought):
+    parsed = GRAMMARS["action"].parse(text)
+    assert (parsed.commands, parsed.thought) == (commands, thought)
+    assert bool(parsed.note) == (not commands)
+
+
+def test_a_bare_line_is_the_last_one_that_is_not_empty():
+    assert GRAMMARS["bare"].parse("I think so.\n\n> go north\n").commands == ("go north",)
+    assert GRAMMARS["bare"].parse("<think>x\ny</think>").commands == ()
+
+
+def test_react_takes_the_first_action_and_not_what_is_dreamt_after_it():
+    text = "Thought: I need it.\nAction: take a\nObservation: You take it.\nAction: win"
+    assert GRAMMARS["react"].parse(text) == (("take a",), "I need it.", "")
+    assert GRAMMARS["react"].parse("Act 3: look").commands == ("look",)
+    assert GRAMMARS["react"].parse("Action:\n").commands == ()
+
+
+def test_several_actions_are_taken_in_order_up_to_the_limit():
+    text = "<action>a</action>" * 2 + "<action>b</action>" * 9
+    assert GRAMMARS["actions"].parse(text).commands == ("a", "a", "b", "b", "b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "act", "arguments": {"command": "go to desk 1"}}</tool_call>',
+        'Sure: ```json\n{"name": "act", "arguments": "{\\"command\\": \\"go to desk 1\\"}"}\n```',
+        '{"command": "go to desk 1"}',
+        '{"type": "function", "function": {"name": "act", "arguments": {"command": "go to desk 1"}}}',
+        '<think>{"command": "no"}</think> {broken {"action": "go to desk 1"}',
+    ],
+)
+def test_a_tool_call_is_found_however_it_is_wrapped(text):
+    assert GRAMMARS["tool"].parse(text).commands == ("go to desk 1",)
+
+
+def test_one_tool_per_verb():
+    grammar = GRAMMARS["tools"]
+    tools = grammar.tools(["go to desk 1", "go to bed 1", "look"])
+    assert [tool["function"]["name"] for tool in tools] == ["go", "look"]
+    assert grammar.parse('{"name": "go", "arguments": {"rest": "to desk 1"}}').commands == ("go to desk 1",)
+    assert grammar.parse('{"name": "look", "arguments": {}}').commands == ("look",)
+    assert grammar.parse('{"name": 3}').commands == ()
+
+
+@given(st.text(), st.sampled_from(sorted(GRAMMARS)))
+def test_any_text_parses_to_stripped_commands(text, name):
+    parsed = GRAMMARS[name].parse(text)
+    assert len(parsed.commands) <= (5 if name == "actions" else 1)
+    assert all(command and command == command.strip() for command in parsed.commands)
+
+
+@given(st.from_regex(r"[a-z][a-z0-9 /]{0,30}[a-z0-9]", fullmatch=True), st.sampled_from(["", "because"]))
+def test_what_is_spelled_is_parsed_back(command, thought):
+    for grammar in GRAMMARS.values():
+        assert grammar.parse(grammar.spell(command, thought)).commands == (command,)
+
+
+@pytest.mark.parametrize("bad", [{"grammar": "actoin"}, {"admissible": "some"}, {"history": -2}])
+def test_a_bad_setting_is_refused_by_name(bad):
+    with pytest.raises(UsageError):
+        Prompting(**bad)

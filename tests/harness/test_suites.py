@@ -1,0 +1,131 @@
+"""Suites fix what changes the number, and say so where a flag disagrees."""
+
+import dataclasses
+import importlib.util
+
+import pytest
+
+from envsuite import envs, registry
+from envsuite.envs.alfworld.data import EXPECTED
+from envsuite.envs.alfworld.generator import Recipe, generate
+from envsuite.errors import UsageError
+from envsuite.types import Panel
+from harness import cli
+from harness.cli.eval import parser
+from harness.cli.plans import plan
+from harness.suites import suites
+
+
+def planned(*words):
+    return [one.config for one in plan(parser().parse_args(["-m", "smollm2-135m", *words]), cli.console())]
+
+
+@pytest.mark.parametrize("name", suites.read())
+def test_every_suite_names_tasks_and_flags_that_exist(name):
+    needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
+    fixed = suites.protocol(parser().parse_args(["-m", "x", "-e", "y", *needs]), name)
+    assert fixed.history == suites.suite(name)["history"]
+    assert suites.tasks(name)
+
+
+NAMED = [
+    "verlog-babyai",
+    "guide-textworld",
+    "guide-alfworld",
+    "poad-generalization",
+    "poad-datasci",
+    "balrog-babyai",
+    "balrog-textworld",
+    "alfworld-seen",
+    "alfworld-unseen",
+    "swegym-lite",
+    "quick",
+]
+
+
+def test_every_suite_says_all_that_changes_the_number():
+    assert set(NAMED) <= set(suites.read())
+    for name, fixed in suites.read().items():
+        needed = ("history", "thinking", "admissible", "temperature", "max_tokens", *suites.STANDARD)
+        assert not [key for key in needed if key not in fixed], name
+        assert fixed["after"]
+
+
+def test_quick_plays_every_family():
+    assert {task.family for task in suites.tasks("quick")} == set(envs.FAMILIES)
+
+
+def test_quick_plays_twice_for_a_model_and_twenty_times_for_floor_and_ceiling():
+    found = plan(parser().parse_args(["-m", "smollm2-135m", "-e", "suite:quick"]), cli.console())
+    assert {(one.config.episodes, one.baseline_episodes) for one in found} == {(2, 20)}
+
+
+def test_other_games_or_another_cap_than_the_suites_are_refused(monkeypatch):
+    task = registry.TASKS["ALFWorld-valid_seen-v0"]
+    games = lambda count: tuple(map(str, range(count)))
+    suites.check_panel("alfworld-seen", task, Panel("seen", games(140), "bf393197e137786e"))
+    with pytest.raises(UsageError, match=r"this machine holds 140 \(0000\)"):
+        suites.check_panel("alfworld-seen", task, Panel("seen", games(140), "0000"))
+    unseen = registry.TASKS["ALFWorld-valid_unseen-v0"]
+    for name in ("alfworld-unseen", "guide-alfworld"):
+        suites.check_panel(name, unseen, Panel("unseen", games(134), "whatever it is"))
+        with pytest.raises(UsageError, match=r"plays all 134 games of .*, and this machine holds 1 \(one\)"):
+            suites.check_panel(name, unseen, Panel("unseen", games(1), "one"))
+    goto = registry.TASKS["BabyAI-goto-v0"]
+    monkeypatch.setitem(registry.TASKS, goto.id, dataclasses.replace(goto, kwargs={**goto.kwargs, "max_steps": 9}))
+    with pytest.raises(UsageError, match="at 64 commands, the task here at 9"):
+        suites.tasks("verlog-babyai")
+
+
+def test_a_suite_knows_how_many_games_each_official_panel_has():
+    for name, fixed in suites.read().items():
+        for task in suites.tasks(name):
+            if task.id.removeprefix("ALFWorld-").removesuffix("-v0") in EXPECTED:
+                assert fixed["games"][task.id] == EXPECTED[task.id.split("-")[1]], name
+
+
+def test_a_part_of_a_panel_is_not_played_under_a_suites_name(tmp_path, monkeypatch):
+    """One copied game once gave 100 % under the suite's name."""
+    if importlib.util.find_spec("alfworld") is None:
+        pytest.skip("the package alfworld is not installed")
+    kept = tmp_path / "json_2.1.1/valid_unseen/pick_and_place_simple-Mug-None-Desk-1/trial_1/game.tw-pddl"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(generate(0, Recipe(("pick_and_place_simple",), receptacles=6, objects=4)).text)
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    with pytest.raises(UsageError, match="plays all 134 games of ALFWorld-valid_unseen-v0, and this machine holds 1 "):
+        planned("-e", "suite:alfworld-unseen")
+
+
+def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
+    configs = planned("-e", "suite:verlog-babyai", "-n", "3")
+    assert [config.task.id for config in configs][:2] == ["BabyAI-goto-v0", "BabyAI-pickup-v0"]
+    assert all(config.prompting.history == 1 and config.episodes == 3 for config in configs)
+    assert dataclasses.asdict(configs[0].sampling)["max_tokens"] == 512
+
+
+def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
+    words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
+    asked = parser().parse_args(["-m", "x", *words])
+    fixed = suites.protocol(asked, "swegym-lite")
+    assert fixed.set == ["max_steps=100", "records=x.jsonl", "sandbox=docker"]
+    (task,) = suites.tasks("swegym-lite")
+    assert registry.overrides(task, dict(word.split("=") for word in fixed.set))["max_steps"] == fixed.max_turns
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-e", "suite:verlog-babyai", "--history", "4"], "fixes --history 1"),
+        (["-e", "suite:verlog-babyai", "-n", "1000"], "plays 100 episodes"),
+        (["-e", "suite:verlog-babyai", "--history", "-1"], "fixes --history 1, not -1"),  # what it is where nobody says
+        (["-e", "suite:guide-textworld", "--temperature", "0.0"], "fixes --temperature 0.4, not 0.0"),
+        (["-e", "suite:verlog-babyai", "--reward", "dense"], "fixes --reward sparse"),
+        (["-e", "suite:quick", "--baseline-episodes", "50"], "--baseline-episodes 50 is more"),
+        (["-e", "suite:swegym-lite"], "needs --set records="),
+        (["-e", "suite:swegym-lite", "--set", "records=x", "--set", "tests=hidden"], "fixes --set max_steps=100"),
+        (["-e", "suite:verlog-babyia"], "Did you mean 'verlog-babyai'"),
+    ],
+)
+def test_what_disagrees_with_a_suite_is_refused_by_name(words, said):
+    with pytest.raises(UsageError, match=said):
+        planned(*words)
