@@ -20,6 +20,17 @@ def shared() -> Path:
     return SHARED
 
 
+GOLDEN = Path(__file__).parent / "golden"
+"""committed numbers and digests"""
+REFERENCE = SHARED / "golden" / "algorithms"
+
+
+@pytest.fixture(scope="module", params=[GOLDEN / "algorithms", *([REFERENCE] if REFERENCE.is_dir() else [])])
+def algorithm_cases(request) -> Path:
+    """A folder of numeric cases: the committed ones, and those of reference codes where they are at hand."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def smollm() -> Path:
     """The bundled model's folder: fetched once into the user's own cache, as `make` does."""

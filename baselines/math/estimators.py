@@ -1,6 +1,6 @@
 """Who earned the reward? Pure functions from rewards (and values) to advantages; shapes in brackets.
 
-One recursion serves every method with a critic (specs of POAD, TWOSOME, GLAM, Verlog):
+One recursion serves every method with a critic (docs/explanation/algorithms.md):
 
     inside a turn      delta = r + gamma_token * V(next token) - V        trace: gamma_token * lambda_token
     at a turn's end    delta = r + gamma_step  * V(next turn)  - V        trace: gamma_step  * lambda_step

@@ -229,7 +229,7 @@ def test_from_every_state_the_plan_has_the_fewest_commands_and_of_these_the_fewe
 
 @STEMS
 def test_the_dense_reward_can_be_farmed_and_these_are_its_two_returns(stem):
-    """Undiscounted, farming beats the straight way (specs/overcooked.md, section 6)."""
+    """Undiscounted, farming beats the straight way (docs/specs/overcooked.md, "Rewards and ends")."""
     farmed, straight = {"v4_tomato_salad": (1.901, 1.172), "v3_tomato_lettuce_salad": (2.003, 1.355)}[stem]
     sim, macros = simulation(stem)
     graph = explore(sim, macros, discount=1.0)

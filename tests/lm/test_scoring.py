@@ -32,13 +32,13 @@ def prompt(*seen, seed=0, key="", turn=0, commands=COMMANDS):
     return Prompt(messages, admissible=commands, seed=seed, key=key, turn=turn)
 
 
-def cases(shared, kind):
-    golden = json.loads((shared / "golden/algorithms/policy_over_admissible_actions.json").read_text())
+def cases(folder, kind):
+    golden = json.loads((folder / "policy_over_admissible_actions.json").read_text())
     return golden, [case for case in golden["cases"] if case["name"].startswith(kind)]
 
 
-def test_the_distribution_is_that_of_the_golden_data(shared):
-    _, found = cases(shared, "twosome")
+def test_the_distribution_is_that_of_the_golden_data(algorithm_cases):
+    _, found = cases(algorithm_cases, "twosome")
     assert len(found) == 9
     for case in found:
         values = zip(case["inputs"]["token_logps"], case["inputs"]["n_words"], case["expected"], strict=True)
@@ -66,8 +66,8 @@ class Bigrams(nn.Module):
 @pytest.mark.parametrize(
     "scored", [lambda *args: token_logprobs(*args)[0], token_logprobs_apart], ids=["tree", "apart"]
 )
-def test_token_log_probs_are_those_of_the_golden_data(shared, scored):
-    golden, found = cases(shared, "twosome_sum")
+def test_token_log_probs_are_those_of_the_golden_data(algorithm_cases, scored):
+    golden, found = cases(algorithm_cases, "twosome_sum")
     piece = {word: number for number, word in enumerate(golden["pieces"])}
     spell = lambda text: [piece[part] for word in text.split() for part in golden["words"][word]]
     for case in found:

@@ -1,4 +1,4 @@
-"""The macro-actions, made of primitive steps (specs/overcooked.md, section 3), of one cook or several."""
+"""The macro-actions, made of primitive steps (docs/specs/overcooked.md, "Macro-actions"), of one cook or several."""
 
 from __future__ import annotations
 

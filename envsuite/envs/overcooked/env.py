@@ -1,7 +1,7 @@
 """Overcooked: fetch food, chop it, fill a bowl and serve it, by macro-actions (TWOSOME, 2024; POAD, 2024).
 
 A cook is told in words what lies within `radius` cells, and commands macro-actions ("fetch the tomato"), each of which
-takes one or more primitive steps. The rules are those of specs/overcooked.md; the published kitchens agree with its
+takes one or more primitive steps. The rules are those of docs/specs/overcooked.md; the published kitchens agree with its
 traces and complete graphs in every state, primitive path, reward, fact and offer.
 
 **What pays.** `sparse`: 1 for serving the order. `dense`, as published, per primitive step: +0.2 when a food of the
@@ -294,7 +294,7 @@ class OvercookedEnv(TextEnv):
         return list(self._offers)
 
     def vector(self) -> list[int]:
-        """The published observation vector of the cook that is asked, raw integers (specs/overcooked.md, section 4)."""
+        """Returns the present cook's published vector of raw integers (docs/specs/overcooked.md, "Observation")."""
         names = recipe_names()
         recipe = {self.kitchen.foods[food] for food in self.sim.recipe}
         return vector(self.sim, self.asked, [int(set(recipe_foods(name)) == recipe) for name in names])

@@ -1,4 +1,4 @@
-"""A kitchen in motion: where cooks and things are, and what a primitive step does (specs/overcooked.md, section 2).
+"""The state of a kitchen and its primitive steps (docs/specs/overcooked.md, "Primitive steps").
 
 A thing is a number: the foods of the kitchen in order, then its bowls. Every food and bowl exists once.
 """
@@ -140,7 +140,7 @@ class Motion:
                 self.place[food] = cell
 
     def _meet(self, cook: int, cell: int) -> float:
-        """What happens at a counter, a board or a delivery (the table of specs/overcooked.md, section 2)."""
+        """Applies the table of interactions (docs/specs/overcooked.md, "Primitive steps")."""
         kind, hand, thing = self.kitchen.kind[cell], self.hand[cook], self.lying[cell]
         if hand < 0:
             if thing < 0 or kind == DELIVERY:

@@ -1,6 +1,6 @@
 """What each macro-action is called in a given state, and whether it would get anything done.
 
-The published wording offers every macro-action always; its labels (specs/overcooked.md, section 5) suggest more than
+The published wording offers every macro-action always; its labels (docs/specs/overcooked.md, "Text and offers") suggest more than
 they keep. The honest wording offers what changes something, under labels that say what.
 """
 

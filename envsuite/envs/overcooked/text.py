@@ -1,6 +1,6 @@
 """What a cook is told, as facts and then as sentences, and how commands are read.
 
-The facts and their order are those of the published wrapper (specs/overcooked.md, section 5); the sentences are ours.
+The facts and their order are those of the published wrapper (docs/specs/overcooked.md, "Text and offers"); the sentences are ours.
 Facts that cannot arise in the published kitchens with one cook (things left on counters, other cooks) come between.
 """
 
