@@ -18,7 +18,7 @@ from harness.policies import make_policy
 
 PICTURE = Path(__file__).parent / "images" / "report.png"
 TASK = "Overcooked-medium-v0"
-SIZE = {"width": 1200, "height": 780}
+SIZE = {"width": 1200, "height": 600}
 
 
 def main() -> None:

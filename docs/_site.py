@@ -80,6 +80,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Adapts links to the site, links boards to their episodes, and fills the generated pages."""
     here = page.file.src_uri
+    if here == "README.md":
+        page.meta["hide"] = ["navigation", "toc"]
     if here in GENERATED:
         markdown += GENERATED[here]()
     # The site's root is docs/, so only pages from outside docs/ have their path in the repository.
@@ -91,9 +93,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if "://" in target or target.startswith("mailto:"):
             return match.group(0)
         path = posixpath.normpath(posixpath.join(base, target)).removeprefix("docs/")
-        for one in (path, f"{path}/README.md"):
-            if files.get_file_from_path(one) is not None:
-                return f"[{text}]({posixpath.relpath(one, posixpath.dirname(here) or '.')}{anchor})"
+        for source in (path, f"{path}/README.md"):
+            if files.get_file_from_path(source) is not None:
+                return f"[{text}]({posixpath.relpath(source, posixpath.dirname(here) or '.')}{anchor})"
         if not (ROOT / posixpath.join(base, target)).exists():
             return match.group(0)  # a dead link: mkdocs reports it
         return text
