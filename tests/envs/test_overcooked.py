@@ -13,7 +13,7 @@ from envsuite.core import declared_knobs
 from envsuite.envs.overcooked import text
 from envsuite.envs.overcooked.cooks import Menu, greedy_cook, play_out
 from envsuite.envs.overcooked.engine import GET_FOOD, GO_TO_BOARD, Simulation, macro_actions
-from envsuite.envs.overcooked.generator import draw_kitchen, enough_time
+from envsuite.envs.overcooked.generator import draw_kitchen, steps_bound
 from envsuite.envs.overcooked.graph import distances, explore
 from envsuite.envs.overcooked.kitchen import (
     UNREACHABLE,
@@ -101,7 +101,7 @@ def test_walking_in_leaps_ends_where_single_steps_end(seed, moves):
         macro = macros[move % len(macros)]
         slow = do(one, macro)
         other.begin(0, macro)
-        quick = other.hasten()
+        quick = other.fast_forward()
         while other.macro[0] is not None:
             other.tick()
             quick += 1
@@ -330,7 +330,7 @@ def test_a_lone_greedy_cook_never_takes_longer_than_its_bound(seed, size, statio
     except UsageError:  # too crowded
         return
     menu = Menu(macro_actions(kitchen, counters=True))
-    assert play_out(Simulation(kitchen, FOODS[:recipe]), menu) <= enough_time(kitchen, FOODS[:recipe])
+    assert play_out(Simulation(kitchen, FOODS[:recipe]), menu) <= steps_bound(kitchen, FOODS[:recipe])
 
 
 def test_seeds_name_the_same_kitchens_in_every_version():
