@@ -51,8 +51,8 @@ class Simulation(Motion):
         """returns True if the current primitive step fails and the cook stays in place; None: no slips"""
         super().__init__(kitchen, recipe, rewards, radius)
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _clear_events(self) -> None:
+        super()._clear_events()
         cooks = len(self.cell)
         self.macro: list[Macro | None] = [None] * cooks
         self.aim = [NOTHING] * cooks  # target cell, fixed when the macro-action starts

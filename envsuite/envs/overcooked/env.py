@@ -38,13 +38,13 @@ import numpy as np
 
 from envsuite.core import TextEnv
 from envsuite.envs.overcooked import picture
-from envsuite.envs.overcooked.cooks import Menu, lookahead_cook, greedy_cook, random_cook
+from envsuite.envs.overcooked.cooks import Menu, greedy_cook, lookahead_cook, random_cook
 from envsuite.envs.overcooked.engine import CHOP, GO_TO_COUNTER, Macro, Simulation, macro_actions
 from envsuite.envs.overcooked.generator import kitchen_and_order, published_kitchen_and_order
 from envsuite.envs.overcooked.kitchen import UNREACHABLE, Kitchen, all_foods, recipe_foods, recipe_names
 from envsuite.envs.overcooked.menu import LEVELS
 from envsuite.envs.overcooked.motion import CHOPS, Rewards, State
-from envsuite.envs.overcooked.offers import helps, honest_label, published_label, label_state
+from envsuite.envs.overcooked.offers import helps, honest_label, label_state, published_label
 from envsuite.envs.overcooked.planner import Plan, Planner
 from envsuite.envs.overcooked.text import (
     INSTRUCTIONS,
