@@ -72,9 +72,10 @@ def floors() -> None:
         y = 20 + 82 * number
         drawing.box(20, y, 600, 58, head, *lines, fill=fill)
         if number:
-            label = "is read by" if number == 1 else "imports"
+            label = ("", "is read by", "imports", "builds by name", "imports")[number]
             drawing.arrow((320, y - 24), (320, y - 3), label=label, at=(332, y - 8))
-    drawing.arrow((620, 131), (680, 131), (680, 377), (624, 377), label="imports", at=(688, 258))
+    drawing.arrow((620, 131), (680, 131), (680, 385), (624, 385), label="imports", at=(688, 300))
+    drawing.arrow((620, 213), (655, 213), (655, 370), (624, 370))
     drawing.save("floors")
 
 

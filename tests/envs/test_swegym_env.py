@@ -216,7 +216,7 @@ def test_the_limit_of_tokens_truncates_and_grades_what_there_is(envs):
 
 def test_drivers_for_clusters_are_not_there_yet_and_say_so():
     for driver in drivers.LATER:
-        with pytest.raises(drivers.NoSandbox, match=f"The {driver} sandbox is not there yet: use bwrap"):
+        with pytest.raises(drivers.NoSandbox, match=f"The {driver} sandbox is not implemented yet: use bwrap"):
             registry.build("SWEGym-easy-v0", sandbox=driver)
 
 
