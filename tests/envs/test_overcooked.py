@@ -367,7 +367,7 @@ def test_seeds_draw_different_kitchens_and_the_same_seed_the_same():
 def test_what_does_not_fit_is_said_in_one_line():
     with pytest.raises(UsageError, match="larger size"):
         registry.build("Overcooked-easy-v0", size=5, foods=8, boards=4, walls=0.4).reset(seed=0)
-    with pytest.raises(UsageError, match="did not serve .* within horizon=20"):
+    with pytest.raises(UsageError, match=r"did not serve .* within horizon=20"):
         registry.build("Overcooked-hard-v0", horizon=20).reset(seed=0)
     with pytest.raises(UsageError, match="variant=v3"):
         registry.build("Overcooked-tomato_salad-v0", recipe="lettuce")
@@ -377,7 +377,7 @@ def test_what_does_not_fit_is_said_in_one_line():
         registry.build("Overcooked-tomato_salad-v0", size=8)
     with pytest.raises(UsageError, match="plans for 1 cook"):
         registry.build("Overcooked-tomato_salad-2cooks-v0", reward_mode="shaped")
-    with pytest.raises(DataError, match="floor at its rim"):
+    with pytest.raises(DataError, match="floor on its border"):
         Kitchen("open", ["###", "...", "###"], [(1, 1)])
 
 
