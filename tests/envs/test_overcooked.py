@@ -24,7 +24,7 @@ from envsuite.envs.overcooked.kitchen import (
     recipe_names,
 )
 from envsuite.envs.overcooked.motion import CHOPS
-from envsuite.envs.overcooked.offers import helps, honest_label, published_label, label_state
+from envsuite.envs.overcooked.offers import helps, honest_label, label_state, published_label
 from envsuite.envs.overcooked.planner import COMMAND, Planner
 from envsuite.errors import DataError, UsageError
 
