@@ -157,20 +157,20 @@ def test_a_recipe_is_built_into_an_image_once_and_played_there(tmp_path):
         client.close()
 
 
-def test_records_without_a_recipe_say_what_is_missing(shared):
-    assert len(published.find(str(shared / "data" / "swe" / "records.jsonl"))) == 28
+def test_records_without_a_recipe_say_what_is_missing(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(json.dumps(little.record(f"a__b-{number}")) + "\n" for number in range(3)))
+    assert len(published.find(str(path))) == 3
     with pytest.raises(DataError, match=r"has no recipe, .* sandbox=docker alone"):
-        registry.build("SWEGym-records-v0", records=str(shared / "data" / "swe" / "records.jsonl"), sandbox="process")
+        registry.build("SWEGym-records-v0", records=str(path), sandbox="process")
     with pytest.raises(UsageError, match="no shaped reward"):
-        registry.build(
-            "SWEGym-records-v0", "shaped", records=str(shared / "data" / "swe" / "records.jsonl"), sandbox="process"
-        )
+        registry.build("SWEGym-records-v0", "shaped", records=str(path), sandbox="process")
 
 
-def test_a_recipe_that_cannot_be_used_is_named(shared, tmp_path):
+def test_a_recipe_that_cannot_be_used_is_named(tmp_path):
     folder = tmp_path / "one"
     folder.mkdir()
-    (folder / "instance.json").write_bytes((shared / "data" / "swe" / GOLD[0] / "instance.json").read_bytes())
+    (folder / "instance.json").write_text(json.dumps(little.record("a__b-1")))
     for recipe in ("{", "[]", json.dumps({"source": {"kind": "git"}, "pins": []})):
         (folder / "replay.json").write_text(recipe)
         with pytest.raises(DataError, match="recipe"):
