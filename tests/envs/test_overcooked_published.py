@@ -147,7 +147,7 @@ def test_the_texts_tell_apart_exactly_what_the_facts_tell_apart(stem):
     texts, told = set(), set()
     for state in graph.states:
         env.sim.load(state)
-        texts.add(env._tell())
+        texts.add(env._describe())
         told.add(tuple(text.facts(env.sim, 0)))
     assert len(texts) == len(told) == TEXTS[stem]
 
