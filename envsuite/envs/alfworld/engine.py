@@ -1,4 +1,5 @@
-"""The native engine: the stock engine's answers, to the letter, from a small state machine (spec sections 3 to 8).
+"""The native engine: the stock engine's answers, to the letter, from a small state machine
+(docs/specs/alfworld.md).
 
     engine = NativeEngine(Game.load("game.tw-pddl"))
     feedback, admissible, won = engine.reset()

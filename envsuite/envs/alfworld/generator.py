@@ -1,4 +1,4 @@
-"""New ALFWorld games: rooms drawn from the 120 floor plans, in the very PDDL domain of the official ones (spec section 11).
+"""A generator of new ALFWorld games in the PDDL domain of the official ones (docs/specs/alfworld.md, "Generator").
 
 A game is what `seed` and the knobs make of it, on every machine. Unless knobs say otherwise it looks like the official
 games: task types, rooms, contents, copies and hidden targets are drawn with frequencies counted in them (`rooms.json`).

@@ -1,6 +1,6 @@
 """The logic a game file embeds: its PDDL domain and its grammar, recognised by digest, and the dialect they speak.
 
-All official ALFWorld games share one domain and one grammar but for four differences (spec section 8), which are found
+All official ALFWorld games share one domain and one grammar but for four differences (docs/specs/alfworld.md, "Dialects"), which are found
 one by one and undone before the digest is taken; so any mixture of them is recognised, and nothing else is. The
 sentences themselves are read from the grammar in the file.
 """
@@ -200,7 +200,7 @@ def package_logic(dialect: str) -> tuple[str, str]:
 
 
 def in_dialect(domain: str, grammar: str, dialect: str) -> tuple[str, str]:
-    """The package's domain and grammar in another dialect (spec section 8)."""
+    """Returns the package's domain and grammar in another dialect (docs/specs/alfworld.md, "Dialects")."""
     if dialect == "0.4":
         return domain, grammar
     domain = _DOMAIN_HELP.sub("", domain.replace(_SINK[1], _SINK[0], 1))

@@ -309,7 +309,7 @@ class _Reader:
 
 
 def spoken_names(ids: list[str]) -> dict[str, str]:
-    """Id -> the name players see: its class and a number, counting down along the sorted ids (spec section 2)."""
+    """Returns the players' name of every id, a class and a number (docs/specs/alfworld.md, "Names")."""
     names: dict[str, str] = {}
     bases: dict[str, str] = {}
     left: dict[str, int] = {}

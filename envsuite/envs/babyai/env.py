@@ -12,7 +12,7 @@ Harder means: larger rooms, more of them, more distractors, locked rooms, missio
 Worth knowing, all as in the reference: going to counts for the *place* of a target until something is set down; both
 parts of a sequence may be done by one command; putting next to counts only when the named one is set down; toggling a box
 destroys it (then `info["unsolvable"]` says so, and the episode goes on to its cap); a command that cannot be carried out
-still costs a step. Source: Chevalier-Boisvert et al., 2019; text: Carta et al., 2023; splits as in specs of both.
+still costs a step. Source: Chevalier-Boisvert et al., 2019; text: Carta et al., 2023; splits as in docs/specs/babyai.md.
 """
 
 from __future__ import annotations
