@@ -303,7 +303,7 @@ def main() -> None:
         "",
         f"One run, {args.games} official games, the same {STEPS} random commands; ours through `gym.make` with text, "
         "info and admissible commands. Processor time (ours: median of repeats) on two busy cores; ratios are medians "
-        "each game's own pair. `python -m benchmarks.alfworld --write` runs it again.",
+        "of each game's own pair. `python -m benchmarks.alfworld --write` runs it again.",
         "",
         "| | stock, median | ours, median | ratio, median | least | most |",
         "|---|---|---|---|---|---|",

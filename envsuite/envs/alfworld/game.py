@@ -31,6 +31,7 @@ from envsuite.envs.alfworld.problem import (
     TASK_TYPES,
     TRANSFORMS,
     BrokenProblem,
+    Shuffle,
     GameState,
     TaskGoal,
     read_problem,
@@ -90,7 +91,7 @@ class AlfworldGame:
     inside: dict[int, tuple[int, ...]]
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> AlfworldGame:
+    def load(cls, path: str | os.PathLike[str], shuffle: Shuffle | None = None) -> AlfworldGame:
         """Reads a game file. Raises DataError, or Unrecognised if only the stock engine can play
         it.
         """
@@ -99,15 +100,18 @@ class AlfworldGame:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size  # a buffer of MAX_BYTES would take longer than reading
                 raw = file.read(min(size, MAX_BYTES) + 1)
-            return cls.from_json(raw.decode("utf-8"), str(path))
+            return cls.from_json(raw.decode("utf-8"), str(path), shuffle)
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: byte {error.start} is not UTF-8, so this is not an ALFWorld game.") from None
 
     @classmethod
-    def from_json(cls, text: str, name: str) -> AlfworldGame:
-        """Parses the text of a game file; `name` appears in errors and labels."""
+    def from_json(cls, text: str, name: str, shuffle: Shuffle | None = None) -> AlfworldGame:
+        """Parses the text of a game file.
+
+        `name` appears in errors and labels; `shuffle` randomizes the numbers in display names.
+        """
         if len(text) > MAX_BYTES:
             raise DataError(f"{name}: larger than {MAX_BYTES:,} characters, so this is not an ALFWorld game.")
         try:
@@ -130,7 +134,7 @@ class AlfworldGame:
             head, task, tail = split_task(data[key])
             sentences, task = read_grammar(head, tail), read_task(task)
             key = "pddl_problem"
-            problem = read_problem(data[key])
+            problem = read_problem(data[key], shuffle)
         except Unrecognised as error:
             raise Unrecognised(f"{name}: key {key!r}: {error}.") from None
         except BrokenProblem as error:

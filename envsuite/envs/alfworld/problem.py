@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from sys import intern
 from typing import NamedTuple
 
@@ -71,6 +71,10 @@ _GOALS = {
 _PATTERNS: dict[str, re.Pattern[str]] = {}
 
 
+Shuffle = Callable[[list[str]], None]
+"""Shuffles a list in place, like `random.shuffle`."""
+
+
 class TaskGoal(NamedTuple):
     """The goal: `kind` is the task type; types are lower-case as in the file ('appletype')."""
 
@@ -121,9 +125,12 @@ class BrokenProblem(ValueError):
         self.line = line
 
 
-def read_problem(text: str) -> PddlProblem:
-    """Parses a PDDL problem. Raises BrokenProblem, or Unrecognised if the goal is not ALFWorld's."""
-    return _ProblemReader(text).problem()
+def read_problem(text: str, shuffle: Shuffle | None = None) -> PddlProblem:
+    """Parses a PDDL problem; `shuffle` randomizes the numbers in display names.
+
+    Raises BrokenProblem, or Unrecognised if the goal is not ALFWorld's.
+    """
+    return _ProblemReader(text).problem(shuffle)
 
 
 class _ProblemReader:
@@ -161,7 +168,7 @@ class _ProblemReader:
             return None
         return {head[1:]: rows for head, rows in facts.items()}
 
-    def problem(self) -> PddlProblem:
+    def problem(self, shuffle: Shuffle | None = None) -> PddlProblem:
         unknown = self.facts.keys() - _PREDICATES
         if unknown:
             raise self._broken(f"a game cannot start with a fact {min(unknown)!r}", min(unknown))
@@ -197,15 +204,15 @@ class _ProblemReader:
         for oid, rid in self._pairs("inreceptacle"):
             try:
                 contents[rs[rid]].add(os[oid])
-            except KeyError as unknown:
-                raise self._wrong_type("inreceptacle", unknown) from None
+            except KeyError as missing:
+                raise self._wrong_type("inreceptacle", missing) from None
         places = [0] * len(oids)
         for oid, lid in at:
             try:
                 places[os[oid]] |= 1 << ls[lid]
-            except KeyError as unknown:
-                raise self._wrong_type("objectatlocation", unknown) from None
-        names = display_names(rids + oids + lids)
+            except KeyError as missing:
+                raise self._wrong_type("objectatlocation", missing) from None
+        names = display_names(rids + oids + lids) if shuffle is None else self._shuffled_names(shuffle)
         return PddlProblem(
             goal=self._goal(),
             start=GameState(
@@ -233,6 +240,15 @@ class _ProblemReader:
             inside=self._inside(os),
         )
 
+    def _shuffled_names(self, shuffle: Shuffle) -> dict[str, str]:
+        """Returns display names as ALFWorld's domain randomization draws them.
+
+        It shuffles all ids of the problem, types and agent included, before it numbers them.
+        """
+        ids = sorted({word for rows in self.facts.values() for row in rows for word in row[1:]})
+        shuffle(ids)
+        return display_names(ids, in_order=True)
+
     def _holders(self, receptacle_types: list[str], object_types: set[str]) -> dict[str, frozenset[int]]:
         of_type: dict[str, int] = {}
         for r, kind in enumerate(receptacle_types):
@@ -252,8 +268,8 @@ class _ProblemReader:
         for inner, outer in self._pairs("inreceptacleobject"):
             try:
                 inside.setdefault(os[outer], set()).add(os[inner])
-            except KeyError as unknown:
-                raise self._wrong_type("inreceptacleobject", unknown) from None
+            except KeyError as missing:
+                raise self._wrong_type("inreceptacleobject", missing) from None
         return {vessel: tuple(sorted(rows)) for vessel, rows in inside.items()}
 
     def _goal(self) -> TaskGoal:
@@ -295,8 +311,8 @@ class _ProblemReader:
             reason = "takes one argument" if len(offender) != 2 else "needs an entity that has a type"
             raise self._broken(f"{predicate!r} {reason}, not {' '.join(offender[1:])!r}", " ".join(offender)) from None
 
-    def _wrong_type(self, predicate: str, unknown: KeyError) -> BrokenProblem:
-        (entity,) = unknown.args
+    def _wrong_type(self, predicate: str, missing: KeyError) -> BrokenProblem:
+        (entity,) = missing.args
         return self._broken(f"{predicate!r} does not apply to {entity!r}: its type is wrong or missing", entity)
 
     def _broken(self, message: str, near: str) -> BrokenProblem:
@@ -315,10 +331,10 @@ class _ProblemReader:
         return BrokenProblem("unbalanced parentheses: truncated or not a game", len(lines))
 
 
-def display_names(ids: list[str]) -> dict[str, str]:
+def display_names(ids: list[str], in_order: bool = False) -> dict[str, str]:
     """Maps ids to the names players see: class and number (docs/specs/alfworld.md, section 2).
 
-    Numbers count down along the sorted ids.
+    Numbers count down along the sorted ids, or along the ids as given if `in_order`.
     """
     names: dict[str, str] = {}
     bases: dict[str, str] = {}
@@ -332,7 +348,7 @@ def display_names(ids: list[str]) -> dict[str, str]:
             base += "basin"
         bases[entity] = base
         left[base] = left.get(base, 0) + 1
-    for entity in sorted(bases):
+    for entity in bases if in_order else sorted(bases):
         base = bases[entity]
         names[entity] = intern(f"{base} {left[base]}")
         left[base] -= 1
