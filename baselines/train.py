@@ -164,7 +164,7 @@ class Run:
                 self.notes.line({"kind": "sft", **line})
             games = {(one["task"], one["seed"]) if "seed" in one else place for place, one in enumerate(found)}
             self.spent += DEMONSTRATION_COST * len(games)
-            self.model.start_critic()  # actor and critic both start from the tuned weights (specs of the Guide's code)
+            self.model.start_critic()  # actor and critic both start from the tuned weights (docs/specs/algorithms.md)
             self._changed()
         self.tuned = True
 

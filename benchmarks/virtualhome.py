@@ -15,7 +15,7 @@ import time
 from envsuite import registry
 from envsuite.core import TextEnv
 
-REFERENCE = 340  # steps/s of the published Food Preparation with text and resets (specs/virtualhome.md, section 9)
+REFERENCE = 340  # steps/s of the published Food Preparation with text and resets (benchmarks/virtualhome.md)
 ROUNDS = 5
 TASKS = (
     ("VirtualHome-food_preparation-v0", {}),

@@ -24,4 +24,4 @@ def _mathml(match: re.Match[str]) -> str:
     kind, tex = match.groups()
     block = kind == "div"
     formula = convert(html.unescape(tex).strip(), display="block" if block else "inline")
-    return f'<div style="overflow-x: auto">{formula}</div>' if block else formula
+    return f'<div style="overflow: auto hidden; padding: 0.4em 0">{formula}</div>' if block else formula

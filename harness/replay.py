@@ -5,13 +5,13 @@ Every stored command is carried out; observations, rewards, faults and endings m
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envsuite import registry
 from envsuite.errors import UnknownTask
-from envsuite.types import StopReason
+from envsuite.types import StopReason, knobs_json
 from harness import records
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
@@ -34,12 +34,20 @@ class Verdict(NamedTuple):
 
 
 def check(
-    file: Path, num_workers: int = -1, max_concurrent: int = 16, players: Container[str] = ()
+    file: Path,
+    num_workers: int = -1,
+    max_concurrent: int = 16,
+    players: Container[str] = (),
+    trusted: Mapping[str, Any] = {},
 ) -> Iterator[Verdict]:
     """Replays every record of a results file, which may hold several models; yields a verdict for each, as they end.
 
     Records of `players`, who need no text, are played by these anew: is the row theirs, and are they still who they were?
+    The file may come from anybody: knobs that name files or choose the sandbox come from `trusted`, the user's own
+    settings. Raises UntrustedKnob if one of them is missing.
     """
+    registry.tasks("*")  # plugins too
+    registry.check_trusted(trusted)
     by_run: dict[tuple[str, str, str, str], dict[records.Key, Record]] = {}
     for one in records.read_results(file):
         if not is_broken(one):
@@ -48,14 +56,16 @@ def check(
             if key in run:
                 yield Verdict(one, "the same episode stands in the file twice")
             run[key] = one
-    registry.tasks("*")  # plugins too
-    for (task_id, knobs, mode, model), stored in sorted(by_run.items()):
+    for (task_id, _, mode, model), stored in sorted(by_run.items()):
         if task_id not in registry.TASKS:
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
-        task, group = registry.TASKS[task_id], list(stored.values())
+        task = registry.TASKS[task_id]
+        knobs = registry.replay_knobs(task, next(iter(stored.values()))["knobs"], trusted)
+        stored = {(task_id, knobs_json(knobs), one["seed"], one["attempt"]): one for one in stored.values()}
+        group = [{**one, "knobs": knobs} for one in stored.values()]
         policy = make_policy(model) if model in players else ReplayPolicy(str(file), group, HARNESS_ENDS)
-        config = RunConfig(task, "replay", knobs=group[0]["knobs"], reward_mode=mode)
-        episodes = [Episode(task, knobs, one["seed"], one["attempt"]) for one in group]
+        config = RunConfig(task, "replay", knobs=knobs, reward_mode=mode)
+        episodes = [Episode(task, knobs_json(knobs), one["seed"], one["attempt"]) for one in group]
         slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), policy.advice_kind)
         turns = {key: one["num_turns"] + (one["stop_reason"] not in HARNESS_ENDS) for key, one in stored.items()}
         try:

@@ -1,6 +1,6 @@
 """Who earned the reward? Pure functions from rewards (and values) to advantages; shapes in brackets.
 
-One recursion serves every method with a critic (specs of POAD, TWOSOME, GLAM, Verlog):
+One recursion serves every method with a critic (docs/explanation/algorithms.md):
 
     inside a turn      delta = r + gamma_token * V(next token) - V        trace: gamma_token * lambda_token
     at a turn's end    delta = r + gamma_step  * V(next turn)  - V        trace: gamma_step  * lambda_step
@@ -69,6 +69,10 @@ def leave_one_out(scores: Tensor, groups: Sequence[Hashable]) -> Tensor:
     """RLOO (Ahmadian et al., 2024): each score less the mean of the others in its group. [N] -> [N]
 
     Raises ValueError for a group of one: it has no baseline, and what it would teach is noise.
+
+    >>> scores = torch.tensor([1.0, 0.0, 0.5])
+    >>> leave_one_out(scores, ["game", "game", "game"]).tolist()
+    [0.75, -0.75, 0.0]
     """
     out = torch.zeros_like(scores)
     for group in members(groups):

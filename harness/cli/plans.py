@@ -18,6 +18,11 @@ from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.prompting.rewording import WORDINGS
 from harness.suites import suites
 
+TRUSTED_HELP = (
+    "a knob that names files or chooses the sandbox: replays take such values from you, never from the file, and use a "
+    "safe sandbox otherwise"
+)
+
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose result tells in `said` which flags were given: also those that were given their default."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness import cli, records
+from harness.cli.plans import TRUSTED_HELP, setting
 from harness.replay import check
 from harness.suites import leaderboards
 
@@ -21,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--module", action="append", default=[], help="import this first: it registers environments of yours"
     )
+    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
     found.add_argument("--num-workers", type=int, default=-1)
     found.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
     return found
@@ -33,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
+    trusted = dict(setting(word) for word in args.set)
     failed = 0
     for path in args.files:
         file = records.results_file(path) if path.is_dir() else path
@@ -43,7 +46,7 @@ def _main(argv: Sequence[str] | None) -> int:
             for fault in leaderboards.faults(leaderboards.read(path)):
                 print(f"{path}: {fault}", file=sys.stderr)
                 failed += 1
-        for one, difference in check(file, args.num_workers, players=players):
+        for one, difference in check(file, args.num_workers, players=players, trusted=trusted):
             same, differ = same + (not difference), differ + bool(difference)
             if difference or args.verbose:
                 name = f"{one['task']} seed {one['seed']} attempt {one['attempt']}"

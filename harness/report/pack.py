@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,7 @@ class Packed:
     """run -> why none of its episodes could be"""
 
 
-def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int) -> Packed:
+def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int, trusted: Mapping[str, Any] = {}) -> Packed:
     """All episodes of `runs`; of each run `replays` are played again, with pictures while these take up less than
     `picture_bytes`, of which every run has its share and what those before it left. Raises UsageError where the result would be larger than `limit` bytes.
     """
@@ -51,7 +51,7 @@ def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int) -> P
     size = 0
     for number, run in enumerate(runs):
         room = picture_bytes * (number + 1) // len(runs)  # or the first runs' pictures are the only ones
-        for record, episode in _episodes(run, replays, room, packed):
+        for record, episode in _episodes(run, replays, room, packed, trusted):
             spelled = json.dumps(episode, ensure_ascii=False, separators=(",", ":"))
             for name, value in _row(record, number, words).items():
                 columns[name].append(value)
@@ -100,11 +100,13 @@ def _row(record: Record, run: int, words: dict[str, Words]) -> dict[str, Any]:
     }
 
 
-def _episodes(run: Run, replays: int, picture_bytes: int, packed: Packed) -> Iterator[tuple[Record, dict[str, Any]]]:
+def _episodes(
+    run: Run, replays: int, picture_bytes: int, packed: Packed, trusted: Mapping[str, Any]
+) -> Iterator[tuple[Record, dict[str, Any]]]:
     """Every record of a run beside what the page shows of it."""
     prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
     chosen = choose(run.records, replays)
-    replayer = Replayer(run) if chosen else None
+    replayer = Replayer(run, trusted) if chosen else None
     if replayer is not None and replayer.refused:
         packed.not_replayed[f"{run.name} on {run.config['task']}"] = replayer.refused
         replayer = None

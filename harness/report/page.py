@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -22,18 +22,24 @@ MOST_PAIRED = 5
 
 
 def render(
-    material: ReportData, title: str = "envsuite report", replays: int = 20, picture_mb: float = 15, max_mb: float = 60
+    material: ReportData,
+    title: str = "envsuite report",
+    replays: int = 20,
+    picture_mb: float = 15,
+    max_mb: float = 60,
+    trusted: Mapping[str, Any] = {},
 ) -> str:
     """The whole report as HTML; the same material gives the same bytes.
 
-    `replays` episodes of each run are played again for prompts, pictures and the expert's move.
+    `replays` episodes of each run are played again for prompts, pictures and the expert's move. The runs may come from
+    anybody: knobs that name files or choose the sandbox are taken from `trusted`, the user's own settings.
     Raises UsageError where there is nothing to show or the page would be larger than `max_mb`.
     """
     import jinja2  # an extra
 
     if not (material.runs or material.curves or material.grids):
         raise UsageError("No finished run was found: name run folders, or training folders.")
-    packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20))
+    packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20), trusted)
     style, script = _asset("style.css"), _asset("episode.js") + _asset("viewer.js")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(percent=percent, number=number, share=_share)

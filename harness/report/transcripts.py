@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envsuite import registry
@@ -37,7 +37,7 @@ def choose(found: Sequence[Record], count: int) -> set[int]:
 class Replayer:
     """Plays records of one run again, in one environment after another."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, trusted: Mapping[str, Any] = {}) -> None:
         self.prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
         self.refused = ""
         """why nothing of this run can be played again; '' where it can"""
@@ -49,7 +49,8 @@ class Replayer:
         try:
             draws = "rgb_array" in registry.env_class(task).metadata["render_modes"]
             mode = run.config["reward_mode"]
-            self.env = registry.build(task, mode, render_mode="rgb_array" if draws else None, **run.config["knobs"])
+            knobs = registry.replay_knobs(task, run.config["knobs"], trusted)
+            self.env = registry.build(task, mode, render_mode="rgb_array" if draws else None, **knobs)
         except EnvsuiteError as error:
             self.refused = str(error)
 

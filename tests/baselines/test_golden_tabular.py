@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines.math import estimators  # noqa: E402
-from tests.baselines.test_golden_algorithms import T, close, golden, shared_folder  # noqa: E402, F401
+from tests.baselines.test_golden_algorithms import T, close, golden  # noqa: E402, F401
 
 
 class Tokens:

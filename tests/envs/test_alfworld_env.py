@@ -114,7 +114,7 @@ def test_dense_reward_cannot_be_farmed():
     assert dense_rewards[0] > 0 and not any(dense_rewards[1:])
 
 
-def test_the_subgoals_of_a_heating_task_pay_as_documented(shared):
+def test_the_subgoals_of_a_heating_task_pay_as_documented():
     env = registry.build("ALFWorld-generated-heat-v0", "dense", hidden=0.0)
     for seed in range(10):
         env.reset(seed=seed)
@@ -173,7 +173,7 @@ def test_the_dialect_determines_the_put_command():
         assert ("help" in env.admissible()) == (dialect == "0.4")
 
 
-def test_an_official_game_can_be_converted_to_the_second_dialect(official):
+def test_a_game_from_a_file_is_remade_in_the_other_dialect(folder):
     file, remade = (registry.build("ALFWorld-valid_seen-v0", dialect=dialect) for dialect in ("file", "0.4"))
     file.reset(seed=1), remade.reset(seed=1)
     assert file.labels() | {"dialect": "0.4"} == remade.labels() and file.labels()["dialect"] == "2.1.1"
@@ -287,7 +287,7 @@ def test_the_panel_holds_the_official_games_in_a_fixed_order(official):
         assert env.labels()["instance"] == panel.games[seed % 140]
 
 
-def test_the_default_task_is_official_only_if_the_data_is_present(official, monkeypatch):
+def test_the_default_task_is_official_only_if_the_data_is_present(folder, monkeypatch):
     notices = []
     assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-valid_seen-v0" and not notices
     monkeypatch.delenv(data.DATA_VARIABLE)

@@ -213,6 +213,10 @@ BAD_RECIPES = {
     "env of text": ({**RECIPE, "env": "x"}, "field 'env' is not an object"),
     "env with a brace": ({**RECIPE, "env": {"A": "{home}"}}, "field 'env' holds a brace"),
     "a command that is a list": ({**RECIPE, "test_cmd": ["pytest"]}, "field 'test_cmd' is not text"),
+    "a source that is an option": (
+        {**RECIPE, "source": {"kind": "sdist", "req": " -r/tmp/x"}},
+        "field 'source' is not",
+    ),
     "a source of another kind": ({**RECIPE, "source": {"kind": "git"}}, "field 'source' is not"),
 }
 

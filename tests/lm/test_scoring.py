@@ -8,7 +8,7 @@ from torch import nn
 
 from envsuite.errors import UsageError
 from harness.lm.likelihood import Candidate, candidates, choice, token_logprobs, token_logprobs_apart
-from harness.policies.score import ScorePolicy
+from harness.policies.score import ScorePolicy, _draw
 from harness.types import Prompt
 from tests.lm.tiny import tiny_model, tiny_tokenizer
 
@@ -32,13 +32,13 @@ def prompt(*seen, seed=0, key="", turn=0, commands=COMMANDS):
     return Prompt(messages, admissible=commands, seed=seed, key=key, turn=turn)
 
 
-def cases(shared, kind):
-    golden = json.loads((shared / "golden/algorithms/policy_over_admissible_actions.json").read_text())
+def cases(folder, kind):
+    golden = json.loads((folder / "policy_over_admissible_actions.json").read_text())
     return golden, [case for case in golden["cases"] if case["name"].startswith(kind)]
 
 
-def test_the_distribution_is_that_of_the_golden_data(shared):
-    _, found = cases(shared, "twosome")
+def test_the_distribution_is_that_of_the_golden_data(algorithm_cases):
+    _, found = cases(algorithm_cases, "twosome")
     assert len(found) == 9
     for case in found:
         values = zip(case["inputs"]["token_logps"], case["inputs"]["n_words"], case["expected"], strict=True)
@@ -66,8 +66,8 @@ class Bigrams(nn.Module):
 @pytest.mark.parametrize(
     "scored", [lambda *args: token_logprobs(*args)[0], token_logprobs_apart], ids=["tree", "apart"]
 )
-def test_token_log_probs_are_those_of_the_golden_data(shared, scored):
-    golden, found = cases(shared, "twosome_sum")
+def test_token_log_probs_are_those_of_the_golden_data(algorithm_cases, scored):
+    golden, found = cases(algorithm_cases, "twosome_sum")
     piece = {word: number for number, word in enumerate(golden["pieces"])}
     spell = lambda text: [piece[part] for word in text.split() for part in golden["words"][word]]
     for case in found:
@@ -191,3 +191,10 @@ def test_lead_and_close_frame_the_command_and_are_not_scored():
     assert reply.text == f"<action>{reply.commands[0]}</action>"
     assert TOKENIZER.decode([*reply.prompt_ids, *reply.ids]).endswith(f"assistant\n<action>{reply.commands[0]}")
     assert TOKENIZER.decode(reply.ids).strip("<>") in (reply.commands[0], f"action>{reply.commands[0]}")
+
+
+def test_every_command_is_drawn_as_often_as_it_is_likely():
+    likelihood = torch.tensor([0.2, 0.3, 0.1, 0.4])
+    drawn = torch.bincount(torch.tensor([_draw(likelihood.log(), seed) for seed in range(4000)]), minlength=4)
+    assert (drawn / 4000 - likelihood).abs().max() < 0.03  # four standard errors
+    assert _draw(torch.zeros(1), 7) == 0

@@ -5,7 +5,7 @@
     feedback, admissible, won = engine.step("go to fridge 1")
     state = engine.get_state()  # small and hashable; engine.set_state(state) restores it
 
-The rules are in docs/specs/alfworld.md, sections 3 to 8.
+The rules are in docs/specs/alfworld.md.
 
 The engine does not recompute the admissible commands on every turn. Moving selects a precomputed
 list of destinations, and only the commands for the receptacles at the current location are

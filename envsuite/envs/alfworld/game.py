@@ -31,8 +31,8 @@ from envsuite.envs.alfworld.problem import (
     TASK_TYPES,
     TRANSFORMS,
     BrokenProblem,
-    Shuffle,
     GameState,
+    Shuffle,
     TaskGoal,
     read_problem,
 )

@@ -1,6 +1,6 @@
 """Generator of new ALFWorld games in the PDDL domain of the official ones.
 
-Rooms are drawn from the 120 floor plans (docs/specs/alfworld.md, section 11). A game depends on
+Rooms are drawn from the 120 floor plans (docs/specs/alfworld.md, "Generator"). A game depends on
 `seed` and the settings alone and is equal on every machine. By default generated games resemble the
 official ones: task types, rooms, contents, copies and hidden targets are drawn with frequencies
 counted in the official games (`rooms.json`).

@@ -1,7 +1,7 @@
 """The PDDL domain and the grammar that a game file embeds, and its dialect.
 
 All official ALFWorld games share one domain and one grammar except for four differences
-(docs/specs/alfworld.md, section 8). They are detected one by one and undone before the digest is
+(docs/specs/alfworld.md, "Dialects"). They are detected one by one and undone before the digest is
 computed, so any mixture of them is recognised and no other logic is. The sentences themselves are
 read from the grammar in the file.
 """
@@ -206,7 +206,7 @@ def package_logic(dialect: str) -> tuple[str, str]:
 
 
 def in_dialect(domain: str, grammar: str, dialect: str) -> tuple[str, str]:
-    """Converts the package's domain and grammar to another dialect (spec section 8)."""
+    """Converts the package's domain and grammar to another dialect (docs/specs/alfworld.md, "Dialects")."""
     if dialect == "0.4":
         return domain, grammar
     domain = _DOMAIN_HELP.sub("", domain.replace(_SINK[1], _SINK[0], 1))

@@ -332,7 +332,7 @@ class _ProblemReader:
 
 
 def display_names(ids: list[str], in_order: bool = False) -> dict[str, str]:
-    """Maps ids to the names players see: class and number (docs/specs/alfworld.md, section 2).
+    """Maps ids to the names players see: class and number (docs/specs/alfworld.md, "Names").
 
     Numbers count down along the sorted ids, or along the ids as given if `in_order`.
     """

@@ -66,11 +66,11 @@ class SWEGym(TextEnv):
         Knob("records", "", "a file of SWE-Gym or SWE-bench records, or a folder of instances, to play instead"),
         Knob("data_split", "", "of a data set named on the hub; none: train of SWE-Gym, test of SWE-bench"),
         Knob("published", False, "nothing but published records is played: `records` names them"),
-        Knob("build", False, "docker: a record's recipe is built into an image, instead of being mounted"),
-        Knob("instances", (), "only these instances, by id"),
+        Knob("build", False, "docker: a record's recipe is built into an image, instead of being mounted", trusted_only=True),
+        Knob("instances", (), "only these instances, by id", trusted_only=False),
         Knob("deny", (), "instances left out, by id, or a file of ids: broken or flaky ones"),
         Knob("tasks", "", "a folder of generated tasks, to play instead of those that are shipped"),
-        Knob("package", (), "packages of generated tasks, by name; none: all"),
+        Knob("package", (), "packages of generated tasks, by name; none: all", trusted_only=False),
         Knob("split", "test", "which packages: they are split, not their tasks", choices=("train", "test", "all")),
         Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=3),
         Knob("files", 0, "files that hold a bug; 0: any number", low=0, high=3),
@@ -87,7 +87,7 @@ class SWEGym(TextEnv):
         Knob("characters", 10_000, "of a command's output that are shown", low=100, high=10_000_000),
         Knob("memory_mb", 2048, "memory of a command", low=64, high=1_000_000),
         Knob("disk_mb", 512, "disk of the repository and /tmp", low=16, high=1_000_000),
-        Knob("sandbox", "auto", "what holds the commands; `process` is no protection", choices=("auto", *drivers.DRIVERS, *drivers.LATER)),
+        Knob("sandbox", "auto", "what holds the commands; `process` is no protection", choices=("auto", *drivers.DRIVERS, *drivers.LATER), trusted_only=True),
         Knob("warm", True, "the next episode's sandbox is started while this one is played"),
     )  # fmt: skip
     levels = LADDER

@@ -103,7 +103,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
         not isinstance(source, dict)
         or source.get("kind") != "sdist"
         or not isinstance(source.get("req"), str)
-        or not source["req"]
+        or not source["req"].strip()
+        or source["req"].lstrip().startswith("-")
     ):
         wrong = 'field \'source\' is not {"kind": "sdist", "req": "NAME==VERSION"}'
     elif "pins" not in recipe:

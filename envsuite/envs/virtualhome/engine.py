@@ -1,4 +1,4 @@
-"""The published dynamics: one agent with two hands among rooms and things (specs/virtualhome.md, section 3).
+"""The published dynamics: one agent with two hands among rooms and things (docs/specs/virtualhome.md, "Dynamics").
 
 A state is a tuple of integers whose bits stand for rooms and things (`Home.bit`). `Engine` follows the published rules
 with all their quirks; `mended.Mended` replaces what is broken in them. A rejected action changes nothing and names its

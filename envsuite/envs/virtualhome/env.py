@@ -4,7 +4,7 @@ One walks between rooms and to things, takes and puts them, opens, closes and sw
 physics and no path-finding: any room is one walk away. `task` is one of the papers' eight, or `household`, drawn from
 the seed.
 
-**mode=published** follows the reference in every state, observation, offer, reward and fact (specs/virtualhome.md), its
+**mode=published** follows the reference in every state, observation, offer, reward and fact (docs/specs/virtualhome.md), its
 quirks included: Entertainment is done by sitting before a running tv with chips and milk near or on the coffee table,
 the other seven by shutting food away in an appliance. Optimal discounted returns (0.95 per command): 0.773781 and
 0.598737. The text tells the published facts in our words and nothing of what was refused, and ends in a clause that a

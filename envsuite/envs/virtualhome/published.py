@@ -1,6 +1,6 @@
 """The papers' tasks as published: action lists, observation vectors, offers, facts and success, quirks included.
 
-Everything here follows specs/virtualhome.md, sections 3 to 6. Facts are codes in the order in which a paragraph tells
+Everything here follows docs/specs/virtualhome.md. Facts are codes in the order in which a paragraph tells
 them; `text.py` puts them into our own words. Vector, offers and facts are functions of what the agent observes.
 """
 
