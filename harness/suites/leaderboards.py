@@ -296,27 +296,31 @@ def _metric(summary: Summary, name: str) -> str:
 
 INDEX = """# Leaderboards
 
-Records of finished runs, a folder per suite, and the tables rendered from them. A row is a run of all its games: every command in `results.jsonl`
-(`.gz` where it is large) can be carried out again, and a record that was forged, left out, or made with an environment that has changed since is found:
+Each folder holds one suite: the records of finished runs and the tables rendered from them. A row is
+a run of all its games. Anyone can carry out the commands in `results.jsonl` (`.gz` if it is large)
+again, so a forged, missing or outdated record is found.
 
 ```bash
-envsuite-replay --check leaderboards/*/            # is all of it genuine, complete, and under its suite's protocol?
-make leaderboards                                  # render the pages again
-make boards                                        # play the floor and the ceiling of every board again
+envsuite-replay --check leaderboards/*/   # play the records again, check the protocol
+make leaderboards                         # render the pages again
+make boards                               # play random player and expert again
 ```
 
-What the check shows is that the commands lead where the record says, that a model's are found in replies under the suite's protocol, and that no game
-is left out. Who wrote the replies it cannot show: that a row's name is its player's is the word of whoever handed it in.
+The check proves that the commands lead to the recorded results, that a model's commands are in its
+replies, and that no game is missing. It cannot prove which model wrote the replies; the submitter
+vouches for that.
 
-To enter: play the suite, take the run folders in, check, and send the folder as a pull request.
+To enter, play the suite, add the run folders, check them, and open a pull request.
+[Submit to a leaderboard](../docs/howto/leaderboard.md) has the steps.
 
 ```bash
 envsuite-eval --model MODEL --env suite:SUITE
 python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
 ```
 
-A board shows what was run. Models that are missing were not run; the published numbers stand beside ours in [tables/](tables/README.md),
-settings seen in training beside unseen ones in [generalisation/](generalisation/README.md), learning curves in [training/](training/README.md).
+A board shows what was run; a missing model was not run. Published numbers with ours are in
+[tables](tables/README.md), results on unseen settings in
+[generalisation](generalisation/README.md), and learning curves in [training](training/README.md).
 """
 
 
