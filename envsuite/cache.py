@@ -1,4 +1,4 @@
-"""The user's cache folder, and writing a file whole or not at all."""
+"""The user's cache folder (`cache_dir`) and atomic file writes (`write_atomically`, `replacing`)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from envsuite.errors import DataError
 
 
 def cache_dir(*parts: str) -> Path:
-    """`$ENVSUITE_CACHE` (default: the user's cache folder) / parts, created. Raises DataError."""
+    """Returns and creates the folder `parts` below `$ENVSUITE_CACHE` (default: the user's cache
+    folder).
+
+    Raises DataError.
+    """
     root = Path(os.environ.get("ENVSUITE_CACHE") or platformdirs.user_cache_dir("envsuite"))
     path = root.joinpath(*parts)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
-            f"The cache folder {path} cannot be made ({error.strerror}): set ENVSUITE_CACHE to a folder that can be written."
+            f"The cache folder {path} cannot be created ({error.strerror}): set ENVSUITE_CACHE to a writable folder."
         ) from error
     return path
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Writes `path` so that a reader, or a crash, finds the old file or the new one and nothing between."""
+    """Writes `path` atomically: readers, and a crash, see either the old file or the complete new one."""
     if isinstance(content, str):
         content = content.encode()
     with replacing(path) as file:
@@ -37,7 +41,9 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends; where it raises, `path` stays what it was."""
+    """Opens a temporary file that replaces `path` when the block ends; if the block raises, `path` is
+    unchanged.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

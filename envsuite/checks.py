@@ -1,7 +1,9 @@
-"""The contract, as a check that anybody's environment can be put to: `envsuite-check MyEnv`.
+"""Contract checks for any environment, behind `envsuite-check MyEnv`.
 
-Gymnasium's own checker with warnings as errors, determinism (twice in one process, in another one, under two hash seeds),
-fuzzing, leaks over 200 resets, the expert wins, an idle player loses, the schema of info, what each reward mode promises.
+`check` runs Gymnasium's own checker with warnings as errors, tests determinism (twice in one
+process, and in another process under two hash seeds), fuzzes the action space, looks for leaks over
+200 resets, verifies that the expert wins and an idle player loses, and checks the schema of `info`
+and the properties of each reward mode.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +63,7 @@ LEAK_RESETS, LEAK_SECONDS, LEAK_BYTES = 200, 60.0, 48 * 2**20
 
 
 class Finding(NamedTuple):
-    """One property: whether it holds, and what was seen."""
+    """Result of one check: its name, whether it passed, and details."""
 
     name: str
     ok: bool
@@ -68,7 +71,9 @@ class Finding(NamedTuple):
 
 
 def absent(task: Task, **knobs: Any) -> str:
-    """What says that the task's data are not on this machine, so that it cannot be checked; "" where they are."""
+    """Returns the message that the task's data are missing on this machine, or '' if the task can be
+    built.
+    """
     try:
         registry.build(task, **knobs).close()
     except MissingData as error:
@@ -77,33 +82,36 @@ def absent(task: Task, **knobs: Any) -> str:
 
 
 def check(task: Task, seconds: float = LEAK_SECONDS, seeds: int = 5, **knobs: Any) -> Iterator[Finding]:
-    """Puts a task to every check; yields as they end. `seconds` bounds the leak check, `seeds` the games per check."""
+    """Runs every check on a task and yields each finding as it ends.
+
+    `seconds` bounds the leak check, `seeds` the number of games per check.
+    """
 
     def build(mode: RewardMode = RewardMode.SPARSE) -> TextEnv:
         return registry.build(task, mode, **knobs)
 
-    played = list(range(seeds)) if task.panel else list(task.splits[registry.default_split(task)][:seeds])
+    game_seeds = list(range(seeds)) if task.panel else list(task.splits[registry.default_split(task)][:seeds])
     for name, property_of in (
         ("gymnasium check_env, warnings as errors", lambda: _gymnasium(build)),
         ("splits do not overlap", lambda: _splits(task)),
-        ("info schema", lambda: _schema(build, played)),
-        ("same seed, same game (one process)", lambda: _same_process(build, played)),
-        ("same game in another process, two hash seeds", lambda: _other_processes(task, knobs, played)),
-        ("any string is answered (fuzzing)", lambda: _fuzz(build, played)),
-        ("expert wins", lambda: _expert(build, played)),
-        ("idle player loses", lambda: _idle(build, played)),
-        ("reward modes keep their promises", lambda: _rewards(build, played)),
-        ("no leak over resets", lambda: _leaks(build, played, seconds)),
+        ("info schema", lambda: _schema(build, game_seeds)),
+        ("same seed, same game (one process)", lambda: _same_process(build, game_seeds)),
+        ("same game in another process, two hash seeds", lambda: _other_processes(task, knobs, game_seeds)),
+        ("any string is answered (fuzzing)", lambda: _fuzz(build, game_seeds)),
+        ("expert wins", lambda: _expert(build, game_seeds)),
+        ("idle player loses", lambda: _idle(build, game_seeds)),
+        ("reward modes keep their promises", lambda: _rewards(build, game_seeds)),
+        ("no leak over resets", lambda: _leaks(build, game_seeds, seconds)),
     ):
         try:
             yield Finding(name, True, property_of())
-        except Exception as error:  # whatever goes wrong is the finding
+        except Exception as error:  # any error is a failed check
             yield Finding(name, False, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
-def _demand(holds: bool, otherwise: str) -> None:
+def _demand(holds: bool, message: str) -> None:
     if not holds:
-        raise AssertionError(otherwise)
+        raise AssertionError(message)
 
 
 def _gymnasium(build: Callable[..., TextEnv]) -> str:
@@ -118,10 +126,10 @@ def _gymnasium(build: Callable[..., TextEnv]) -> str:
 
 
 def _splits(task: Task) -> str:
-    ranges = sorted(task.splits.items(), key=lambda item: item[1].start)
-    for (first, one), (second, other) in zip(ranges, ranges[1:]):
-        _demand(one.stop <= other.start, f"{first} and {second} share seeds")
-    return ", ".join(f"{name} {len(span):,}" for name, span in ranges)
+    ordered = sorted(task.splits.items(), key=lambda item: item[1].start)
+    for (first, seeds), (second, later_seeds) in pairwise(ordered):
+        _demand(seeds.stop <= later_seeds.start, f"{first} and {second} share seeds")
+    return ", ".join(f"{name} {len(seeds):,}" for name, seeds in ordered)
 
 
 def _schema(build: Callable[..., TextEnv], seeds: list[int]) -> str:
@@ -161,35 +169,37 @@ def _infos(env: TextEnv, seeds: list[int]) -> Iterator[dict[str, Any]]:
 
 
 def transcript(env: TextEnv, seed: int, turns: int = 12) -> str:
-    """A digest of all that a random player sees and is paid in one game."""
+    """Returns a SHA-256 digest of everything a random player observes and receives as reward in one
+    game.
+    """
     digest = hashlib.sha256()
 
-    def note(*seen: Any) -> None:
-        digest.update(json.dumps(seen, sort_keys=True, default=str).encode())
+    def add(*values: Any) -> None:
+        digest.update(json.dumps(values, sort_keys=True, default=str).encode())
 
     text, info = env.reset(seed=seed, options={"attempt": 1})
-    note(text, info["admissible_commands"], info["objective"], info.get("labels"), env.instructions)
+    add(text, info["admissible_commands"], info["objective"], info.get("labels"), env.instructions)
     for turn in range(turns):
         command = env.random_command(np.random.default_rng([seed, turn]))
         text, reward, terminated, truncated, info = env.step(command)
-        note(command, text, reward, terminated, truncated, info["admissible_commands"], info["success"])
+        add(command, text, reward, terminated, truncated, info["admissible_commands"], info["success"])
         if terminated or truncated:
             break
     return digest.hexdigest()
 
 
 def _same_process(build: Callable[..., TextEnv], seeds: list[int]) -> str:
-    one, other = build(), build()
+    env, second_env = build(), build()
     try:
-        first = [transcript(one, seed) for seed in seeds]
-        # In another order, so that nothing can hang over from the game before.
-        again = {seed: transcript(other, seed) for seed in reversed(seeds)}
+        first = [transcript(env, seed) for seed in seeds]
+        # Play the seeds in another order, so that no state can carry over from the previous game.
+        again = {seed: transcript(second_env, seed) for seed in reversed(seeds)}
         for seed, digest in zip(seeds, first, strict=True):
             _demand(again[seed] == digest, f"seed {seed} plays differently the second time")
         return f"{len(seeds)} seeds"
     finally:
-        one.close()
-        other.close()
+        env.close()
+        second_env.close()
 
 
 def _other_processes(task: Task, knobs: dict[str, Any], seeds: list[int]) -> str:
@@ -207,7 +217,7 @@ def _other_processes(task: Task, knobs: dict[str, Any], seeds: list[int]) -> str
             env=environment,
             timeout=300,
         )
-        _demand(process.returncode == 0, f"the other process failed: {process.stderr.decode()[-300:]}")
+        _demand(process.returncode == 0, f"the second process failed: {process.stderr.decode()[-300:]}")
         there = json.loads(process.stdout.splitlines()[-1])
         for seed, mine, theirs in zip(seeds, here, there, strict=True):
             _demand(mine == theirs, f"seed {seed} plays differently under PYTHONHASHSEED={hash_seed}")
@@ -219,11 +229,11 @@ def _fuzz(build: Callable[..., TextEnv], seeds: list[int]) -> str:
     tried = 0
     try:
         env.action_space.seed(0)
-        for words in (HOSTILE, [env.action_space.sample() for _ in range(30)]):
+        for commands in (HOSTILE, [env.action_space.sample() for _ in range(30)]):
             env.reset(seed=seeds[0])
-            for command in words:
+            for command in commands:
                 text, reward, terminated, truncated, info = env.step(command)
-                _demand(isinstance(text, str), f"{command[:20]!r} was answered with {type(text).__name__}")
+                _demand(isinstance(text, str), f"{command[:20]!r} returned {type(text).__name__}, not a string")
                 _demand(not info["success"], f"{command[:20]!r} won the game")
                 tried += 1
                 if terminated or truncated:
@@ -241,15 +251,15 @@ def _expert(build: Callable[..., TextEnv], seeds: list[int]) -> str:
         lengths = []
         for seed in seeds:
             env.reset(seed=seed)
-            over = success = False
+            done = success = False
             turns = 0
-            while not over:
+            while not done:
                 command = env.expert()
-                _demand(command is not None, f"seed {seed}: the expert has nothing to say at turn {turns}")
+                _demand(command is not None, f"seed {seed}: the expert returns no command at turn {turns}")
                 assert command is not None
                 _, _, terminated, truncated, info = env.step(command)
                 _demand(info["is_action_valid"], f"seed {seed}: the expert's {command[:40]!r} is not valid")
-                over, success, turns = terminated or truncated, info["success"], turns + 1
+                done, success, turns = terminated or truncated, info["success"], turns + 1
             _demand(success, f"seed {seed}: the expert does not win ({info['stop_reason']})")
             lengths.append(turns)
         return f"{len(seeds)} of {len(seeds)} won in {min(lengths)}-{max(lengths)} turns"
@@ -262,63 +272,70 @@ def _idle(build: Callable[..., TextEnv], seeds: list[int]) -> str:
     try:
         for seed in seeds[:2]:
             env.reset(seed=seed)
-            over = False
-            while not over:
+            done = False
+            while not done:
                 _, reward, terminated, truncated, info = env.step(env.idle())
-                over = terminated or truncated
-                _demand(not info["success"] and reward <= 0, f"seed {seed}: an idle player is paid {reward}")
+                done = terminated or truncated
+                _demand(not info["success"] and reward <= 0, f"seed {seed}: an idle player gets reward {reward}")
         return f"{len(seeds[:2])} games lost"
     finally:
         env.close()
 
 
 def _rewards(build: Callable[..., TextEnv], seeds: list[int]) -> str:
-    found = []
+    summaries = []
     for mode in RewardMode:
         try:
             env = build(mode)
         except UsageError as refusal:
             _demand(mode is RewardMode.SHAPED, f"{mode} is refused: {refusal}")
-            found.append("no shaped reward")
+            summaries.append("no shaped reward")
             continue
-        without = 0
+        refused = 0
         try:
             for seed in seeds[:3]:
                 try:
                     env.reset(seed=seed)
-                except DataError as refusal:  # of some games a family may not know the shortest plan, and says so
+                except DataError as refusal:  # a family may not know the shortest plan of some games
                     _demand(mode is RewardMode.SHAPED, f"{mode} is refused for seed {seed}: {refusal}")
-                    without += 1
+                    refused += 1
                     continue
-                # The expert's potential is that of the whole game; phi(end) = 0 closes the telescope.
-                total, discount, over, success = 0.0, 1.0, False, False
-                start = env._potential
-                while not over:
-                    command = (env.expert() if type(env).experts else None) or env.random_command(
-                        np.random.default_rng(0)
-                    )
-                    _, reward, terminated, truncated, info = env.step(command)
-                    over, success = terminated or truncated, info["success"]
-                    if mode is RewardMode.SHAPED:
-                        reward -= float(success)
-                        total += discount * reward
-                        discount *= env.shaping_gamma**env.primitive_steps
-                    else:
-                        total += reward
-                if mode is RewardMode.SPARSE:
-                    _demand(total == float(success), f"sparse pays {total} for success={success}")
-                if mode is RewardMode.DENSE and success:
-                    _demand(total > 0, f"dense pays {total} for a solved game")
-                if mode is RewardMode.SHAPED and terminated:
-                    _demand(abs(total + start) < 1e-6, f"shaping sums to {total}, not to -phi(start) = {-start}")
-            found.append(f"{mode} (refused for {without} of {len(seeds[:3])} games)" if without else str(mode))
+                _check_returns(env, mode)
+            summaries.append(f"{mode} (refused for {refused} of {len(seeds[:3])} games)" if refused else str(mode))
         finally:
             env.close()
-    return ", ".join(found)
+    return ", ".join(summaries)
+
+
+def _check_returns(env: TextEnv, mode: RewardMode) -> None:
+    """Plays the expert's game in an environment just reset and checks the return that `mode` defines."""
+    total = 0.0
+    discount = 1.0
+    done = success = terminated = False
+    start = env._potential
+    while not done:
+        command = env.expert() if type(env).experts else None
+        command = command or env.random_command(np.random.default_rng(0))
+        _, reward, terminated, truncated, info = env.step(command)
+        done = terminated or truncated
+        success = info["success"]
+        if mode is RewardMode.SHAPED:
+            total += discount * (reward - float(success))
+            discount *= env.shaping_gamma**env.primitive_steps
+        else:
+            total += reward
+    if mode is RewardMode.SPARSE:
+        _demand(total == float(success), f"sparse rewards sum to {total} for success={success}")
+    if mode is RewardMode.DENSE and success:
+        _demand(total > 0, f"dense rewards sum to {total} for a solved game")
+    if mode is RewardMode.SHAPED and terminated:  # phi(end) = 0, so that the discounted terms telescope to -phi(start)
+        _demand(abs(total + start) < 1e-6, f"shaping sums to {total}, not to -phi(start) = {-start}")
 
 
 def _leaks(build: Callable[..., TextEnv], seeds: list[int], seconds: float) -> str:
-    """Memory and number of processes of the whole tree, between the first tenth of the resets and the last."""
+    """Compares memory and process count of the whole process tree after the first tenth of the resets
+    and at the end.
+    """
     env = build()
     began, resets, base = time.monotonic(), 0, 0
     warm = max(5, LEAK_RESETS // 10)
@@ -342,7 +359,7 @@ def _leaks(build: Callable[..., TextEnv], seeds: list[int], seconds: float) -> s
 
 
 def _tree(root: int) -> Iterator[int]:
-    """The process and all its descendants, from /proc; just itself where there is none."""
+    """Yields the process and all its descendants, from /proc; only the process itself without /proc."""
     yield root
     children = Path(f"/proc/{root}/task/{root}/children")
     with suppress(OSError):
@@ -351,6 +368,7 @@ def _tree(root: int) -> Iterator[int]:
 
 
 def _memory() -> int:
+    """Returns the resident memory of this process and its descendants [bytes]."""
     pages = 0
     for pid in _tree(os.getpid()):
         with suppress(OSError, IndexError):
@@ -359,6 +377,7 @@ def _memory() -> int:
 
 
 def _transcripts_for_another_process() -> None:
+    """Prints the transcripts of a pickled (task, knobs, seeds) read from stdin; runs in a subprocess."""
     task, knobs, seeds = pickle.loads(sys.stdin.buffer.read())
     env = registry.build(task, **knobs)
     try:
@@ -370,6 +389,6 @@ def _transcripts_for_another_process() -> None:
 
 
 if __name__ == "__main__":
-    import envsuite  # noqa: F401  the menu
+    import envsuite  # noqa: F401  registers the tasks
 
     _transcripts_for_another_process()

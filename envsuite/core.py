@@ -1,4 +1,4 @@
-"""TextEnv: Gymnasium's contract on one side, `_reset` and `_act` on the other."""
+"""`TextEnv`, the base class of all environments: Gymnasium's interface on top of `_reset` and `_act`."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ from envsuite.types import Knob, Outcome, RewardMode, StopReason
 MAX_STEPS = Knob("max_steps", 50, "commands until the episode is truncated", low=1)
 
 SHAPING_DEAD_END = -2.0
-"""The potential of a state from which the task can no longer be solved; the start has -1, an end 0."""
+"""Potential of a state from which the task can no longer be solved; the start has -1, the end 0."""
 
 
 class TextEnv(gym.Env[str, str], ABC):
     """A Gymnasium environment whose observations and actions are text.
 
-    Subclasses write `knobs`, `instructions`, `_reset(seed)` and `_act(command)`; where they can, also
-    `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()` and `metrics()`. Every string is a legal action: what cannot
-    be understood costs a turn and is answered in words.
+    Subclasses define `knobs`, `instructions`, `_reset(seed)` and `_act(command)` and, where
+    possible, also `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()` and `metrics()`.
+    Every string is a legal action: a command that cannot be understood costs a turn and gets a text
+    reply.
 
-    `info` of reset and step holds `success`, `is_action_valid`, `admissible_commands`, `progression`, `stop_reason`,
-    `primitive_steps` (what the last command took, for a discount of gamma**k), on reset `objective` and `labels`, and at
-    the end `metrics`.
+    The `info` of reset and step holds `success`, `is_action_valid`, `admissible_commands`,
+    `progression`, `stop_reason` and `primitive_steps` (steps the last command took, for a discount
+    of gamma**k); after reset also `objective` and `labels`, and at the end of the episode
+    `metrics`.
     """
 
     knobs: ClassVar[tuple[Knob, ...]] = ()
-    """the family's settings; `max_steps` is always there and may be redeclared with another default"""
+    """settings of the family; `max_steps` always exists and may be redeclared with another default"""
     levels: ClassVar[dict[str, dict[str, Any]]] = {}
-    """knob settings of the ladder: easy, medium, hard"""
+    """knob settings of the difficulty levels easy, medium and hard"""
     experts: ClassVar[tuple[str, ...]] = ("",)
-    """the kinds `expert(kind)` knows; '' is the upper bound of the tables; () where there is none"""
+    """kinds that `expert(kind)` accepts; '' is the upper bound in tables; () without an expert"""
     isolate: ClassVar[bool] = False
-    """the engine is slow or must not share a process: the rollout gives it worker processes"""
+    """True if the engine is slow or must not share a process: the rollout then uses worker processes"""
     instructions: str = ""
-    """what a policy is told once: the rules, and how commands look"""
+    """text shown to a policy once: the rules and the form of commands"""
     objective: str = ""
-    """what this episode asks for, in words"""
+    """goal of this episode in words"""
     metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(
@@ -58,32 +60,31 @@ class TextEnv(gym.Env[str, str], ABC):
         except ValueError:
             raise UsageError(f"Reward mode {reward_mode!r} is not one of {', '.join(RewardMode)}.") from None
         if self.reward_mode is RewardMode.SHAPED and type(self).remaining is TextEnv.remaining:
-            raise UsageError(
-                f"{type(self).__name__} has no exact expert, so no shaped reward here: use sparse or dense."
-            )
+            raise UsageError(f"{type(self).__name__} has no exact expert and so no shaped reward: use sparse or dense.")
         self.shaping_gamma = shaping_gamma
         self.render_mode = render_mode
         self.settings = SimpleNamespace(**check_knobs(type(self), knobs))
         self.observation_space, self.action_space = Prose(), Prose()
         self.episode_seed, self.attempt, self.turn = 0, 0, 0
         self.success, self.progression = False, 0.0
-        self.primitive_steps = 1  # a macro-command sets this to the primitive steps it took
+        self.primitive_steps = 1  # a macro-command sets this to the number of primitive steps it took
         self._over = True
         self._initial_remaining: int | None = None
         self._potential = 0.0
 
-    # ---- Gymnasium's side -------------------------------------------------------------------------------------------
+    # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode that `seed` names (a random one for None).
+        """Starts the episode of `seed` (a random one for None).
 
-        `options={"attempt": k}` tells repeated tries at one seed apart where the dynamics hold chance.
+        `options={"attempt": k}` distinguishes repeated attempts at one seed if the dynamics are
+        stochastic.
         """
         super().reset(seed=seed)
         self.episode_seed = int(self.np_random.integers(2**31)) if seed is None else seed
         self.attempt = int((options or {}).get("attempt", 0))
         self.turn, self.success, self.progression, self.primitive_steps = 0, False, 0.0, 1
-        self._over = True  # a reset that raises leaves no episode to step, not even the one before
+        self._over = True  # a reset that raises leaves no episode to step
         text = self._reset(self.episode_seed)
         if self.reward_mode is RewardMode.SHAPED:
             self._initial_remaining = self.remaining()
@@ -95,7 +96,7 @@ class TextEnv(gym.Env[str, str], ABC):
         return text, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Does what `action` says. Raises ResetNeeded after the end of an episode."""
+        """Runs the command `action`. Raises ResetNeeded after the end of an episode."""
         if self._over:
             raise gym.error.ResetNeeded("The episode is over: call reset() before step().")
         if not isinstance(action, str):
@@ -103,7 +104,10 @@ class TextEnv(gym.Env[str, str], ABC):
         return self.settle(self._act(action))
 
     def settle(self, outcome: Outcome) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Books an outcome of `_act` and returns what `step` does. Only vector environments of the family call it."""
+        """Applies an outcome of `_act` to the episode and returns the result of `step`.
+
+        Only vector environments of a family call it.
+        """
         self.turn += 1
         self.success = outcome.success
         if outcome.progression is not None:
@@ -143,107 +147,137 @@ class TextEnv(gym.Env[str, str], ABC):
         return reward
 
     def _phi(self) -> float:
-        """-1 at the start, 0 where nothing remains, in proportion between; `SHAPING_DEAD_END` where all is lost."""
+        """Returns the potential of the present state.
+
+        It is -1 at the start, 0 when nothing remains, linear between, and `SHAPING_DEAD_END` if the
+        task is lost.
+        """
         remaining = self.remaining()
         if remaining is None:
             return SHAPING_DEAD_END
         return -remaining / max(1, self._initial_remaining or 1)
 
-    # ---- the author's side ------------------------------------------------------------------------------------------
+    # ---- for subclasses -------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _reset(self, seed: int) -> str:
-        """Starts the episode `seed` names, sets `objective`, and returns the first observation.
+        """Starts the episode of `seed`, sets `objective`, and returns the first observation.
 
-        All chance comes from `seed` (say `np.random.default_rng(seed)`) and, in the dynamics, from `die()`.
+        All randomness comes from `seed` (for example `np.random.default_rng(seed)`) and, in the
+        dynamics, from `die()`.
         """
 
     @abstractmethod
     def _act(self, command: str) -> Outcome:
-        """Does what the player asked; any string may come."""
+        """Runs one command of the player, which may be any string."""
 
     def admissible(self) -> list[str]:
-        """The commands that make sense now; empty where they are unlimited."""
+        """Returns the commands that make sense now; empty if they are unlimited."""
         return []
 
     def expert(self, kind: str = "") -> str | None:
-        """The expert's next command from the present state; None where it knows none."""
+        """Returns the expert's next command in the present state; None if it knows none."""
         return None
 
     def idle(self) -> str:
-        """The next command of a player who changes nothing: the expert wins every game, he none."""
+        """Returns a command that changes nothing. A player who only sends it must lose every game."""
         return ""
 
     def remaining(self) -> int | None:
-        """Commands the exact expert still needs (None: the task is lost). Defining it makes `shaped` available."""
+        """Returns how many commands the exact expert still needs (None: the task is lost).
+
+        Defining it enables `shaped`.
+        """
         raise NotImplementedError
 
     def random_command(self, rng: np.random.Generator) -> str:
-        """What a random player says: an admissible command, or where these are unlimited whatever the family defines."""
+        """Returns a random player's command: an admissible one, or a sample of the action space if
+        they are unlimited.
+        """
         commands = self.admissible()
         return commands[int(rng.integers(len(commands)))] if commands else self.action_space.sample()
 
     def labels(self) -> dict[str, str]:
-        """What tells this episode from others of the task, for breakdowns: `instance`, `task_type`, `dialect`, ..."""
+        """Returns labels of this episode for breakdowns: `instance`, `task_type`, `dialect`, ..."""
         return {}
 
     def metrics(self) -> dict[str, float]:
-        """Named numbers of the finished episode beside reward and success, e.g. the return as a paper prints it."""
+        """Returns named numbers of the finished episode besides reward and success, e.g. a paper's own
+        return.
+        """
         return {}
 
     def extra_info(self) -> dict[str, Any]:
-        """Further keys for `info`, in the field's spelling (`won`, `score`, `extra.gamefile`, ...)."""
+        """Returns further keys for `info`, spelled as elsewhere in the field (`won`, `score`,
+        `extra.gamefile`, ...).
+        """
         return {}
 
     @classmethod
     def needs_process(cls, settings: dict[str, Any]) -> bool:
-        """Whether an environment of these settings is given a worker process of its own by the rollout."""
+        """Returns True if the rollout must run an environment with these settings in a separate worker
+        process.
+        """
         return cls.isolate
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
-        """What else than a processor a cluster's node must offer, by the cluster's names: {"docker": 0.001}."""
+        """Returns what a cluster node must provide besides a processor, by resource name: {"docker":
+
+        0.001}.
+        """
         return {}
 
     @classmethod
     def facts(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """What the difficulty card of a task with these knobs tells beside what playing it shows."""
+        """Returns extra entries for the difficulty card of a task with these knobs, beyond those
+        measured by playing.
+        """
         return {}
 
     def get_state(self) -> Any:
-        """A value that `set_state` brings back, for search and branching; equal values mean equal states."""
+        """Returns a value for `set_state`, used by search and branching; equal values mean equal
+        states.
+        """
         raise UsageError(f"{type(self).__name__} cannot save its state: replay the commands from reset instead.")
 
     def set_state(self, state: Any) -> None:
-        """Goes back to a state of `get_state`."""
+        """Restores a state returned by `get_state`."""
         raise UsageError(f"{type(self).__name__} cannot restore a state: replay the commands from reset instead.")
 
     def snapshot(self) -> Any:
-        """The whole episode as it stands, for `restore`: undo, search, branching into a group."""
+        """Returns the complete state of the episode for `restore`: undo, search, branching into a
+        group.
+        """
         own = (self.episode_seed, self.attempt, self.turn, self.success, self.progression, self._over, self._potential)
         return own, self._initial_remaining, self.get_state()
 
     def restore(self, snapshot: Any) -> None:
-        """Goes back to a `snapshot` of this environment."""
+        """Restores a `snapshot` of this environment."""
         own, self._initial_remaining, state = snapshot
         self.episode_seed, self.attempt, self.turn, self.success, self.progression, self._over, self._potential = own
         self.set_state(state)
 
     def die(self) -> np.random.Generator:
-        """Fresh dice for this turn of this attempt, the same however the run was cut."""
+        """Returns the random generator of this turn and attempt; it does not depend on how a run was
+        interrupted.
+        """
         return np.random.default_rng([self.episode_seed, self.attempt, self.turn])
 
 
 def declared_knobs(env_class: type[TextEnv]) -> dict[str, Knob]:
-    """All knobs of an environment by name, `max_steps` included."""
+    """Returns all knobs of an environment by name, `max_steps` included."""
     return {knob.name: knob for knob in (MAX_STEPS, *env_class.knobs)}
 
 
-def check_knobs(env_class: type[TextEnv], given: dict[str, Any]) -> dict[str, Any]:
-    """The full settings: every declared knob with its given or default value. Raises BadKnob."""
+def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any]) -> dict[str, Any]:
+    """Returns the complete settings: every declared knob with its value in `knobs` or its default.
+
+    Raises BadKnob.
+    """
     declared = declared_knobs(env_class)
-    for name in given:
+    for name in knobs:
         if name not in declared:
             hint = did_you_mean(name, declared) or f" It has {', '.join(declared)}."
             raise BadKnob(f"{env_class.__name__} has no knob {name!r}.{hint}")
-    return {name: knob.check(given[name]) if name in given else knob.default for name, knob in declared.items()}
+    return {name: knob.check(knobs[name]) if name in knobs else knob.default for name, knob in declared.items()}

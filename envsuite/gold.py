@@ -1,8 +1,10 @@
-"""Whether every game of a panel can be won, and only by playing it: `envsuite-check --gold ENV`.
+"""Tests whether the expert can win every game of a panel and an idle player cannot: `envsuite-check
+--gold ENV`.
 
-The expert plays each game several times (of SWE-Gym: the gold patch, as commands), and once a player who changes
-nothing. A game the expert never wins is `broken`, one he wins only sometimes `flaky`, one that is won by doing nothing
-`free`. Such games are set aside by name: many published instances cannot be solved by their own gold patch.
+The expert plays each game several times (in SWE-Gym: it applies the gold patch), and an idle player
+plays it once. A game that the expert never wins is `broken`, one that it wins only sometimes is
+`flaky`, and one that the idle player wins is `free`. `deny_list` writes these games in the form
+that SWE-Gym's knob `deny` reads: many published instances cannot be solved by their own gold patch.
 """
 
 from __future__ import annotations
@@ -19,36 +21,37 @@ from envsuite.types import Task
 TIMES = 3
 
 
-class Verdict(NamedTuple):
-    """What was seen of one game."""
+class GameVerdict(NamedTuple):
+    """Result of one game."""
 
     game: str
     status: str
     """sound | broken | flaky | free"""
     detail: str
     seconds: float
-    """wall clock of one winning play, its reset included; of all plays where none won"""
+    """wall-clock time of one won play, reset included; of all plays if none was won"""
 
 
-def examine(task: Task, times: int = TIMES, first: int | None = None, **knobs: Any) -> Iterator[Verdict]:
-    """Yields a verdict per game of the task's panel, in its order. `first`: only so many.
+def examine(task: Task, times: int = TIMES, first: int | None = None, **knobs: Any) -> Iterator[GameVerdict]:
+    """Yields a verdict for each game of the task's panel, in order, or for the `first` games only.
 
-    Raises UsageError for a task without a panel or without an expert, MissingExtra where its engine is not there.
+    Raises UsageError for a task without a panel or an expert, MissingExtra if its engine is not
+    installed.
     """
     panel = registry.panel(task, **knobs)
     if panel is None or not registry.env_class(task).experts:
-        lacks = "list of games" if panel is None else "expert"
-        raise UsageError(f"{task.id} has no {lacks} to examine: --gold is for tasks that have both, say swegym.")
+        missing = "list of games" if panel is None else "expert"
+        raise UsageError(f"{task.id} has no {missing} to examine: use --gold with a task that has both, e.g. swegym.")
     env: TextEnv | None = None
     try:
         for seed, game in enumerate(panel.games[:first]):
             try:
                 env = env or registry.build(task, **knobs)
-                yield _examined(env, seed, game, times)
+                yield _examine_game(env, seed, game, times)
             except (UsageError, MissingExtra):
                 raise
-            except EnvsuiteError as error:  # of this game alone: the next one gets a fresh environment
-                yield Verdict(game, "broken", " ".join(str(error).split()), 0.0)
+            except EnvsuiteError as error:  # affects this game only: the next one gets a fresh environment
+                yield GameVerdict(game, "broken", " ".join(str(error).split()), 0.0)
                 if env is not None:
                     env.close()
                 env = None
@@ -57,29 +60,26 @@ def examine(task: Task, times: int = TIMES, first: int | None = None, **knobs: A
             env.close()
 
 
-def _examined(env: TextEnv, seed: int, game: str, times: int) -> Verdict:
+def _examine_game(env: TextEnv, seed: int, game: str, times: int) -> GameVerdict:
     plays = []
     for _ in range(times):
         began = time.monotonic()
-        plays.append((*played(env, seed, expert=True), time.monotonic() - began))
+        plays.append((*play(env, seed, expert=True), time.monotonic() - began))
     won = [seconds for success, _, seconds in plays if success]
     if len(won) < times:
         why = next(why for success, why, _ in plays if not success)
         status = "flaky" if won else "broken"
-        return Verdict(
+        return GameVerdict(
             game, status, f"the expert won {len(won)} of {times} ({why})", sum(seconds for *_, seconds in plays)
         )
-    free, _ = played(env, seed, expert=False)
-    detail = (
-        "a player who changes nothing wins too"
-        if free
-        else f"the expert won {times} of {times}, the idle player 0 of 1"
-    )
-    return Verdict(game, "free" if free else "sound", detail, min(won))
+    idle_wins, _ = play(env, seed, expert=False)
+    if idle_wins:
+        return GameVerdict(game, "free", "a player who changes nothing wins too", min(won))
+    return GameVerdict(game, "sound", f"the expert won {times} of {times}, the idle player 0 of 1", min(won))
 
 
-def played(env: TextEnv, seed: int, expert: bool) -> tuple[bool, str]:
-    """Whether the expert, or else the idle player, won the game, and how it ended."""
+def play(env: TextEnv, seed: int, expert: bool) -> tuple[bool, str]:
+    """Plays a game with the expert or the idle player; returns whether it was won and how it ended."""
     env.reset(seed=seed)
     while True:
         command = env.expert() if expert else env.idle()
@@ -90,6 +90,10 @@ def played(env: TextEnv, seed: int, expert: bool) -> tuple[bool, str]:
             return bool(info["success"]), str(info.get("fault") or info["stop_reason"])
 
 
-def deny_list(found: Sequence[Verdict]) -> str:
-    """The games to leave out, one a line with the reason behind it, as the knob `deny` of SWE-Gym reads them."""
-    return "".join(f"{one.game}  # {one.status}: {one.detail}\n" for one in found if one.status != "sound")
+def deny_list(verdicts: Sequence[GameVerdict]) -> str:
+    """Returns the games to leave out, one per line followed by the reason, as the knob `deny` of
+    SWE-Gym reads them.
+    """
+    return "".join(
+        f"{verdict.game}  # {verdict.status}: {verdict.detail}\n" for verdict in verdicts if verdict.status != "sound"
+    )

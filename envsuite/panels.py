@@ -1,4 +1,4 @@
-"""Panels: a finite set of games, sorted, then dealt round-robin by task type, and hashed."""
+"""Panels, finite hashed lists of games: sorted, then interleaved by task type."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from envsuite.types import Panel
 
 
 def make_panel(name: str, games: Iterable[tuple[str, str, str]], expected: int = 0) -> Panel:
-    """A panel of (task type, game name, content digest) triples, whatever order they come in.
+    """Builds a panel from (task type, game name, content digest) triples in any order.
 
-    Sorting first and dealing by type makes the first k games the same on every machine and a fair sample of the types.
+    Sorting first and interleaving by type makes the first k games the same on every machine and a
+    balanced sample of the types.
     """
     by_type: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for kind, game, content in sorted(games):
         by_type[kind].append((game, content))
-    dealt = []
+    ordered = []
     queues = [by_type[kind] for kind in sorted(by_type)]
     for turn in range(max(map(len, queues), default=0)):
-        dealt += [queue[turn] for queue in queues if turn < len(queue)]
+        ordered += [queue[turn] for queue in queues if turn < len(queue)]
     digest = hashlib.sha256()
-    for game, content in dealt:
+    for game, content in ordered:
         digest.update(f"{game}\0{content}\n".encode())
-    return Panel(name, tuple(game for game, _ in dealt), digest.hexdigest()[:16], expected)
+    return Panel(name, tuple(game for game, _ in ordered), digest.hexdigest()[:16], expected)

@@ -1,4 +1,4 @@
-"""The table of tasks, kept in step with Gymnasium's own registry."""
+"""Task registry, kept in sync with Gymnasium's: `register`, `tasks`, `make`, `build` and `make_vec`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envsuite.errors import MissingExtra, UnknownTask, UntrustedKnob, UsageError
 from envsuite.types import Family, Panel, RewardMode, Task
 
 NAMESPACE = "envsuite"
-PLUGINS = "envsuite.envs"  # the entry-point group other packages use; each entry is called, or imported, once
+PLUGINS = "envsuite.envs"  # entry-point group for other packages; each entry is called or imported once
 
 T = TypeVar("T")
 
@@ -27,52 +27,53 @@ _plugins_loaded = False
 
 
 def register(task: Task) -> None:
-    """Adds a task, so that `envsuite.make`, `gym.make("envsuite/...")` and every command see it."""
-    if TASKS.get(task.id) == task:  # a module imported twice, or in a worker that was sent the task before
+    """Adds a task so that `envsuite.make`, `gym.make("envsuite/...")` and every command can use it."""
+    if TASKS.get(task.id) == task:  # a module imported twice, or a worker that already received the task
         return
     if task.id in TASKS:
         raise UsageError(f"Task {task.id!r} is already registered: give the new one another name or version.")
-    # EnvSpec checks the id's spelling. Written straight into the registry because gym.register compares the id
-    # with every other one, which for a menu of hundreds costs more than the rest of the import.
+    # EnvSpec checks the spelling of the id. The spec goes straight into the registry because
+    # gym.register compares the id with all others, which for hundreds of tasks takes longer than
+    # the rest of the import.
     spec = EnvSpec(
         id=f"{NAMESPACE}/{task.id}",
         entry_point=task.entry_point,
         kwargs=dict(task.kwargs),
         vector_entry_point=task.vector_entry_point or None,
-        disable_env_checker=True,  # TextEnv keeps the contract; tests and envsuite-check run the checker
+        disable_env_checker=True,  # tests and envsuite-check run the checker
     )
     TASKS[task.id] = task
     gym.registry[spec.id] = spec
 
 
 def register_family(family: Family) -> None:
-    """Gives a family its default task and its line in `envsuite-envs`."""
+    """Adds a family with its default task; `envsuite-envs` lists it."""
     FAMILIES[family.name] = family
 
 
 def load(path: str) -> Any:
-    """The object 'package.module:name' stands for."""
+    """Imports and returns the object named by 'package.module:name'."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def env_class(task: Task) -> type[TextEnv]:
-    """The class behind a task. Raises MissingExtra where its package is not installed."""
-    found: type[TextEnv] = _with_extra(task, lambda: load(task.entry_point))
-    return found
+    """Returns the environment class of a task. Raises MissingExtra if its package is not installed."""
+    cls: type[TextEnv] = _with_extra(task, lambda: load(task.entry_point))
+    return cls
 
 
 def panel(task: Task, /, **knobs: Any) -> Panel | None:
-    """The finite list of games a task plays, None where its seeds make them up."""
+    """Returns the finite list of games of a task, or None if games are generated from seeds."""
     if not task.panel:
         return None
     settings = check_knobs(env_class(task), {**task.kwargs, **knobs})
-    found: Panel = _with_extra(task, lambda: load(task.panel)(**settings))
-    return found
+    games: Panel = _with_extra(task, lambda: load(task.panel)(**settings))
+    return games
 
 
 def overrides(task: Task, knobs: dict[str, Any]) -> dict[str, Any]:
-    """`knobs` checked and typed, less those that only repeat what the task has anyway."""
+    """Returns the checked and typed `knobs` that differ from the task's own values."""
     cls = env_class(task)
     base = check_knobs(cls, dict(task.kwargs))
     typed = check_knobs(cls, {**task.kwargs, **knobs})
@@ -137,13 +138,20 @@ def _short(value: Any) -> str:
 
 
 def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
-    """The tasks `pattern` names: a family, an id (any case, version optional), or a shell pattern.
+    """Returns the tasks that `pattern` names: a family, an id (any case, version optional), or a shell
+    pattern.
 
-    What a family name was resolved to by its surroundings is said in a line appended to `notices`.
+    If a family chooses its default task by what is installed, a line about the choice is appended
+    to `notices`.
+
+    >>> tasks("virtualhome-easy")[0].id
+    'VirtualHome-easy-v0'
+    >>> [task.level for task in tasks("overcooked-[emh]*-v0") if task.level]
+    ['easy', 'medium', 'hard']
     """
     _load_plugins()
-    wanted = pattern.removeprefix(NAMESPACE + "/")
-    lower = wanted.lower()
+    name_pattern = pattern.removeprefix(NAMESPACE + "/")
+    lower = name_pattern.lower()
     by_lower = {name.lower(): task for name, task in TASKS.items()}
     if lower in FAMILIES:
         return [_default(FAMILIES[lower], notices)]
@@ -152,11 +160,11 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
     versions = [name for name in by_lower if name.rpartition("-v")[0] == lower]
     if versions:
         return [by_lower[max(versions, key=lambda name: int(name.rpartition("-v")[2]))]]
-    found = [task for name, task in by_lower.items() if fnmatch.fnmatchcase(name, lower)]
-    if not found:
-        hint = did_you_mean(wanted, [*FAMILIES, *TASKS])
+    matches = [task for name, task in by_lower.items() if fnmatch.fnmatchcase(name, lower)]
+    if not matches:
+        hint = did_you_mean(name_pattern, [*FAMILIES, *TASKS])
         raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite-envs` lists them all.")
-    return found
+    return matches
 
 
 def _default(family: Family, notices: list[str] | None) -> Task:
@@ -177,8 +185,16 @@ def make(
     render_mode: str | None = None,
     **knobs: Any,
 ) -> gym.Env[str, str]:
-    """One task's environment as `gym.make` builds it; accepts whatever the command line does for `--env`."""
-    task = _one(task)
+    """Builds a task's environment with `gym.make`; accepts every spelling that `--env` accepts.
+
+    >>> env = make("overcooked-easy", reward_mode="dense", size=7)
+    >>> text, info = env.reset(seed=0)
+    >>> command = info["admissible_commands"][0]
+    >>> text, reward, terminated, truncated, info = env.step(command)
+    >>> info["success"]
+    False
+    """
+    task = _single(task)
     settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
     return _with_extra(task, lambda: gym.make(f"{NAMESPACE}/{task.id}", **settings))
 
@@ -192,8 +208,10 @@ def build(
     render_mode: str | None = None,
     **knobs: Any,
 ) -> TextEnv:
-    """The same environment bare, without Gymnasium's order-enforcing wrapper: for loops that know the order."""
-    task = _one(task)
+    """Builds the environment without Gymnasium's order-enforcing wrapper, for loops that call in the
+    right order.
+    """
+    task = _single(task)
     settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
     return _with_extra(task, lambda: env_class(task)(**settings))
 
@@ -208,21 +226,28 @@ def make_vec(
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     **knobs: Any,
 ) -> Any:
-    """`num_envs` environments of one task as `gym.make_vec` builds them: its own vector environment where it has one."""
-    task = _one(task)
+    """Builds `num_envs` environments of a task with `gym.make_vec`, using the task's own vector
+    environment if it has one.
+
+    >>> envs = make_vec("virtualhome-easy", 2)
+    >>> texts, infos = envs.reset(seed=0)
+    >>> len(texts)
+    2
+    """
+    task = _single(task)
     settings = _settings(task, reward_mode, shaping_gamma, None, knobs)
-    own = {"autoreset_mode": autoreset_mode}
-    how: dict[str, Any] = own if task.vector_entry_point else {"vector_kwargs": own}
-    return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **how, **settings))
+    reset_option = {"autoreset_mode": autoreset_mode}
+    options: dict[str, Any] = reset_option if task.vector_entry_point else {"vector_kwargs": reset_option}
+    return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **options, **settings))
 
 
-def _one(task: str | Task) -> Task:
+def _single(task: str | Task) -> Task:
     if isinstance(task, Task):
         return task
-    found = tasks(task)
-    if len(found) > 1:
-        raise UsageError(f"{task!r} names {len(found)} tasks; make() builds one.")
-    return found[0]
+    matches = tasks(task)
+    if len(matches) > 1:
+        raise UsageError(f"{task!r} names {len(matches)} tasks; make() builds one.")
+    return matches[0]
 
 
 def _settings(
@@ -234,19 +259,19 @@ def _settings(
 
 
 def default_split(task: Task) -> str:
-    """The split evaluation takes unless told: the last one."""
+    """Returns the split that evaluation uses by default: the last one."""
     return list(task.splits)[-1]
 
 
 def knob_names(task: Task) -> dict[str, Any]:
-    """Every knob of a task with its present value."""
+    """Returns every knob of a task with its current value."""
     cls = env_class(task)
     return {name: task.kwargs.get(name, knob.default) for name, knob in declared_knobs(cls).items()}
 
 
-def _with_extra(task: Task, ask: Callable[[], T]) -> T:
+def _with_extra(task: Task, build_env: Callable[[], T]) -> T:
     try:
-        return ask()
+        return build_env()
     except ModuleNotFoundError as error:
         if not task.requires:
             raise
@@ -257,17 +282,17 @@ def _with_extra(task: Task, ask: Callable[[], T]) -> T:
 
 
 def _load_plugins() -> None:
-    """Environments of other packages, found by entry point when tasks are first asked for."""
+    """Loads environments of other packages from their entry points, on the first use of the registry."""
     global _plugins_loaded
     if _plugins_loaded:
         return
     _plugins_loaded = True
-    import importlib.metadata  # here, since it is a third of the package's import time
+    import importlib.metadata  # imported here because it takes a third of the package's import time
 
     for entry in importlib.metadata.entry_points(group=PLUGINS):
         try:
             loaded = entry.load()
             if callable(loaded):
                 loaded()
-        except Exception as error:  # one bad plugin must not take the suite down
+        except Exception as error:  # a faulty plugin must not break the suite
             warnings.warn(f"Plugin {entry.name!r} ({entry.value}) was skipped: {error}", stacklevel=2)

@@ -1,4 +1,4 @@
-"""The one space envsuite needs: any text at all."""
+"""`Prose`, the Gymnasium space of all strings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import gymnasium as gym
 
 
 class Prose(gym.Space[str]):
-    """Every string. Sampling gives short printable gibberish, good for fuzzing.
+    """Space of all strings. Samples are short printable gibberish, useful for fuzzing.
 
-    Not a subclass of `gymnasium.spaces.Text`, whose default charset refuses spaces and which
-    AsyncVectorEnv puts into shared memory, where it silently becomes a constant.
+    It is not a subclass of `gymnasium.spaces.Text`: the default charset of that class rejects
+    spaces, and AsyncVectorEnv puts it into shared memory, where it silently becomes a constant.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -32,5 +32,5 @@ class Prose(gym.Space[str]):
     def __repr__(self) -> str:
         return "Prose()"
 
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Prose)
+    def __eq__(self, space: Any) -> bool:
+        return isinstance(space, Prose)

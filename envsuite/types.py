@@ -1,4 +1,4 @@
-"""The nouns of envsuite: whatever crosses a module boundary below the harness is one of these."""
+"""Data types of envsuite: every value that crosses a module boundary below the harness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envsuite.errors import BadKnob, did_you_mean
 
 
 class RewardMode(StrEnum):
-    """How an episode pays."""
+    """Reward functions of an episode."""
 
     SPARSE = "sparse"  # 1 on the turn that solves the task, 0 on every other turn
     DENSE = "dense"  # the environment's own reward, or its paper's, turn by turn
@@ -20,42 +20,43 @@ class RewardMode(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why an episode ended: a closed set."""
+    """Reasons for the end of an episode: a closed set."""
 
     SOLVED = "solved"
     FAILED = "failed"
-    MAX_TURNS = "max_turns"  # the rollout's cap on model turns
-    MAX_STEPS = "max_steps"  # the environment's own cap
+    MAX_TURNS = "max_turns"  # the rollout's limit on model turns
+    MAX_STEPS = "max_steps"  # the environment's own limit
     MAX_TOKENS = "max_tokens"
     TIMEOUT = "timeout"
     BUDGET = "budget"
     CONTEXT = "context"
-    BROKEN = "broken"  # a fault of the infrastructure: replayed on resume, never scored, never trained on
+    BROKEN = "broken"  # a failure of the infrastructure: replayed on resume, never scored, never trained on
 
 
 class Outcome(NamedTuple):
-    """What an environment answers to one command."""
+    """Result of one command, as `TextEnv._act` returns it."""
 
     text: str
     reward: float = 0.0
     """the dense reward of this turn; other modes ignore it"""
     done: bool = False
     success: bool = False
-    """its own fact, never inferred from `done` or `reward`"""
+    """set explicitly, never inferred from `done` or `reward`"""
     valid: bool = True
     """the command was understood and applicable"""
     progression: float | None = None
-    """share of the task done, 0..1; None keeps the last value"""
+    """share of the task completed, 0..1; None keeps the previous value"""
     truncated: bool = False
     stop_reason: StopReason | None = None
-    """None: solved or failed by `success`"""
+    """None means solved or failed, according to `success`"""
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One named setting of an environment, with its range. The type of `default` is the type of the knob.
+    """Named setting of an environment with its range. The type of `default` is the type of the knob.
 
-    A tuple knob holds strings, each from `choices` where given, and is written 'a,b' on a command line.
+    A tuple knob holds strings, each from `choices` if that is set, and is written 'a,b' on a
+    command line.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Knob:
 
     @property
     def range(self) -> str:
-        """The admitted values in words."""
+        """The accepted values in words."""
         if self.choices is not None:
             kind = "any of " if isinstance(self.default, tuple) else ""
             return kind + "|".join(map(str, self.choices))
@@ -93,7 +94,10 @@ class Knob:
         return type(self.default).__name__
 
     def check(self, value: Any) -> Any:
-        """`value` (typed, or text from a command line) as this knob's type. Raises BadKnob."""
+        """Returns `value` (typed, or text from a command line) converted to this knob's type.
+
+        Raises BadKnob.
+        """
         try:
             typed = self._typed(value)
         except (TypeError, ValueError) as error:
@@ -135,7 +139,9 @@ class Knob:
 
 @dataclass(frozen=True)
 class Seeds(Sequence[int]):
-    """The seeds `start` to `stop` - 1 less those in `left_out`: games that cannot be made, or repeat others."""
+    """The seeds `start` to `stop` - 1 without `left_out`, which are games that cannot be generated or
+    repeat others.
+    """
 
     start: int
     stop: int
@@ -173,7 +179,7 @@ class Seeds(Sequence[int]):
 
 @dataclass(frozen=True)
 class Task:
-    """An environment at one setting: all that is needed to build the very same thing again.
+    """An environment with fixed settings: everything needed to build it again.
 
     `id` is `Name-knobs-vN`; the part before the first '-' names the family.
     """
@@ -183,47 +189,49 @@ class Task:
     kwargs: Mapping[str, Any] = field(default_factory=dict)  # knob settings that differ from the defaults
     splits: Mapping[str, range | Seeds] = field(
         default_factory=lambda: {"train": range(0, 1_000_000), "test": range(1_000_000, 1_001_000)}
-    )  # disjoint seed ranges; evaluation takes the last one unless told
-    split_ids: Mapping[str, str] = field(default_factory=dict)  # split name -> the task that holds it
+    )  # disjoint seed ranges; evaluation uses the last one by default
+    split_ids: Mapping[str, str] = field(default_factory=dict)  # split name -> the task that contains it
     panel: str = ""  # "package.module:function" -> Panel: a finite, hashed list of games, seed = index
-    requires: str = ""  # the pip extra that brings the engine, e.g. "textworld"
-    level: str = ""  # "easy" | "medium" | "hard" for the tasks of the ladder
+    requires: str = ""  # the pip extra that installs the engine, e.g. "textworld"
+    level: str = ""  # "easy" | "medium" | "hard" for tasks of the difficulty levels
     summary: str = ""  # one line
-    vector_entry_point: str = (
-        ""  # "package.module:Class" of a native gymnasium.vector.SyncVectorEnv; the rollout plays it
-    )
-    # where its class has `takes_none = True`: None for an action lets that environment sit out a step
+    vector_entry_point: str = ""
+    """"package.module:Class" of a native gymnasium.vector.SyncVectorEnv, which the rollout then uses; if its class has
+    `takes_none = True`, the action None lets that environment skip a step"""
 
     @property
     def family(self) -> str:
-        """Lower-case name of the family: 'alfworld'."""
+        """Lower-case name of the family, e.g. 'alfworld'."""
         return self.id.split("-", 1)[0].lower()
 
 
 @dataclass(frozen=True)
 class Family:
-    """A group of tasks under one name, as `--env alfworld` spells it."""
+    """Group of tasks under one name, as in `--env alfworld`."""
 
     name: str
     default: str  # a task id, or "package.module:function" returning (task id, notice)
     summary: str
     requires: str = ""
-    paper: str = ""  # what it is carried over from
+    paper: str = ""  # the paper or project it reproduces
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A finite set of games in a fixed order: `-n k` takes the first k, and the hash goes into every record."""
+    """Finite list of games in a fixed order:
+
+    `-n k` takes the first k, and every record contains the hash.
+    """
 
     name: str
-    games: tuple[str, ...]  # names that mean the same on every machine
+    games: tuple[str, ...]  # names that are the same on every machine
     digest: str  # first 16 hex digits of a SHA-256 over the names and what identifies their content
-    expected: int = 0  # how many the official panel has; 0 where there is none
+    expected: int = 0  # size of the official panel; 0 if there is none
 
     def __len__(self) -> int:
         return len(self.games)
 
 
 def knobs_json(knobs: Mapping[str, Any]) -> str:
-    """The canonical spelling of a set of knobs, as used in record keys."""
+    """Returns the canonical JSON text of a set of knobs, as used in record keys."""
     return json.dumps(dict(knobs), sort_keys=True, separators=(",", ":"))

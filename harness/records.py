@@ -126,7 +126,12 @@ def results_file(folder: Path) -> Path:
 
 
 def read_results(path: Path) -> list[Record]:
-    """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line."""
+    """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line.
+
+    >>> for record in read_results(Path("leaderboards/overcooked/results.jsonl.gz"))[:1]:
+    ...     print(record["task"], record["model"], record["stop_reason"])
+    Overcooked-easy-v0 expert solved
+    """
     try:
         data = path.read_bytes()
         lines = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")

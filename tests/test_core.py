@@ -48,7 +48,7 @@ def test_step_after_the_end_is_refused_by_name():
 
 def test_a_cache_that_cannot_be_made_is_one_line_with_a_cure(monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", "/dev/null/cache")
-    with pytest.raises(DataError, match=r"folder /dev/null/cache/games cannot be made .*: set ENVSUITE_CACHE"):
+    with pytest.raises(DataError, match=r"folder /dev/null/cache/games cannot be created .*: set ENVSUITE_CACHE"):
         cache_dir("games")
 
 

@@ -69,6 +69,10 @@ def leave_one_out(scores: Tensor, groups: Sequence[Hashable]) -> Tensor:
     """RLOO (Ahmadian et al., 2024): each score less the mean of the others in its group. [N] -> [N]
 
     Raises ValueError for a group of one: it has no baseline, and what it would teach is noise.
+
+    >>> scores = torch.tensor([1.0, 0.0, 0.5])
+    >>> leave_one_out(scores, ["game", "game", "game"]).tolist()
+    [0.75, -0.75, 0.0]
     """
     out = torch.zeros_like(scores)
     for group in members(groups):

@@ -1,10 +1,11 @@
-"""Where code that nobody vouches for runs: one protocol, four drivers.
+"""Sandboxes for untrusted code: one protocol (`protocol.Session`) and four drivers.
 
     with sandbox.open(Spec(workspace="/testbed")) as session:
         session.copy_in(Path("repo"))
         result = session.run("python -m pytest -q", limits=Limits(seconds=60))
 
-`choose` picks the first driver that works here; `drivers.DRIVERS` says what each stops and what it does not.
+`choose` picks the first driver that works on this machine. The docstring of each driver's module
+says what the driver stops and what it does not.
 """
 
 from envsuite.sandbox.drivers import DRIVERS, choose, open

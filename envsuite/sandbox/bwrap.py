@@ -1,12 +1,14 @@
-"""bubblewrap: the first choice for code that nobody vouches for.
+"""The bubblewrap driver, the first choice for untrusted code.
 
-Stops: seeing or changing any file beside the allow-list, the network, other processes, the environment, capabilities,
-new namespaces, leftovers between runs (each has its own PID and IPC namespace and its own empty /tmp). Ends a whole
-tree of processes at once.
-Does not stop: attacks on the kernel itself, timing channels.
+Stops: reading or changing any file outside the allow-list, the network, other processes, inherited
+environment variables, capabilities, new namespaces, and anything left from another run (each run
+has its own PID and IPC namespaces and its own empty /tmp). Ends a complete process tree at once.
 
-As root, bwrap alone limits no number of processes, since root is exempt: the runs become an unused user, mapped into
-the user namespace beside root. See docs/specs/swe.md, "Sandboxes".
+Does not stop: attacks on the kernel, timing channels.
+
+Root is exempt from the kernel's process limit, so as root the runs switch to an unused user, mapped
+into the user namespace next to root. See
+docs/specs/swe.md, "Sandboxes".
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from envsuite.sandbox.protocol import Spec
 
 CURE = "Install bubblewrap (`apt-get install bubblewrap`)"
 INSIDE_UID = 1000
-_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")  # of the zygote; the runs have none
+_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")  # held by the zygote; runs have none
 
 
 class BubbleProcess(local.LocalProcess):
-    """A zygote in bwrap; the first process of its PID namespace is known, so that all of it can be killed."""
+    """A zygote in bwrap.
+
+    It keeps a pidfd of the first process of its PID namespace, which ends all others when killed.
+    """
 
     def __init__(self, command: list[str], handles: list[int]) -> None:
         read, write = os.pipe()
@@ -39,8 +44,8 @@ class BubbleProcess(local.LocalProcess):
         finally:
             os.close(write)
         with os.fdopen(read) as file:
-            said = file.read()
-        self._first = os.pidfd_open(json.loads(said)["child-pid"]) if said.strip() else None
+            info = file.read()
+        self._first = os.pidfd_open(json.loads(info)["child-pid"]) if info.strip() else None
 
     def kill(self) -> None:
         super().kill()
@@ -55,7 +60,7 @@ class BubbleProcess(local.LocalProcess):
 
 
 def available() -> str:
-    """'' where the parts are there, else what is missing."""
+    """Returns '' if the driver's parts are installed, otherwise what is missing."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
     return "" if kernel.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
@@ -79,38 +84,41 @@ def launch(spec: Spec, home: Path) -> BubbleProcess:
         workspace_inside=spec.workspace,
     )
     inner = local.boot("/envsuite/code", "/envsuite/packages", settings)
-    handles = []
+    descriptors = []
     if uid is None:
         user = ["--unshare-user", "--uid", str(INSIDE_UID), "--gid", str(INSIDE_UID)]
     else:
-        handles.append(_user_namespace(uid))
-        user = ["--userns", str(handles[0])]
+        descriptors.append(_user_namespace(uid))
+        user = ["--userns", str(descriptors[0])]
         if spec.workspace:
             os.chown(home / "workspace", uid, uid)
     try:
-        walls = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-        walls += ["--new-session", "--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}"]
+        options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        options += ["--new-session", "--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}"]
         for name in _CAPABILITIES:
-            walls += ["--cap-add", name]
+            options += ["--cap-add", name]
         for name, value in local.environment(spec).items():
-            walls += ["--setenv", name, value]
-        return BubbleProcess(["bwrap", *user, *walls, *_mounts(spec, home), *inner], handles)
+            options += ["--setenv", name, value]
+        return BubbleProcess(["bwrap", *user, *options, *_mounts(spec, home), *inner], descriptors)
     finally:
-        for handle in handles:
-            os.close(handle)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def view(spec: Spec, home: Path) -> list[tuple[str, str]]:
-    """What is seen read-only, in the order of mounting: (path outside, path inside). Makes /etc and an empty folder."""
+    """Returns the read-only mounts in order, as (host path, path inside).
+
+    Creates /etc and an empty folder below `home`.
+    """
     etc, empty = home / "etc", home / "empty"
     etc.mkdir(exist_ok=True)
     empty.mkdir(exist_ok=True)
-    if not (etc / "group").exists():  # a spare is started while another sandbox reads them
+    if not (etc / "group").exists():  # a spare may start while another sandbox reads these files
         (etc / "passwd").write_text(f"root:x:0:0::/:/bin/sh\nagent:x:{INSIDE_UID}:{INSIDE_UID}::/tmp:/bin/bash\n")
         (etc / "group").write_text(f"root:x:0:\nagent:x:{INSIDE_UID}:\n")
-    for name in ("hostname", "hosts", "resolv.conf"):  # where Docker mounts its own
+    for name in ("hostname", "hosts", "resolv.conf"):  # Docker mounts its own here
         (etc / name).touch()
-    seen = [("/usr", "/usr"), (str(etc), "/etc")]
+    mounts = [("/usr", "/usr"), (str(etc), "/etc")]
     for name in ("ld.so.cache", "alternatives", "localtime"):
         path = Path("/etc", name).resolve()
         if path.is_dir():
@@ -118,68 +126,75 @@ def view(spec: Spec, home: Path) -> list[tuple[str, str]]:
         elif path.exists():
             (etc / name).touch()
         if path.exists():
-            seen.append((str(path), f"/etc/{name}"))
+            mounts.append((str(path), f"/etc/{name}"))
     root = packages.interpreter_root()
     if not f"{root}/".startswith("/usr/"):
-        seen.append((root, root))
-    kept = {str(Path(path).resolve()) for path, _ in spec.read_only}
+        mounts.append((root, root))
+    shared = {str(Path(path).resolve()) for path, _ in spec.read_only}
     for foreign in packages.foreign_packages():
-        if foreign.startswith(("/usr/", f"{root}/")) and foreign not in kept:
-            seen.append((str(empty), foreign))
-    seen.append((str(packages.INSIDE), "/envsuite/code/inside"))
+        if foreign.startswith(("/usr/", f"{root}/")) and foreign not in shared:
+            mounts.append((str(empty), foreign))
+    mounts.append((str(packages.INSIDE), "/envsuite/code/inside"))
     if spec.program:
-        seen.append((str(spec.program), "/envsuite/code/program.py"))
-    found = packages.closure(spec.distributions)
-    seen += [(str(path), f"/envsuite/packages/{name}") for name, path in found.items()]
-    seen += [(str(empty), f"/envsuite/packages/{path}") for path in spec.hidden if _is_folder(found, path)]
-    return seen + [(str(path), target) for path, target in spec.read_only]
+        mounts.append((str(spec.program), "/envsuite/code/program.py"))
+    entries = packages.closure(spec.distributions)
+    mounts += [(str(path), f"/envsuite/packages/{name}") for name, path in entries.items()]
+    mounts += [(str(empty), f"/envsuite/packages/{path}") for path in spec.hidden if _is_folder(entries, path)]
+    return mounts + [(str(path), target) for path, target in spec.read_only]
 
 
-def _is_folder(found: dict[str, Path], path: str) -> bool:
-    head, _, rest = path.partition("/")
-    return head in found and (found[head] / rest).is_dir()
+def _is_folder(entries: dict[str, Path], path: str) -> bool:
+    head, _, below = path.partition("/")
+    return head in entries and (entries[head] / below).is_dir()
 
 
 def _mounts(spec: Spec, home: Path) -> list[str]:
-    """The file system as bwrap is told. Nothing of it can be written but /tmp, /dev/shm and the workspace."""
-    words: list[str] = []
-    made: set[str] = {"/"}
-    seen = view(spec, home)
-    mounted = [target for _, target in seen]
-    below_tmp = [pair for pair in seen if pair[1].startswith("/tmp/")]  # /tmp itself is mounted first, or hides them
-    for source, target in seen:
+    """Returns bwrap's mount options. Only /tmp, /dev/shm and the workspace are writable."""
+    options: list[str] = []
+    created: set[str] = {"/"}
+    sources = view(spec, home)
+    mounted = [target for _, target in sources]
+    below_tmp = [pair for pair in sources if pair[1].startswith("/tmp/")]  # mounted after /tmp, which would hide them
+    for source, target in sources:
         if (source, target) not in below_tmp:
-            words += [*_folders_above(target, made, mounted), "--ro-bind", source, target]
+            options += [*_folders_above(target, created, mounted), "--ro-bind", source, target]
     for name in ("bin", "lib", "lib64", "sbin"):
         if Path("/usr", name).is_dir():
-            words += ["--symlink", f"usr/{name}", f"/{name}"]
-    words += ["--proc", "/proc", "--dev", "/dev"]
+            options += ["--symlink", f"usr/{name}", f"/{name}"]
+    options += ["--proc", "/proc", "--dev", "/dev"]
     for folder in ("/dev/shm", "/tmp"):
-        words += ["--perms", "1777", "--size", str(spec.limits.disk_mb << 20), "--tmpfs", folder]
-    made.add("/tmp")
+        options += ["--perms", "1777", "--size", str(spec.limits.disk_mb << 20), "--tmpfs", folder]
+    created.add("/tmp")
     for source, target in below_tmp:
-        words += [*_folders_above(target, made, mounted), "--ro-bind", source, target]
+        options += [*_folders_above(target, created, mounted), "--ro-bind", source, target]
     if spec.workspace:
-        words += [*_folders_above(spec.workspace, made, mounted), "--bind", str(home / "workspace"), spec.workspace]
-    return [*words, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", spec.workspace or "/tmp"]
+        options += [
+            *_folders_above(spec.workspace, created, mounted),
+            "--bind",
+            str(home / "workspace"),
+            spec.workspace,
+        ]
+    return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", spec.workspace or "/tmp"]
 
 
-def _folders_above(target: str, made: set[str], mounted: Iterable[str]) -> list[str]:
-    """Makes the folders on the way to `target` such that every user may pass: by itself bwrap makes them private."""
-    there = made | set(mounted)
-    words: list[str] = []
+def _folders_above(target: str, created: set[str], mounted: Iterable[str]) -> list[str]:
+    """Returns options that create the folders above `target` as 0755: by default bwrap makes them
+    private.
+    """
+    existing = created | set(mounted)
+    options: list[str] = []
     for folder in reversed(Path(target).parents):
-        if str(folder) not in there and not any(str(folder).startswith(f"{path}/") for path in mounted):
-            words += ["--perms", "0755", "--dir", str(folder)]
-            made.add(str(folder))
-    return words
+        if str(folder) not in existing and not any(str(folder).startswith(f"{path}/") for path in mounted):
+            options += ["--perms", "0755", "--dir", str(folder)]
+            created.add(str(folder))
+    return options
 
 
 _WAIT = "import ctypes, sys; e = ctypes.CDLL(None).unshare({}); print(e, flush=True); sys.stdin.read()"
 
 
 def _user_namespace(uid: int) -> int:
-    """A handle of a new user namespace with two users: root as 0, and `uid` as INSIDE_UID."""
+    """Opens a new user namespace with two users: root as 0, and `uid` as INSIDE_UID."""
     code = _WAIT.format(kernel.NEW_USER)
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0

@@ -1,15 +1,18 @@
-"""Docker: a container per sandbox, for where neither bubblewrap nor Landlock can be had, or an image is wanted.
+"""The Docker driver: one container per sandbox, for machines without bubblewrap and Landlock and for
+custom images.
 
-Stops: the network, seeing or changing any file beside the allow-list, capabilities, other processes; memory, processor
-and processes of the container are bounded by the daemon; the root file system is read-only and the user is nobody's.
-Where the kernel has Landlock each run is locked into its own folder besides; otherwise what a run writes is removed
-after it, and System V segments, queues and keys are refused by seccomp. All processes of a run are ended after it.
-Does not stop: attacks on the kernel, timing channels. Whoever may speak to the daemon is root on its machine: this
-driver is for the caller, the sandbox never sees the daemon's socket.
+Stops: the network, reading or changing any file outside the allow-list, capabilities, other
+processes. The daemon bounds the container's memory, processor time and processes; the root file
+system is read-only and the user owns nothing. If the kernel has Landlock, each run is also locked
+into its own folder; otherwise the files of a run are removed after it and seccomp refuses System V
+segments, queues and keys. All processes of a run are ended after it.
 
-The daemon must be on this machine (`DOCKER_HOST` may name its socket): the interpreter and the packages are mounted
-from here, into an image of 36 kB that holds nothing else and is made on first use. Into an image that a Spec names, with a
-system of its own, only the code of this package is.
+Does not stop: attacks on the kernel, timing channels. Access to the daemon is equivalent to root on
+its machine: this driver gives it to the caller only, the sandbox never sees the daemon's socket.
+
+The daemon must run on this machine (`DOCKER_HOST` may name its socket), because interpreter and
+packages are mounted from here into a 36 kB image that contains nothing else and is created on first
+use. An image named by a Spec contains a complete system; only this package's code is mounted into it.
 """
 
 from __future__ import annotations
@@ -33,15 +36,15 @@ from envsuite.sandbox.protocol import Spec
 CURE = "Start a Docker daemon (`apt-get install docker.io`), or name its socket in DOCKER_HOST"
 THIN = "envsuite-thin:3"
 THIN_LABEL = "envsuite.thin"
-"""of images without a system of their own: the host's /usr is mounted into them"""
+"""label of images without a system: the host's /usr is mounted into them"""
 LABEL = "envsuite.sandbox"
-"""of every container; its value is the owner, see `leftovers`"""
-BASE_MB = 1024  # memory of the warm process itself
+"""label of every container; its value is the owner, see `leftovers`"""
+BASE_MB = 1024  # memory of the warm process
 _START_SECONDS = 60.0
 
 
 class Container:
-    """A zygote in a container, spoken to over a socket that lies in a mounted folder."""
+    """A zygote in a container, reached over a socket in a mounted folder."""
 
     def __init__(self, container: Any, link: Path, listener: socket.socket) -> None:
         self._container, self._link = container, link
@@ -60,7 +63,7 @@ class Container:
             _remove(container)
             raise
         finally:
-            listener.close()  # nobody else will be let in
+            listener.close()  # accepts no second connection
             (link / "socket").unlink(missing_ok=True)
         self._socket.setblocking(False)
         self.commands = self.replies = self._socket.fileno()
@@ -80,7 +83,7 @@ class Container:
 
 
 def available() -> str:
-    """'' where a daemon answers, else what is missing."""
+    """Returns '' if a daemon answers, otherwise what is missing."""
     try:
         client = connect()
     except ModuleNotFoundError:
@@ -92,7 +95,7 @@ def available() -> str:
 
 
 def connect() -> Any:
-    """A client of the daemon. Raises OSError where none answers."""
+    """Returns a client of the daemon. Raises OSError if none answers."""
     import docker
 
     try:
@@ -116,26 +119,26 @@ def launch(spec: Spec, home: Path) -> Container:
     name = f"{home.name}-{number}"
     try:
         image = spec.image or thin(client)
-        whole = THIN_LABEL not in (client.images.get(image).labels or {})
+        complete = THIN_LABEL not in (client.images.get(image).labels or {})
         uid = local.unused_uid(home)
         if spec.workspace and uid is not None:
             os.chown(home / "workspace", uid, uid)
         user = os.getuid() if uid is None else uid
         link, listener = _link(home / f"link{number}")
         container = client.containers.create(
-            image, _command(spec, whole), name=name, **_walls(spec, home, link, user, whole)
+            image, _command(spec, complete), name=name, **_container_options(spec, home, link, user, complete)
         )
         return Container(container, link, listener)
     except docker.errors.DockerException as error:
         raise OSError(str(getattr(error, "explanation", None) or error).splitlines()[0][-300:]) from error
-    except (KeyboardInterrupt, SystemExit):  # the daemon may have made what we were not told of
+    except (KeyboardInterrupt, SystemExit):  # the daemon may have created a container without returning it
         with contextlib.suppress(docker.errors.DockerException, OSError):
             connect().api.remove_container(name, force=True)
         raise
 
 
 def thin(client: Any) -> str:
-    """The image of an empty root, made on first use."""
+    """Returns the name of the image with an empty root; imports it on first use."""
     if not client.api.images(THIN):
         client.api.import_image_from_data(_thin_root(), THIN, changes=f"LABEL {THIN_LABEL}=1")
     return THIN
@@ -146,9 +149,10 @@ _swept: set[str] = set()
 
 
 def sweep(client: Any) -> None:
-    """Removes the containers of processes that have ended, once per daemon in the life of this process.
+    """Removes the containers of processes that have ended, once per daemon and process.
 
-    One that ran ends by itself, since nobody holds its socket any more; one that was never started does not.
+    A container that ran ends by itself when its socket is closed; one that was never started does
+    not.
     """
     import docker
 
@@ -162,7 +166,9 @@ def sweep(client: Any) -> None:
 
 
 def _link(link: Path) -> tuple[Path, socket.socket]:
-    """The folder that joins inside and outside: a socket, and a file to which errors may be added but not read."""
+    """Creates the folder shared by host and container: a socket, and a file that the container can
+    append to but not read.
+    """
     link.mkdir()
     (link / "errors").touch()
     (link / "errors").chmod(0o622)
@@ -178,11 +184,11 @@ for python in /opt/miniconda3/bin/python /usr/local/bin/python3 /usr/bin/python3
   test -x $python && $python -c 'import sys; sys.exit(sys.version_info < (3, 9))' && exec $python -I -S -B "$@"
 done
 echo "the image has no Python of 3.9 or newer" >&2"""
-"""starts the zygote with the first Python of an image that is new enough; what runs in it is not bound to that one"""
+"""starts the zygote with the image's first Python that is new enough; runs may use any other"""
 
 
-def _command(spec: Spec, whole: bool) -> list[str]:
-    """`whole`: the image has a system and a Python of its own."""
+def _command(spec: Spec, complete: bool) -> list[str]:
+    """Returns the container's command. `complete`: the image contains a system with Python."""
     settings = local.config(
         spec,
         socket="/envsuite/link/socket",
@@ -196,14 +202,17 @@ def _command(spec: Spec, whole: bool) -> list[str]:
         workspace_inside=spec.workspace,
     )
     inner = local.boot("/envsuite/code", "/envsuite/packages", settings)
-    if whole:
+    if complete:
         return ["/bin/sh", "-c", _PYTHON, "zygote", *inner[inner.index("-c") :]]
     return ["/bin/sh", "-c", 'exec "$@" 2>>/envsuite/link/errors', "zygote", *inner]
 
 
 def _rules(spec: Spec) -> dict[str, list[str]]:
-    """What a run may read and write, of what the container shows. The link to the outside is not among it; an image that
-    the Spec names is seen whole, but then the socket is gone since it was joined, and errors can be written alone."""
+    """Returns what a run may list, read and write inside the container.
+
+    The folder shared with the host is not included. An image named by the Spec is readable as a
+    whole, shared folder included, but by then the socket is gone and the error file is write-only.
+    """
     workspace = [spec.workspace] if spec.workspace else []
     if spec.image:
         return {"listed": [], "read": ["/"], "write": ["/dev/null", "/tmp", *workspace]}
@@ -213,22 +222,22 @@ def _rules(spec: Spec) -> dict[str, list[str]]:
     return {"listed": [], "read": read, "write": ["/dev/null", *workspace]}
 
 
-def _walls(spec: Spec, home: Path, link: Path, user: int, whole: bool) -> dict[str, Any]:
-    """What the daemon is asked for."""
+def _container_options(spec: Spec, home: Path, link: Path, user: int, complete: bool) -> dict[str, Any]:
+    """Returns the options for creating the container."""
     limits = spec.limits
-    seen = _code(spec) if whole else bwrap.view(spec, home)
-    binds = [f"{source}:{target}:ro" for source, target in seen]
+    mounts = _code(spec) if complete else bwrap.view(spec, home)
+    binds = [f"{source}:{target}:ro" for source, target in mounts]
     binds.append(f"{link}:/envsuite/link:rw")
     if spec.workspace:
         binds.append(f"{home / 'workspace'}:{spec.workspace}:rw")
-    # Its owner is not named, which Podman does not know: anybody may write there, and but one user is there.
+    # Podman does not know a uid option here; mode 1777 is safe because the container has one user.
     size = f"size={limits.disk_mb * 2}m,mode=1777,exec"
     memory = (limits.memory_mb + limits.disk_mb + BASE_MB) << 20
     return {
         "user": f"{user}:{user}",
         "environment": local.environment(spec),
         "volumes": binds,
-        "tmpfs": {"/scratch": size, **({"/tmp": size} if whole else {})},
+        "tmpfs": {"/scratch": size, **({"/tmp": size} if complete else {})},
         "network_mode": "none",
         "ipc_mode": "none",
         "read_only": True,
@@ -237,10 +246,11 @@ def _walls(spec: Spec, home: Path, link: Path, user: int, whole: bool) -> dict[s
         "nano_cpus": 10**9,
         "pids_limit": limits.processes + 16,
         "cap_drop": ["ALL"],
-        # Podman's own are more than a root without CAP_SYS_RESOURCE may ask for. Those of a run are set inside.
+        # Podman's defaults exceed what root without CAP_SYS_RESOURCE may set. The limits of a run
+        # are set inside.
         "ulimits": [
-            {"Name": name, "Soft": most, "Hard": most}
-            for name, most in (("nofile", max(4096, limits.files)), ("nproc", max(4096, limits.processes)))
+            {"Name": name, "Soft": limit, "Hard": limit}
+            for name, limit in (("nofile", max(4096, limits.files)), ("nproc", max(4096, limits.processes)))
         ],
         "security_opt": ["no-new-privileges"],
         "auto_remove": True,
@@ -251,15 +261,15 @@ def _walls(spec: Spec, home: Path, link: Path, user: int, whole: bool) -> dict[s
 
 
 def _code(spec: Spec) -> list[tuple[str, str]]:
-    """What a whole image is shown of this machine."""
-    seen = [(str(packages.INSIDE), "/envsuite/code/inside")]
+    """Returns the mounts of this machine into an image with a complete system."""
+    mounts = [(str(packages.INSIDE), "/envsuite/code/inside")]
     if spec.program:
-        seen.append((str(spec.program), "/envsuite/code/program.py"))
-    return seen + [(str(path), target) for path, target in spec.read_only]
+        mounts.append((str(spec.program), "/envsuite/code/program.py"))
+    return mounts + [(str(path), target) for path, target in spec.read_only]
 
 
 def _thin_root() -> bytes:
-    """A tar of an empty root: folders to mount on, and the links that lead into /usr."""
+    """Returns a tar archive of an empty root: mount points and the links into /usr."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
         for name in ("usr", "etc", "proc", "sys", "dev", "tmp", "root", "scratch", "envsuite", "run", "opt"):
@@ -287,5 +297,5 @@ def _running(container: Any) -> bool:
 def _remove(container: Any) -> None:
     import docker
 
-    with contextlib.suppress(docker.errors.APIError, json.JSONDecodeError, OSError):  # OSError: what requests raises
+    with contextlib.suppress(docker.errors.APIError, json.JSONDecodeError, OSError):  # requests raises OSError
         container.remove(force=True)

@@ -1,4 +1,6 @@
-"""Choosing a driver: the strongest that works here, tried once for real."""
+"""Choice of a driver: `choose` returns the strongest one that works here, tested once by running a
+command.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +16,37 @@ from envsuite.sandbox.session import ZygoteSession
 DRIVERS = ("bwrap", "landlock", "docker", "process")
 LATER = ("podman", "apptainer")
 SAFE = ("bwrap", "landlock", "docker")
-"""the order for model-written code; `process` is left out on purpose"""
+"""drivers for model-written code in order of preference; `process` offers no protection"""
 
 
 class NoSandbox(UsageError):
-    """No driver that is asked for works on this machine."""
+    """None of the requested drivers works on this machine."""
 
 
 def open(spec: Spec, driver: str = "auto", order: Sequence[str] = SAFE, spare: bool = False) -> Session:
     """Opens a sandbox with `driver`, or for "auto" with the first of `order` that works.
 
-    `spare`: what the next `reset` needs is started while this episode is played (a container: its whole start).
-    Raises NoSandbox, in one line with the cure.
+    `spare`: starts what the next `reset` needs while this episode is played (for containers: the
+    next container). Raises NoSandbox with the remedy in one line.
     """
     name = choose(driver, order)
     return ZygoteSession(name, _module(name), spec, spare)
 
 
 def resources(driver: str) -> dict[str, float]:
-    """What a cluster's node must offer for this driver (`TextEnv.resources`): a share of a Docker daemon, or nothing."""
+    """Returns what a cluster node must provide for this driver (`TextEnv.resources`): a share of a
+    Docker daemon, or nothing.
+    """
     return {"docker": 0.001} if driver == "docker" else {}
 
 
 def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
-    """The name of the driver `open` would take. Raises NoSandbox."""
+    """Returns the name of the driver that `open` would use. Raises NoSandbox."""
     if driver != "auto":
         if driver in LATER:
-            raise NoSandbox(f"The {driver} sandbox is not there yet: use {', '.join(SAFE)}.")
+            raise NoSandbox(f"The {driver} sandbox is not implemented yet: use {', '.join(SAFE)}.")
         if driver not in DRIVERS:
-            raise UsageError(f"There is no sandbox {driver!r}: it is auto, {', '.join(DRIVERS)}.")
+            raise UsageError(f"There is no sandbox {driver!r}: choose auto, {', '.join(DRIVERS)}.")
         if reason := probe(driver):
             raise NoSandbox(f"The {driver} sandbox does not work here: {reason}. {_module(driver).CURE}.")
         return driver
@@ -51,16 +55,16 @@ def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
         reasons[name] = probe(name)
         if not reasons[name]:
             return name
-    said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    summary = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     raise NoSandbox(
-        f"No sandbox for model-written code works here ({said}). Install one: `apt-get install bubblewrap`; or, "
-        "without protection against hostile code, ask for --set sandbox=process."
+        f"No sandbox for model-written code works here ({summary}). Install one: `apt-get install bubblewrap`; or, "
+        "without protection against hostile code, use --set sandbox=process."
     )
 
 
 @functools.cache
 def probe(name: str) -> str:
-    """'' where the driver works here, else why not: `true` is run in it once."""
+    """Returns '' if the driver works here, otherwise the reason: runs `true` in it, once per process."""
     module = _module(name)
     if missing := module.available():
         return str(missing)

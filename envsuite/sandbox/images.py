@@ -1,8 +1,9 @@
-"""Images of Docker: pulled with patience, built from folders, and kept within a budget of disk.
+"""Docker images: pulled with retries, built from folders, and kept within a disk budget.
 
-Only images that were pulled or built here count towards the budget and are ever removed: built ones bear a label, pulled
-ones stand in a list in the cache, with the time of their last use. The least recently used go first; one that a container
-is using stays. `ENVSUITE_DOCKER_GB` sets the budget (60). An image counts in full, what it shares with others too.
+Only images pulled or built here count towards the budget and are ever removed: built ones have a
+label, pulled ones are in a list in the cache, with the time of their last use. The least recently
+used are removed first; an image that a container uses stays. `ENVSUITE_DOCKER_GB` sets the budget
+(60). Every image counts with its full size, layers shared with other images included.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ from envsuite.sandbox import docker as driver
 from envsuite.sandbox import leftovers
 
 LABEL, BUILT = "envsuite.image", "envsuite-built:"
-"""of an image built here: the hash of what went into it"""
+"""label of an image built here (its value is a hash of the content), and prefix of its name"""
 WAITS = (2.0, 8.0, 30.0)
-"""seconds between the tries of a pull"""
+"""seconds between attempts to pull"""
 BUDGET_GB = 60.0
 _LIMITED = ("toomanyrequests", "too many requests", "429")
 _ABSENT = ("manifest unknown", "not found", "does not exist", "access denied", "name unknown")
 
 
 def obtain(client: Any, name: str, waits: Sequence[float] = WAITS) -> None:
-    """Sees to it that the image `name` is there, pulling it if need be.
+    """Pulls the image `name` unless it is present.
 
-    Raises DataError for one that does not exist, EngineFailure where the registry cannot be reached or sets a limit.
+    Raises DataError for an image that does not exist, EngineFailure if the registry is unreachable
+    or limits the rate.
     """
     import docker
 
@@ -54,37 +56,41 @@ def obtain(client: Any, name: str, waits: Sequence[float] = WAITS) -> None:
 def _pull(client: Any, name: str, waits: Sequence[float]) -> None:
     import docker
 
-    said = ""
+    reason = ""
     for wait in (*waits, None):
         try:
             client.images.pull(*_tagged(name))
             return
         except (docker.errors.APIError, OSError) as error:
-            said = " ".join(str(getattr(error, "explanation", None) or error).split())
-        if any(word in said.lower() for word in _ABSENT) and "timeout" not in said:
+            reason = " ".join(str(getattr(error, "explanation", None) or error).split())
+        if any(word in reason.lower() for word in _ABSENT) and "timeout" not in reason:
             raise DataError(
-                f"There is no image {name} to pull ({said[:160]}): leave its instance out with the knob deny, or name another registry's."
+                f"There is no image {name} to pull ({reason[:160]}): "
+                "exclude its instance with the knob deny, or name another registry's image."
             )
         if wait is not None:
             time.sleep(wait)
-    if any(word in said.lower() for word in _LIMITED):
+    if any(word in reason.lower() for word in _LIMITED):
         raise EngineFailure(
             f"The registry of {name} refuses further pulls for now (429, a rate limit; {len(waits) + 1} tries): "
             "run `docker login`, wait some hours, or bring the image with `docker save` and `docker load`."
         )
-    raise EngineFailure(f"The image {name} cannot be pulled ({len(waits) + 1} tries): {said[-200:]}")
+    raise EngineFailure(f"The image {name} cannot be pulled ({len(waits) + 1} tries): {reason[-200:]}")
 
 
 def _tagged(name: str) -> tuple[str, str]:
-    """Repository and tag; a colon before the last slash is a registry's port."""
+    """Splits a name into repository and tag; a colon before the last slash belongs to a registry's
+    port.
+    """
     head, colon, tag = name.rpartition(":")
     return (head, tag) if colon and "/" not in tag else (name, "latest")
 
 
 def build(client: Any, base: str, folders: Mapping[str, Path], environment: Mapping[str, str] | None = None) -> str:
-    """An image of `base` with each of `folders` (path inside -> folder here) copied in; its name.
+    """Builds an image of `base` with each of `folders` (path inside -> folder here) copied in; returns
+    its name.
 
-    The name is a hash of the content, so that the same is built once.
+    The name is a hash of the content, so that equal images are built once.
     """
     import docker
 
@@ -121,7 +127,7 @@ def build(client: Any, base: str, folders: Mapping[str, Path], environment: Mapp
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Without what differs from copy to copy: owners, times, caches."""
+    """Clears owners and times and drops caches, which differ between copies of the same content."""
     if "__pycache__" in member.name.split("/"):
         return None
     member.uid = member.gid = member.mtime = 0
@@ -130,9 +136,11 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def copy_out(client: Any, image: str, path: str, target: Path, leave_out: Sequence[str] = ()) -> None:
-    """Copies the folder `path` of an image to the new folder `target`, without top-level entries in `leave_out`.
+    """Copies the folder `path` of an image to the new folder `target`, without top-level entries in
+    `leave_out`.
 
-    Links that lead out of it are left out too. Nothing of the image is run. Raises DataError where there is none.
+    Links that point outside it are skipped. Nothing in the image is executed. Raises DataError if
+    `path` does not exist.
     """
     import docker
 
@@ -156,55 +164,58 @@ def copy_out(client: Any, image: str, path: str, target: Path, leave_out: Sequen
 
 
 class _Stream(io.RawIOBase):
-    """Pieces of bytes as a file that is read once."""
+    """A read-once file made of byte chunks."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = iter(pieces), b""
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._buffered = iter(chunks), b""
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        while size < 0 or len(self._rest) < size:
-            piece = next(self._pieces, None)
-            if piece is None:
+        while size < 0 or len(self._buffered) < size:
+            chunk = next(self._chunks, None)
+            if chunk is None:
                 break
-            self._rest += piece
-        size = len(self._rest) if size < 0 else size
-        found, self._rest = self._rest[:size], self._rest[size:]
-        return found
+            self._buffered += chunk
+        size = len(self._buffered) if size < 0 else size
+        data, self._buffered = self._buffered[:size], self._buffered[size:]
+        return data
 
 
-# ---- the budget -----------------------------------------------------------------------------------------------------------
+# ---- disk budget --------------------------------------------------------------------------------------------------
 
 
 def budget_bytes() -> float:
-    """What images may take. Raises UsageError for a value that is no number."""
-    said = os.environ.get("ENVSUITE_DOCKER_GB") or str(BUDGET_GB)
+    """Returns the disk budget for images [bytes]. Raises UsageError for an invalid value."""
+    setting = os.environ.get("ENVSUITE_DOCKER_GB") or str(BUDGET_GB)
     try:
-        gigabytes = float(said)
+        gigabytes = float(setting)
     except ValueError:
         gigabytes = -1.0
     if not 0 <= gigabytes < float("inf"):
-        raise UsageError(f"ENVSUITE_DOCKER_GB={said} is no size: give the disk for images in GB, say {BUDGET_GB:g}.")
+        raise UsageError(
+            f"ENVSUITE_DOCKER_GB={setting} is not a size: set the disk space for images in GB, e.g. {BUDGET_GB:g}."
+        )
     return gigabytes * 1e9
 
 
 def note_use(client: Any, name: str) -> None:
-    """Writes down that an image of ours was used just now."""
+    """Records the current time as the last use of an image."""
     _change(client, lambda used: used.update({name: time.time()}))
 
 
 def shrink(client: Any, keep: str = "") -> list[str]:
-    """Removes least recently used images of ours until the rest is within the budget; their names."""
+    """Removes least recently used images until the others are within the budget; returns the names of
+    those removed.
+    """
     import docker
 
     budget, used, sizes = budget_bytes(), _used(client), {}
-    for (
-        image
-    ) in client.api.images():  # `client.images.list` asks for each again, and fails where one has gone meanwhile
+    # `client.images.list` would query each image again, and fail if one was removed in the meantime.
+    for image in client.api.images():
         for tag in image["RepoTags"] or ():
-            # What others build from an image of ours inherits its label.
+            # Images that others build from one of ours inherit its label.
             if tag in used or (LABEL in (image["Labels"] or {}) and tag.startswith(BUILT)):
                 sizes[tag] = image["Size"]
     removed = []
@@ -228,18 +239,18 @@ def _file(client: Any) -> Path:
 
 
 def _used(client: Any) -> dict[str, float]:
-    """When each image of ours was last used, by name; what is written there by nobody of ours is nothing."""
+    """Returns when each of our images was last used, by name; an unreadable file counts as empty."""
     try:
         return {str(name): float(at) for name, at in json.loads(_file(client).read_text()).items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
 
-def _change(client: Any, how: Any) -> None:
+def _change(client: Any, update: Any) -> None:
     from filelock import FileLock
 
     file = _file(client)
     with FileLock(f"{file}.lock"):
         used = _used(client)
-        how(used)
+        update(used)
         write_atomically(file, json.dumps(used, indent=1))

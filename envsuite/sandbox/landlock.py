@@ -1,10 +1,13 @@
-"""Landlock and seccomp: for where no user namespace can be had (inside a container, stock Ubuntu 24.04).
+"""The Landlock and seccomp driver, for machines without user namespaces (containers, stock Ubuntu
+24.04).
 
-Stops: reading and writing outside the allow-list, every network socket, ptrace and other looks into processes, System V
-and POSIX message queues, keyrings, new namespaces; each run has its own folder, removed after it, and all its processes
-are ended. As root each session's runs are a user of their own, so that the limit on processes holds.
-Does not stop: seeing that a path exists (stat), seeing the clock; servers on localhost do not work. Without root, the
-limit on processes is counted against what the user runs already.
+Stops: reading and writing outside the allow-list, every network socket, ptrace and other inspection
+of processes, System V and POSIX message queues, keyrings, new namespaces. Each run has its own
+folder, which is removed after it, and all its processes are ended. As root the runs of each session
+have their own user, so that the process limit holds.
+
+Does not stop: seeing that a path exists (stat), reading the clock. Servers on localhost do not
+work. Without root the process limit counts the processes that the user runs already.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ CURE = "Use a Linux kernel of 5.13 or newer with Landlock switched on"
 
 
 def available() -> str:
-    """'' where the parts are there, else what is missing."""
+    """Returns '' if the driver's parts are installed, otherwise what is missing."""
     if not kernel.landlock_version():
         return "the kernel has no Landlock"
     return "" if kernel.seccomp_known() else "seccomp numbers are known for x86_64 and aarch64 only"
@@ -35,9 +38,11 @@ def launch(spec: Spec, home: Path) -> local.LocalProcess:
 
 
 def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
-    """A zygote on the machine itself, its runs with (`landlock`) or without (`process`) locks."""
+    """Starts a zygote directly on this machine, with locks on its runs (`landlock`) or without
+    (`process`).
+    """
     uid = local.unused_uid(home)
-    code, site = local.farm(spec, home)
+    code, site = local.link_farm(spec, home)
     scratch, workspace = home / "scratch", home / "workspace"
     scratch.mkdir(exist_ok=True)
     scratch.chmod(0o711)
@@ -63,16 +68,16 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
 
 
 def _rules(spec: Spec, home: Path, code: str, site: str) -> dict[str, list[str]]:
-    """What may be listed, read and written."""
+    """Returns which paths runs may list, read and write."""
     hidden = [*packages.foreign_packages(), *local.hidden_paths(spec)]
-    found = packages.closure(spec.distributions).values()
-    roots = ["/usr", packages.interpreter_root(), *(os.path.realpath(path) for path in found)]
+    entries = packages.closure(spec.distributions).values()
+    roots = ["/usr", packages.interpreter_root(), *(os.path.realpath(path) for path in entries)]
     if spec.program:
         roots.append(os.path.realpath(spec.program))
     roots += [str(packages.INSIDE), *(str(path) for path, _ in spec.read_only)]
     roots += ["/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu"]
     roots += ["/dev/urandom", "/dev/random", "/dev/zero"]
-    own = [path for path in hidden if path not in {os.path.realpath(item) for item in found}]
+    own = [path for path in hidden if path not in {os.path.realpath(item) for item in entries}]
     read = [path for root in roots if os.path.lexists(root) for path in packages.allowed_around(root, own)]
     write = ["/dev/null"] + ([str(home / "workspace")] if spec.workspace else [])
     listed = [root for root in [*roots, code, site] if os.path.isdir(root)]

@@ -1,9 +1,9 @@
-"""What a killed run leaves behind, removed by the next one.
+"""Cleanup of folders and containers that killed processes left behind.
 
-Folders bear their owner in their names and containers in a label: the machine's boot and PID namespace, the process,
-and the moment it was started, so that a process id that is given out anew is not taken for the old one. What belongs to
-a process that has ended is removed; what belongs to one of another machine (folders may be shared between them) or
-another PID namespace, of which nothing can be known here, is left alone.
+Folder names and container labels name the owner: boot and PID namespace of the machine, process id,
+and start time of the process, so that a reused process id is recognised. `sweep` removes what
+belongs to ended processes. Owners on other machines (which may share folders) or in other PID
+namespaces cannot be checked from here, so their folders stay.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NAME = re.compile(r"envsuite-[a-z]+-([0-9a-f]+-[0-9a-f]+-[0-9a-f]+)-.*")
 
 
 def owner() -> str:
-    """This process, as a folder's name or a container's label spells it."""
+    """Returns the identifier of this process for folder names and container labels."""
     return f"{_place():x}-{os.getpid():x}-{_started(os.getpid()):x}"
 
 
 def gone(owner: str) -> bool:
-    """Whether the process of an `owner()` has ended. False where that cannot be known."""
+    """Returns True if the process of an `owner()` has ended; False if that cannot be determined."""
     try:
         place, pid, started = (int(word, 16) for word in owner.split("-"))
         return place == _place() and _started(pid) != started
@@ -36,18 +36,18 @@ def gone(owner: str) -> bool:
 
 
 def folder(kind: str) -> Path:
-    """A new folder of this process below the one for temporary files."""
+    """Creates a folder of this process below the one for temporary files."""
     return Path(tempfile.mkdtemp(prefix=f"envsuite-{kind}-{owner()}-"))
 
 
 def passing(kind: str) -> tempfile.TemporaryDirectory[str]:
-    """As `folder`, for a `with`: it goes when that is left."""
+    """Returns a context manager for a `folder` that is removed at the end of the block."""
     return tempfile.TemporaryDirectory(prefix=f"envsuite-{kind}-{owner()}-")
 
 
 @cache
 def sweep() -> None:
-    """Removes the folders of processes that have ended, once in the life of this one."""
+    """Removes the folders of ended processes, once per process."""
     stale = []
     for path in Path(tempfile.gettempdir()).glob("envsuite-*"):
         named = _NAME.fullmatch(path.name)
@@ -59,15 +59,17 @@ def sweep() -> None:
 
 @cache
 def _place() -> int:
-    """Where process ids mean what they mean here: this boot of this machine, and its PID namespace."""
-    boot = (
-        Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    )  # the first namespace has the same inode everywhere
+    """Returns a hash of this boot and PID namespace, within which process ids are comparable."""
+    # The boot id is needed because the first PID namespace has the same inode on every machine.
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return zlib.crc32(f"{boot} {os.stat('/proc/self/ns/pid').st_ino}".encode())
 
 
 def _started(pid: int) -> int:
-    """When a process was started, in ticks since the machine was; 0 where there is no such process. Raises OSError."""
+    """Returns a process's start time in clock ticks since boot; 0 if it does not exist.
+
+    Raises OSError.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Starting a zygote as a process of this machine: what bwrap, landlock and process have in common."""
+"""Zygotes as local processes: the parts that bwrap, landlock and process share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ BOOT = (
     "import sys, json; sys.path.insert(0, sys.argv[1]); sys.path.append(sys.argv[2]); "
     "from inside import zygote; zygote.main(json.loads(sys.argv[3]))"
 )
-PYTHON_FLAGS = ("-s", "-S", "-P", "-B")  # no site folders, nothing of the working directory, no .pyc files
+PYTHON_FLAGS = ("-s", "-S", "-P", "-B")  # no site folders, no imports from the working directory, no .pyc files
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
-    # A second thread would make forking unsafe, and two cores are not to be shared by eight.
+    # Forking is safe only in a single-threaded process, and libraries would start a thread per
+    # core.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -34,24 +35,24 @@ ENVIRONMENT = {
 
 
 def config(spec: Spec, **own: Any) -> dict[str, Any]:
-    """What a zygote is told. A driver changes what it does otherwise than plain `process`."""
+    """Returns a zygote's configuration: `own`, with the settings of the driver `process` as defaults."""
     plain: dict[str, Any] = {
         "modules": list(spec.modules),
         "program": None,
         "fresh": spec.fresh,
         "environment": environment(spec),
         "parent": None,
-        "socket": None,  # where to be spoken to, instead of stdin and stdout
-        "namespaces": False,  # every run gets its own /tmp, /proc, PID and IPC namespace
-        "uid": None,  # the user every run becomes
+        "socket": None,  # Unix socket to connect to instead of stdin and stdout
+        "namespaces": False,  # every run has its own /tmp, /proc, PID and IPC namespaces
+        "uid": None,  # user that every run switches to
         "keep_search": False,
-        "own_user": False,  # the runs' user has no other process, so that a plain process limit holds
+        "own_user": False,  # the runs' user has no other processes, so that a plain process limit holds
         "rules": None,  # Landlock: {"listed", "read", "write"}
         "seccomp": False,
         "sockets": True,
         "signals": True,
-        "scratch": None,  # folder for /tmp's of the runs, where there are no mounts
-        "workspace": None,  # to be weighed
+        "scratch": None,  # parent of the runs' temporary folders if there are no mount namespaces
+        "workspace": None,  # counted towards the disk limit
         "workspace_inside": "",
     }
     assert own.keys() <= plain.keys(), own.keys() - plain.keys()
@@ -59,12 +60,14 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
 
 
 def environment(spec: Spec) -> dict[str, str]:
-    """The whole environment of the inside: nothing is inherited."""
+    """Returns the complete environment variables of a run: nothing is inherited."""
     return {**ENVIRONMENT, **dict(spec.environment)}
 
 
 def unused_uid(home: Path) -> int | None:
-    """A user id nobody has, the same for one session throughout; None where we are not root and cannot change it."""
+    """Returns a user id that nobody else has, constant for a session; None without root, which cannot
+    change users.
+    """
     if os.geteuid() != 0:
         return None
     number = home.stat().st_ino % 100_000_000
@@ -103,7 +106,7 @@ class LocalProcess:
         return self._popen.pid
 
     def kill(self) -> None:
-        """Closing its stdin asks it to end its runs and itself; what does not hear is killed."""
+        """Closes the zygote's stdin, which makes it end its runs and exit; kills it if it does not."""
         assert self._popen.stdin and self._popen.stdout
         self._popen.stdin.close()
         try:
@@ -115,7 +118,7 @@ class LocalProcess:
         self._errors.close()
 
     def force(self) -> None:
-        """Ends it at once, asking nobody inside."""
+        """Kills it at once, without its cooperation."""
         self._popen.kill()
 
     def last_words(self) -> str:
@@ -124,8 +127,10 @@ class LocalProcess:
         return lines[-1] if lines else ""
 
 
-def farm(spec: Spec, home: Path) -> tuple[str, str]:
-    """Folders of links for `sys.path`, where nothing can be mounted: our code, and the packages of the Spec."""
+def link_farm(spec: Spec, home: Path) -> tuple[str, str]:
+    """Creates folders of links for `sys.path` if nothing can be mounted: this package's code, and the
+    Spec's packages.
+    """
     code, site = home / "code", home / "packages"
     if not site.is_dir():
         code.mkdir(exist_ok=True)
@@ -139,19 +144,21 @@ def farm(spec: Spec, home: Path) -> tuple[str, str]:
 
 
 def hidden_paths(spec: Spec) -> list[str]:
-    """What the Spec leaves out of its packages, as paths of the host."""
-    found = packages.closure(spec.distributions)
-    roots = [(found.get(name.split("/")[0]), name.partition("/")[2]) for name in spec.hidden]
-    return [os.path.realpath(root / rest) for root, rest in roots if root is not None]
+    """Returns the parts of packages that the Spec hides, as host paths."""
+    entries = packages.closure(spec.distributions)
+    roots = [(entries.get(name.split("/")[0]), name.partition("/")[2]) for name in spec.hidden]
+    return [os.path.realpath(root / below) for root, below in roots if root is not None]
 
 
 def open_to_all(paths: Iterable[str]) -> bool:
-    """Whether a user without rights can get to each path: every folder on the way lets others pass."""
+    """Returns True if an unprivileged user can reach each path: every parent folder is searchable by
+    others.
+    """
     folders = {parent for path in paths for parent in Path(path).resolve().parents}
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in folders)
 
 
 def boot(code: str, site: str, settings: dict[str, Any]) -> list[str]:
-    """The words that start a zygote."""
+    """Returns the command line that starts a zygote."""
     words = [packages.interpreter(), *PYTHON_FLAGS, "-c", BOOT, code, site]
     return [*words, json.dumps(settings).replace('"{parent}"', "{parent}")]

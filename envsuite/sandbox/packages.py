@@ -1,4 +1,4 @@
-"""Which files of the host a sandbox gets to see: an allow-list of packages, and what to leave out of /usr."""
+"""Host files that a sandbox can see: the allow-list of packages, and the folders of /usr to hide."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ INSIDE = Path(__file__).parent / "inside"
 
 @cache
 def closure(distributions: tuple[str, ...]) -> dict[str, Path]:
-    """Top-level entries (packages, modules, library folders) of `distributions` and all they require, by name.
+    """Returns the top-level entries (packages, modules, library folders) of `distributions` and all
+    their requirements, by name.
 
-    Raises ModuleNotFoundError, named, for one that is not installed.
+    Raises ModuleNotFoundError with the name of one that is not installed.
     """
     entries: dict[str, Path] = {}
     waiting, seen = list(distributions), set()
@@ -32,7 +33,7 @@ def closure(distributions: tuple[str, ...]) -> dict[str, Path]:
         except importlib.metadata.PackageNotFoundError:
             if name in map(str.lower, distributions):
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name) from None
-            continue  # wanted only on another platform
+            continue  # required on other platforms only
         for file in distribution.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__", "/") and not top.endswith((".pth", ".virtualenv")):
@@ -44,7 +45,9 @@ def closure(distributions: tuple[str, ...]) -> dict[str, Path]:
 
 
 def interpreter() -> str:
-    """The Python that runs inside: the one envsuite runs on, without its virtual environment."""
+    """Returns the path of the Python that runs inside: envsuite's own, outside its virtual
+    environment.
+    """
     return os.path.realpath(sys.executable)
 
 
@@ -54,17 +57,21 @@ def interpreter_root() -> str:
 
 @cache
 def foreign_packages() -> tuple[str, ...]:
-    """Folders of the interpreter and of /usr where other packages, and so other data sets, may lie."""
+    """Returns folders of the interpreter and of /usr that may contain other packages, and so other
+    data sets.
+    """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    found = {os.path.join(interpreter_root(), "lib", version, name) for name in ("site-packages", "dist-packages")}
-    found |= {str(path) for root in ("/usr/lib", "/usr/local/lib") for path in Path(root).glob("python3*/*-packages")}
-    found |= {"/usr/lib/R", "/usr/local/lib/R", "/usr/share/R", "/usr/local/src", "/usr/src"}
-    found |= {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}
-    return tuple(sorted(path for path in map(os.path.realpath, found) if os.path.isdir(path)))
+    folders = {os.path.join(interpreter_root(), "lib", version, name) for name in ("site-packages", "dist-packages")}
+    folders |= {str(path) for root in ("/usr/lib", "/usr/local/lib") for path in Path(root).glob("python3*/*-packages")}
+    folders |= {"/usr/lib/R", "/usr/local/lib/R", "/usr/share/R", "/usr/local/src", "/usr/src"}
+    folders |= {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}
+    return tuple(sorted(path for path in map(os.path.realpath, folders) if os.path.isdir(path)))
 
 
 def allowed_around(root: str, hidden: Iterable[str]) -> list[str]:
-    """Paths that together are `root` without `hidden`: for a lock that knows how to allow but not how to except."""
+    """Returns paths that together cover `root` without `hidden`, because Landlock can allow but not
+    except.
+    """
     below = [path for path in hidden if path == root or path.startswith(root.rstrip("/") + "/")]
     if root in below:
         return []

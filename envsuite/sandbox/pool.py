@@ -1,4 +1,4 @@
-"""A few warm sandboxes shared by all who ask for the same thing in this process."""
+"""Pools of warm sandboxes, shared by all users of the same Spec and driver in one process (`Lease`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envsuite.sandbox.protocol import Limits, Result, Session, Spec
 
 
 class Pool:
-    """Up to `size` sandboxes of one Spec, opened as they are needed. A call waits until one is free."""
+    """Up to `size` sandboxes of one Spec, opened on demand. A call waits until one is free."""
 
     def __init__(self, spec: Spec, driver: str, size: int) -> None:
         self.spec, self.driver, self.size = spec, driver, max(1, size)
@@ -22,7 +22,7 @@ class Pool:
         self._closed = False
 
     def call(self, payload: bytes, limits: Limits | None = None) -> Result:
-        """Runs the Spec's program on `payload` in whichever sandbox is free. Raises EngineFailure."""
+        """Runs the Spec's program on `payload` in a free sandbox. Raises EngineFailure."""
         session = self._take()
         try:
             return session.call(payload, limits)
@@ -35,7 +35,7 @@ class Pool:
         with self._change:
             while True:
                 if self._closed:
-                    raise UsageError("This pool of sandboxes is closed.")
+                    raise UsageError("This pool of sandboxes is closed: open a new one.")
                 if self._idle:
                     return self._idle.pop()
                 if len(self._sessions) < self.size:
@@ -53,22 +53,22 @@ class Pool:
 
 
 @dataclass
-class _Shared:
+class _SharedPool:
     pool: Pool
     holders: int = 0
 
 
-_pools: dict[tuple[int, Spec, str], _Shared] = {}
+_pools: dict[tuple[int, Spec, str], _SharedPool] = {}
 _lock = threading.Lock()
 
 
 class Lease:
-    """A share in the pool for (`spec`, `driver`) of this process. The pool closes with its last lease."""
+    """A share in this process's pool for (`spec`, `driver`). The pool closes with its last lease."""
 
     def __init__(self, spec: Spec, driver: str) -> None:
         self._key = (os.getpid(), spec, drivers.choose(driver))
         with _lock:
-            shared = _pools.setdefault(self._key, _Shared(Pool(spec, self._key[2], len(os.sched_getaffinity(0)))))
+            shared = _pools.setdefault(self._key, _SharedPool(Pool(spec, self._key[2], len(os.sched_getaffinity(0)))))
             shared.holders += 1
         self._open = True
         self.pool = shared.pool

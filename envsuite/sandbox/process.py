@@ -1,12 +1,16 @@
-"""A plain process group: it guards against accidents, not against adversaries.
+"""The plain process driver: protects against accidents, not against adversaries.
 
-Stops: running on (wall clock, processor time), taking all memory, filling the disk, endless output, a crash of the
-caller; a run has a clean environment and folder and, where envsuite is root, a user id of its own.
-Does NOT stop: reading any file the user may read (as root: any file at all where the interpreter lies in a private
-folder), the network, looking for the labels of bundled data sets, leaving things in world-writable folders, signals to
-the user's other processes, memory that has no name (memfd), a daemon that outlives a killed zygote.
+Stops: running too long (wall clock and processor time), using up memory or disk, endless output,
+crashing the caller. A run has a clean environment and folder and, if envsuite is root, a user id of
+its own.
 
-Never chosen by itself for code a model wrote: ask for it with `--set sandbox=process`. Its results are marked `leaky`.
+Does NOT stop: reading any file that the user may read (as root: any file at all if the interpreter
+is in a private folder), the network, looking up the labels of bundled data sets, leaving files in
+world-writable folders, signalling the user's other processes, memory without a name (memfd), a
+daemon that outlives a killed zygote.
+
+Never chosen automatically for model-written code: use `--set sandbox=process`. Its results are
+marked `leaky`.
 """
 
 from __future__ import annotations

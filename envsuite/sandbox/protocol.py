@@ -1,4 +1,4 @@
-"""What every sandbox can do, whatever holds it together."""
+"""Interface of every sandbox: `Spec`, `Limits`, `Session` and `Result`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from pathlib import Path
 
 
 class Fate(StrEnum):
-    """How a run ended: a closed set. What is the sandbox's own fault is not among them: that raises EngineFailure."""
+    """Reasons for the end of a run: a closed set.
 
-    EXITED = "exited"  # by itself; see `exit_code`, negative for a signal
+    A failure of the sandbox itself raises EngineFailure instead.
+    """
+
+    EXITED = "exited"  # ended by itself; see `exit_code`, negative for a signal
     TIMEOUT = "timeout"
     MEMORY = "memory"  # all its processes together
     OUTPUT = "output"  # endless printing
-    DISK = "disk"  # its folder on disk; a full /tmp in memory is an ordinary error to the program
+    DISK = "disk"  # its folder on disk; a full /tmp in memory is an ordinary error inside the program
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one run may take."""
+    """Resource limits of one run."""
 
-    seconds: float = 30.0  # wall clock, less the time the first process waited for a processor (8 times at most)
+    seconds: float = 30.0  # wall clock without the time the first process waited for a processor (8 times at most)
     memory_mb: int = 2048
-    disk_mb: int = 64  # /tmp and workspace, what lay there before included; and any one file
+    disk_mb: int = 64  # /tmp and workspace, including earlier content; also the maximum size of one file
     processes: int = 64  # threads included
-    files: int = 256  # open at once, per process
-    output_kb: int = 64  # kept of each stream, half from its start and half from its end
-    flood_mb: int = 32  # of one stream: more is OUTPUT
+    files: int = 256  # open at the same time, per process
+    output_kb: int = 64  # recorded of each stream, half from its start and half from its end
+    flood_mb: int = 32  # of one stream before the run ends with OUTPUT
     value_mb: int = 64  # of a returned value
 
     def plain(self) -> dict[str, float]:
@@ -38,42 +41,44 @@ class Limits:
 
 @dataclass(frozen=True)
 class Spec:
-    """What a sandbox holds."""
+    """Contents of a sandbox."""
 
-    modules: tuple[str, ...] = ()  # imported once, before the runs
-    program: Path | None = None  # a Python file with `handle(payload: bytes) -> bytes`, and maybe `warm_up()`
-    distributions: tuple[str, ...] = ()  # pip distributions seen inside, with all that they require and nothing else
-    hidden: tuple[str, ...] = ()  # parts of these to leave out, e.g. "sklearn/datasets/data"
-    read_only: tuple[tuple[Path, str], ...] = ()  # further host folders: where they are seen
-    workspace: str = ""  # a folder that outlives the runs, seen at this path ("" for none)
+    modules: tuple[str, ...] = ()  # imported once before the runs
+    program: Path | None = None  # a Python file with `handle(payload: bytes) -> bytes` and an optional `warm_up()`
+    distributions: tuple[
+        str, ...
+    ] = ()  # pip distributions visible inside, with all their requirements and nothing else
+    hidden: tuple[str, ...] = ()  # parts of these to hide, e.g. "sklearn/datasets/data"
+    read_only: tuple[tuple[Path, str], ...] = ()  # further host folders: (host path, path inside)
+    workspace: str = ""  # path inside of a folder that persists between runs ("" for none)
     fresh: bool = True  # every run starts with an empty /tmp
-    image: str = ""  # docker alone: what the container is made of, instead of an empty root with the host's /usr
-    environment: tuple[tuple[str, str], ...] = ()  # beside a small plain one: nothing is inherited
+    image: str = ""  # docker only: the container's image, instead of an empty root with the host's /usr
+    environment: tuple[tuple[str, str], ...] = ()  # added to a small default environment: nothing is inherited
     limits: Limits = Limits()
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run."""
+    """Outcome of a run."""
 
     fate: Fate
     exit_code: int
     stdout: bytes
     stderr: bytes
-    value: bytes  # what the program returned, as the child wrote it: trust nothing in it
-    seconds: float  # as Limits counts them
+    value: bytes  # the program's return value as the child wrote it: do not trust it
+    seconds: float  # as `Limits.seconds` counts them
     cut: bool = False  # the middle of a stream was dropped
 
 
 class Session(ABC):
-    """A sandbox that is open. One run at a time; further callers wait their turn. Safe to use from many threads.
+    """An open sandbox. It runs one job at a time; other callers wait. Safe to use from many threads.
 
-    Every method raises EngineFailure where the sandbox itself fails; the next call then starts it anew.
+    Every method raises EngineFailure if the sandbox itself fails; the next call then restarts it.
     """
 
     driver: str
     workspace: str
-    """where the workspace is seen inside; a driver without mounts cannot put it where the Spec says"""
+    """path of the workspace inside; a driver without mounts cannot use the Spec's path"""
 
     @abstractmethod
     def run(
@@ -84,7 +89,7 @@ class Session(ABC):
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Result:
-        """Runs a command (a string goes to bash) in the workspace, and ends whatever it has started."""
+        """Runs a command (a string goes to bash) in the workspace, and ends every process it started."""
 
     @abstractmethod
     def call(self, payload: bytes, limits: Limits | None = None) -> Result:
@@ -92,7 +97,7 @@ class Session(ABC):
 
     @abstractmethod
     def copy_in(self, source: Path, path: str = "") -> None:
-        """Copies a file, or what is in a folder, to `path` in the workspace."""
+        """Copies a file, or a folder's content, to `path` in the workspace."""
 
     @abstractmethod
     def copy_out(self, path: str, target: Path) -> None:
@@ -100,16 +105,17 @@ class Session(ABC):
 
     @abstractmethod
     def snapshot(self) -> None:
-        """Remembers the workspace as it is now."""
+        """Saves the present state of the workspace for `reset`."""
 
     @abstractmethod
     def reset(self, forget: bool = False) -> None:
-        """Brings the workspace back to the last snapshot (empty where there was none, or with `forget`), and /tmp to
-        nothing."""
+        """Restores the workspace's last snapshot (empty if there is none, or with `forget`) and
+        empties /tmp.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Ends everything inside and removes it."""
+        """Ends everything inside and removes its files."""
 
     def __enter__(self) -> Session:
         return self

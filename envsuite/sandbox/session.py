@@ -1,4 +1,4 @@
-"""The session of the drivers that keep a zygote: bwrap, landlock, docker, process."""
+"""Sessions of the drivers that keep a zygote: bwrap, landlock, docker, process."""
 
 from __future__ import annotations
 
@@ -21,46 +21,49 @@ from envsuite.sandbox import leftovers
 from envsuite.sandbox.inside import archive, wire
 from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
 
-START_SECONDS = 120.0  # imports on a cold disk
-GRACE_SECONDS = 20.0  # past a run's own limit: then the sandbox itself has hung
+START_SECONDS = 120.0  # imports may take long on a cold disk
+GRACE_SECONDS = 20.0  # beyond a run's own limit; after that the sandbox itself is considered hung
 
 
 class Process(Protocol):
-    """A running zygote as its driver hands it over."""
+    """Interface of a running zygote."""
 
-    commands: int  # file handle to write jobs to
-    replies: int  # file handle to read frames from
+    commands: int  # file descriptor to which jobs are written
+    replies: int  # file descriptor from which frames are read
 
     def kill(self) -> None:
-        """Ends it with everything inside."""
+        """Ends it and everything inside."""
 
     def force(self) -> None:
-        """Ends it at once, asking nobody inside."""
+        """Kills it at once, without its cooperation."""
 
     def last_words(self) -> str:
-        """What it wrote to standard error, for a message."""
+        """Returns the last line of its standard error, for a message."""
 
 
 class Driver(Protocol):
-    """What a driver's module offers."""
+    """Interface of a driver's module."""
 
     __name__: str
 
     def available(self) -> str:
-        """'' where its parts are installed, else what is missing."""
+        """Returns '' if the driver's parts are installed, otherwise what is missing."""
 
     def launch(self, spec: Spec, home: Path) -> Process:
-        """Starts a zygote. `home` is an empty folder of this session; `home/workspace` is there if the Spec has one."""
+        """Starts a zygote.
+
+        `home` is a folder of this session; `home/workspace` exists if the Spec has a workspace.
+        """
 
     def seen_workspace(self, spec: Spec, home: Path) -> str:
-        """Where the workspace is seen inside."""
+        """Returns the path of the workspace inside."""
 
 
 class ZygoteSession(Session):
-    """One zygote, started on first use and anew after a failure."""
+    """A session with one zygote, started on first use and restarted after a failure."""
 
     def __init__(self, name: str, driver: Driver, spec: Spec, spare: bool = False) -> None:
-        """`spare`: a second zygote is started while the first is used, and takes its place on `reset`."""
+        """`spare` starts a second zygote while the first is used; it replaces the first on `reset`."""
         self.driver, self._module, self.spec = name, driver, spec
         leftovers.sweep()
         self._home = leftovers.folder("sandbox")
@@ -68,13 +71,15 @@ class ZygoteSession(Session):
         if spec.workspace:
             (self._home / "workspace").mkdir()
         self.workspace = driver.seen_workspace(spec, self._home) if spec.workspace else ""
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._process: Process | None = None
         self._spare = Spare() if spare else None
-        self._remains: list[Process | Spare] = [self._spare] if self._spare else []  # what the finalizer must end
+        self._remains: list[Process | Spare] = (
+            [self._spare] if self._spare else []
+        )  # processes for the finalizer to end
         self._finalizer = weakref.finalize(self, _clean, self._remains, self._home, os.getpid())
 
-    # ---- the protocol -------------------------------------------------------------------------------------------------
+    # ---- Session's interface ---------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -86,12 +91,12 @@ class ZygoteSession(Session):
     ) -> Result:
         words = ["/bin/bash", "-c", command] if isinstance(command, str) else list(command)
         job = {"kind": "exec", "command": words, "cwd": cwd, "environment": dict(environment or {})}
-        return self._ask(job, stdin, limits or self.spec.limits)
+        return self._run_job(job, stdin, limits or self.spec.limits)
 
     def call(self, payload: bytes, limits: Limits | None = None) -> Result:
         if self.spec.program is None:
             raise UsageError("This sandbox was opened without a program: give Spec(program=FILE) to use call().")
-        return self._ask({"kind": "call"}, payload, limits or self.spec.limits)
+        return self._run_job({"kind": "call"}, payload, limits or self.spec.limits)
 
     def copy_in(self, source: Path, path: str = "") -> None:
         self._need_workspace()
@@ -99,13 +104,13 @@ class ZygoteSession(Session):
         with tarfile.open(fileobj=stream, mode="w") as tar:
             for item in sorted(source.iterdir()) if source.is_dir() else [source]:
                 tar.add(item, arcname=item.name)
-        result = self._ask({"kind": "unpack", "path": path}, stream.getvalue(), self._moving())
+        result = self._run_job({"kind": "unpack", "path": path}, stream.getvalue(), self._copy_limits())
         if result.fate is not Fate.EXITED or result.exit_code:
             raise EngineFailure(f"Copying {source} into the sandbox failed ({result.fate}): {_tail(result.stderr)}")
 
     def copy_out(self, path: str, target: Path) -> None:
         self._need_workspace()
-        result = self._ask({"kind": "pack", "path": path}, b"", self._moving())
+        result = self._run_job({"kind": "pack", "path": path}, b"", self._copy_limits())
         if result.fate is not Fate.EXITED or result.exit_code:
             raise DataError(f"{path!r} cannot be copied out of the workspace ({result.fate}, is it there?).")
         try:
@@ -116,17 +121,19 @@ class ZygoteSession(Session):
 
     def snapshot(self) -> None:
         self._need_workspace()
-        with self._turn:
+        with self._lock:
             archive.remove([str(self._home / "snapshot")])
             _copy_tree(self._home / "workspace", self._home / "snapshot")
 
     def reset(self, forget: bool = False) -> None:
         self._need_workspace()
-        with self._turn:
+        with self._lock:
             if forget:
                 archive.remove([str(self._home / "snapshot")])
             if not self.spec.fresh:
-                self._stop(later=self._spare is not None)  # /tmp goes with the sandbox, or is this folder
+                self._stop(
+                    later=self._spare is not None
+                )  # /tmp disappears with the sandbox, or is the folder `scratch`
                 archive.remove([str(item) for item in (self._home / "scratch").glob("*")])
             workspace = self._home / "workspace"
             archive.remove([str(item) for item in workspace.iterdir()])
@@ -136,23 +143,27 @@ class ZygoteSession(Session):
     def close(self) -> None:
         self._finalizer()
 
-    # ---- talking to the zygote ----------------------------------------------------------------------------------------
+    # ---- communication with the zygote -----------------------------------------------------------------------------
 
     def _need_workspace(self) -> None:
         if not self.spec.workspace:
             raise UsageError("This sandbox was opened without a workspace: give Spec(workspace='/testbed').")
 
-    def _moving(self) -> Limits:
+    def _copy_limits(self) -> Limits:
         return Limits(seconds=120, memory_mb=4096, disk_mb=4096, value_mb=1024)
 
-    def _ask(self, job: Mapping[str, object], payload: bytes, limits: Limits) -> Result:
+    def _run_job(self, job: Mapping[str, object], payload: bytes, limits: Limits) -> Result:
+        """Sends a job to the zygote and returns its result.
+
+        Raises EngineFailure if the zygote fails.
+        """
         message = wire.encode_job({**job, "limits": limits.plain()}, payload)
-        with self._turn:
+        with self._lock:
             if not self._finalizer.alive:
                 raise UsageError("This sandbox is closed.")
             process = self._process or self._start()
             try:
-                result = _converse(process, message, limits)
+                result = _exchange(process, message, limits)
                 if self._spare and not self._spare.begun:
                     self._spare.begin(self._launch)
                 return result
@@ -170,7 +181,7 @@ class ZygoteSession(Session):
         return process
 
     def _launch(self) -> Process:
-        """A new zygote that is ready."""
+        """Starts a zygote and waits until it is ready."""
         try:
             process = self._module.launch(self.spec, self._home)
         except OSError as error:
@@ -198,8 +209,10 @@ class ZygoteSession(Session):
 
 
 class Spare:
-    """A zygote that is started ahead of its use, in a thread; one at most. The thread also ends those in `retired`,
-    in which nothing runs any more."""
+    """At most one zygote that is started in a thread before it is needed.
+
+    The thread also ends idle zygotes in `retired`.
+    """
 
     def __init__(self) -> None:
         self.retired: list[Process] = []
@@ -213,14 +226,17 @@ class Spare:
     def begin(self, launch: Callable[[], Process]) -> None:
         def start() -> None:
             self._end_retired()
-            with contextlib.suppress(EngineFailure):  # whoever needs it tries again, and says what is wrong
+            with contextlib.suppress(EngineFailure):  # the caller that needs it tries again and reports the error
                 self._process = launch()
 
         self._thread = threading.Thread(target=start, name="envsuite-spare", daemon=True)
         self._thread.start()
 
     def take(self) -> Process | None:
-        """The zygote, ready; None where none was begun or it did not start. The next one may then be begun."""
+        """Returns the zygote when ready; None if none was begun or it failed to start.
+
+        Afterwards the next one may begin.
+        """
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -238,23 +254,24 @@ class Spare:
                 self.retired.pop().kill()
 
 
-def _converse(process: Process, message: bytes, limits: Limits) -> Result:
+def _exchange(process: Process, message: bytes, limits: Limits) -> Result:
+    """Writes one job and reads frames until its end. Raises OSError or EOFError if the zygote fails."""
     deadline = time.monotonic() + limits.seconds * wire.BUSY + GRACE_SECONDS
     _write(process.commands, message, deadline)
-    kept = {b"o": Excerpt(limits.output_kb * 1000), b"e": Excerpt(limits.output_kb * 1000)}
+    excerpts = {b"o": Excerpt(limits.output_kb * 1000), b"e": Excerpt(limits.output_kb * 1000)}
     value = bytearray()
     while True:
         kind, data = _read_frame(process, deadline)
         if kind == b"v":
             value += data
-        elif kind in kept:
-            kept[kind].add(data)
+        elif kind in excerpts:
+            excerpts[kind].add(data)
         else:
             end = json.loads(data)
             break
     if end["fate"] == "fault":
         raise OSError(end["reason"].strip().splitlines()[-1])
-    out, err = kept[b"o"], kept[b"e"]
+    out, err = excerpts[b"o"], excerpts[b"e"]
     return Result(
         fate=Fate(end["fate"]),
         exit_code=end["status"],
@@ -267,7 +284,7 @@ def _converse(process: Process, message: bytes, limits: Limits) -> Result:
 
 
 class Excerpt:
-    """The first and the last half of a stream that may be long."""
+    """The first and the last part of a stream that may be long, each half of `size` bytes."""
 
     def __init__(self, size: int) -> None:
         self.half = max(1, size // 2)
@@ -309,11 +326,11 @@ def _read(handle: int, count: int, deadline: float) -> bytes:
 
 
 def _write(handle: int, data: bytes, deadline: float) -> None:
-    rest = memoryview(data)
-    while rest:
+    unsent = memoryview(data)
+    while unsent:
         if not _ready(handle, select.POLLOUT, deadline):
-            raise OSError("it takes no job")
-        rest = rest[os.write(handle, rest[: 1 << 16]) :]
+            raise OSError("it accepts no job")
+        unsent = unsent[os.write(handle, unsent[: 1 << 16]) :]
 
 
 def _ready(handle: int, event: int, deadline: float) -> bool:
@@ -328,7 +345,7 @@ def _tail(data: bytes) -> str:
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """As `cp -a` does it: links stay links, pipes and devices are not opened."""
+    """Copies a folder like `cp -a`: links stay links, pipes and devices are not opened."""
     target.mkdir(exist_ok=True)
     done = subprocess.run(["cp", "-a", "--reflink=auto", f"{source}/.", str(target)], capture_output=True)
     if done.returncode:
@@ -336,11 +353,11 @@ def _copy_tree(source: Path, target: Path) -> None:
 
 
 def _clean(remains: list[Process | Spare], home: Path, owner: int) -> None:
-    if os.getpid() != owner:  # a forked worker of envsuite: the sandbox is its parent's
+    if os.getpid() != owner:  # in a forked worker of envsuite: the sandbox belongs to the parent
         return
     try:
         while remains:
-            with contextlib.suppress(OSError):  # one that cannot be ended keeps no other
+            with contextlib.suppress(OSError):  # one that cannot be ended must not keep the others
                 remains.pop().kill()
     finally:
         archive.remove([str(home)])

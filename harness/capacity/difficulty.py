@@ -6,7 +6,7 @@ from statistics import mean
 from typing import Any
 
 from envsuite import registry
-from envsuite.gold import played
+from envsuite.gold import play
 from envsuite.types import Task
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
@@ -52,7 +52,7 @@ def _idle(task: Task, episodes: int, seed: int) -> list[float]:
     config = RunConfig(task, "random", episodes=episodes, seed=seed)
     env = registry.build(task.id)
     try:
-        return [float(played(env, episode.seed, expert=False)[0]) for episode in config.all_episodes()]
+        return [float(play(env, episode.seed, expert=False)[0]) for episode in config.all_episodes()]
     finally:
         env.close()
 

@@ -35,7 +35,14 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
     found.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
-    found.add_argument("--allow", action="append", default=[], choices=PROTOCOL, help="may differ between the runs")
+    found.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        choices=PROTOCOL,
+        metavar="SETTING",
+        help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
+    )
     found.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
     found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
     found.add_argument("-v", "--verbose", action="store_true")

@@ -13,29 +13,31 @@ from harness.suites.leaderboards import COMPUTED, Board, EntryKey, read
 
 INDEX = """# Leaderboards
 
-Each folder holds the records of finished runs under one suite, and the tables rendered from them. Every command in
-`results.jsonl` (`.gz` if it is large) can be replayed, which reveals records that were forged, left out, or made with an
-environment that has changed since:
+Each folder holds one suite: the records of finished runs and the tables rendered from them. A row is
+a run of all its games. Anyone can carry out the commands in `results.jsonl` (`.gz` if it is large)
+again, so a forged, missing or outdated record is found.
 
 ```bash
-envsuite-replay --check leaderboards/*/            # replays all records and checks each suite's protocol
-make leaderboards                                  # renders the pages again
-make boards                                        # plays the random player and the expert of every board again
+envsuite-replay --check leaderboards/*/   # play the records again, check the protocol
+make leaderboards                         # render the pages again
+make boards                               # play random player and expert again
 ```
 
-The check shows that the commands lead to the recorded results, that a model's commands are in its replies under the suite's
-protocol, and that no game is missing. It cannot prove which model wrote the replies; the submitter vouches for that.
+The check proves that the commands lead to the recorded results, that a model's commands are in its
+replies, and that no game is missing. It cannot prove which model wrote the replies; the submitter
+vouches for that.
 
-To enter a model, play the suite, add the run folders, check the board, and send it as a pull request:
+To enter, play the suite, add the run folders, check them, and open a pull request.
+[Submit to a leaderboard](../docs/howto/leaderboard.md) has the steps.
 
 ```bash
 envsuite-eval --model MODEL --env suite:SUITE
 python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
 ```
 
-A board shows only models that were run. [tables/](tables/README.md) compares with published numbers,
-[generalisation/](generalisation/README.md) compares settings seen in training with unseen ones, and
-[training/](training/README.md) has learning curves.
+A board shows what was run; a missing model was not run. Published numbers with ours are in
+[tables](tables/README.md), results on unseen settings in
+[generalisation](generalisation/README.md), and learning curves in [training](training/README.md).
 """
 
 

@@ -24,6 +24,8 @@ from envsuite.envs.alfworld.logic import package_logic, remake
 from envsuite.envs.alfworld.partial import PartialExpert
 from envsuite.envs.alfworld.table import MAX_KEPT
 from envsuite.errors import DataError, UsageError
+from tests.conftest import GOLDEN, SHARED
+from tests.golden.digests import STEP, digest
 
 if importlib.util.find_spec("alfworld") is None:
     pytest.skip("the package alfworld is not installed", allow_module_level=True)
@@ -81,6 +83,13 @@ def generated(seed: int) -> Game:
     return game
 
 
+def games_at_hand(step: int) -> list[tuple[Game, int]]:
+    """Every `step`-th official game, or 12 generated ones where there are none; each with its fewest commands."""
+    if (SHARED / "data/alfworld").is_dir():
+        return official(SHARED, step)
+    return [(generated(seed), len(solver.commands(generated(seed), generated(seed).start) or ())) for seed in range(12)]
+
+
 def official(shared: Path, step: int = 1) -> list[tuple[Game, int]]:
     lengths = json.loads((shared / "golden/alfworld/optimal_lengths.json").read_text())
     root = shared / "data/alfworld/json_2.1.1"
@@ -98,6 +107,25 @@ def wander(engine: NativeEngine, rng: random.Random, turns: int) -> list[str]:
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_has_the_digest_of_the_stock_engines():
+    """alfworld's own engine was recorded in games that our generator makes (`tests/golden/make_alfworld.py`)."""
+    walks = [json.loads(line) for line in (GOLDEN / "alfworld" / "stock.jsonl").read_text().splitlines()]
+    count = 0
+    for seed, dialect, commands, recorded, whole in walks:
+        text = generate(seed).text
+        engine = NativeEngine(Game.from_json(remake(text, "0.4") if dialect == "0.4" else text, f"generated {seed}"))
+        codes = []
+        for command in (None, *commands):
+            feedback, admissible, won = engine.reset() if command is None else engine.step(command)
+            answer = [feedback, admissible, 0.0 if command is None else float(won), won, won]
+            place = len(codes) * STEP
+            codes.append(digest(answer))
+            assert codes[-1][:STEP] == recorded[place : place + STEP], (seed, dialect, command, answer)
+        assert digest(codes)[:16] == whole
+        count += len(codes)
+    assert (len(walks), count) == (18, 517)
 
 
 def test_every_official_game_is_solved_in_the_golden_number_of_commands(shared):
@@ -216,9 +244,9 @@ def test_dialects_are_recognised_one_difference_at_a_time():
         assert ("clean apple 1 with sink 1" in engine.admissible()) == cleans
 
 
-def test_remaking_there_and_back_is_the_file_again(shared):
-    path = next((shared / "data/alfworld/json_2.1.1/valid_seen").glob("*/*/game.tw-pddl"))
-    text = path.read_text()
+def test_remaking_there_and_back_is_the_file_again():
+    paths = sorted((SHARED / "data/alfworld/json_2.1.1/valid_seen").glob("*/*/game.tw-pddl"))
+    text = paths[0].read_text() if paths else generate(0).text
     back = json.loads(remake(remake(text, "0.4"), "2.1.1"))
     for key, value in json.loads(text).items():
         if isinstance(value, str):  # but for a blank line
@@ -316,9 +344,11 @@ def test_the_solver_is_exact_from_any_state(seed, turns, data):
     assert is_exact(game, engine.get_state())
 
 
-def test_the_solver_is_exact_where_official_games_are_odd(shared):
+def test_the_solver_is_exact_where_official_games_are_odd():
     rng = random.Random(0)
-    for game, _ in official(shared, step=20):
+    games = games_at_hand(20)
+    assert len(games) >= 12
+    for game, _ in games:
         engine = NativeEngine(game)
         for _ in range(4):
             wander(engine, rng, 6)
@@ -335,8 +365,10 @@ def test_what_cannot_be_done_has_no_plan():
 # ---- the expert that must search ---------------------------------------------------------------------------------------
 
 
-def test_the_partial_expert_wins_official_games_in_time_and_never_sooner_than_possible(shared):
-    for game, length in official(shared, step=5):
+def test_the_partial_expert_wins_official_games_in_time_and_never_sooner_than_possible():
+    games = games_at_hand(5)
+    assert len(games) >= 12
+    for game, length in games:
         engine, expert, said = NativeEngine(game), PartialExpert(game), []
         while not engine.won:
             expert.follow(said)

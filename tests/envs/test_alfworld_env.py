@@ -112,7 +112,7 @@ def test_dense_reward_cannot_be_farmed():
     assert paid[0] > 0 and not any(paid[1:])
 
 
-def test_the_subgoals_of_a_heating_task_pay_what_is_written(shared):
+def test_the_subgoals_of_a_heating_task_pay_what_is_written():
     env = registry.build("ALFWorld-generated-heat-v0", "dense", hidden=0.0)
     for seed in range(10):
         env.reset(seed=seed)
@@ -164,7 +164,7 @@ def test_the_dialect_decides_how_things_are_put():
         assert ("help" in env.admissible()) == (dialect == "0.4")
 
 
-def test_an_official_game_is_remade_in_the_other_dialect(official):
+def test_a_game_from_a_file_is_remade_in_the_other_dialect(folder):
     file, remade = (registry.build("ALFWorld-valid_seen-v0", dialect=dialect) for dialect in ("file", "0.4"))
     file.reset(seed=1), remade.reset(seed=1)
     assert file.labels() | {"dialect": "0.4"} == remade.labels() and file.labels()["dialect"] == "2.1.1"
@@ -274,7 +274,7 @@ def test_the_panel_is_the_official_one_in_an_order_of_its_own(official):
         assert env.labels()["instance"] == panel.games[seed % 140]
 
 
-def test_the_default_is_official_where_there_is_data_and_says_so_where_there_is_none(official, monkeypatch):
+def test_the_default_is_official_where_there_is_data_and_says_so_where_there_is_none(folder, monkeypatch):
     notices = []
     assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-valid_seen-v0" and not notices
     monkeypatch.delenv(data.VARIABLE)

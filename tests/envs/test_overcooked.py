@@ -13,7 +13,7 @@ from envsuite.core import declared_knobs
 from envsuite.envs.overcooked import text
 from envsuite.envs.overcooked.cooks import Menu, greedy_cook, play_out
 from envsuite.envs.overcooked.engine import GET_FOOD, GO_TO_BOARD, Simulation, macro_actions
-from envsuite.envs.overcooked.generator import draw_kitchen, enough_time
+from envsuite.envs.overcooked.generator import draw_kitchen, steps_bound
 from envsuite.envs.overcooked.graph import distances, explore
 from envsuite.envs.overcooked.kitchen import (
     UNREACHABLE,
@@ -24,7 +24,7 @@ from envsuite.envs.overcooked.kitchen import (
     recipe_names,
 )
 from envsuite.envs.overcooked.motion import CHOPS
-from envsuite.envs.overcooked.offers import helps, honest_label, published_label, situation
+from envsuite.envs.overcooked.offers import helps, honest_label, label_state, published_label
 from envsuite.envs.overcooked.planner import COMMAND, Planner
 from envsuite.errors import DataError, UsageError
 
@@ -101,7 +101,7 @@ def test_walking_in_leaps_ends_where_single_steps_end(seed, moves):
         macro = macros[move % len(macros)]
         slow = do(one, macro)
         other.begin(0, macro)
-        quick = other.hasten()
+        quick = other.fast_forward()
         while other.macro[0] is not None:
             other.tick()
             quick += 1
@@ -190,7 +190,7 @@ def test_a_command_helps_exactly_if_it_changes_a_thing_or_leads_to_raw_food(kitc
         if sim.delivered:
             continue
         said = [published_label(sim, 0, macro) for macro in macros]
-        assert labels.setdefault(situation(sim, 0), said) == said
+        assert labels.setdefault(label_state(sim, 0), said) == said
         for macro in macros:
             sim.load(state)
             promised = helps(sim, 0, macro)
@@ -330,7 +330,7 @@ def test_a_lone_greedy_cook_never_takes_longer_than_its_bound(seed, size, statio
     except UsageError:  # too crowded
         return
     menu = Menu(macro_actions(kitchen, counters=True))
-    assert play_out(Simulation(kitchen, FOODS[:recipe]), menu) <= enough_time(kitchen, FOODS[:recipe])
+    assert play_out(Simulation(kitchen, FOODS[:recipe]), menu) <= steps_bound(kitchen, FOODS[:recipe])
 
 
 def test_seeds_name_the_same_kitchens_in_every_version():
@@ -367,7 +367,7 @@ def test_seeds_draw_different_kitchens_and_the_same_seed_the_same():
 def test_what_does_not_fit_is_said_in_one_line():
     with pytest.raises(UsageError, match="larger size"):
         registry.build("Overcooked-easy-v0", size=5, foods=8, boards=4, walls=0.4).reset(seed=0)
-    with pytest.raises(UsageError, match="not served within horizon=20"):
+    with pytest.raises(UsageError, match=r"did not serve .* within horizon=20"):
         registry.build("Overcooked-hard-v0", horizon=20).reset(seed=0)
     with pytest.raises(UsageError, match="variant=v3"):
         registry.build("Overcooked-tomato_salad-v0", recipe="lettuce")
@@ -377,7 +377,7 @@ def test_what_does_not_fit_is_said_in_one_line():
         registry.build("Overcooked-tomato_salad-v0", size=8)
     with pytest.raises(UsageError, match="plans for 1 cook"):
         registry.build("Overcooked-tomato_salad-2cooks-v0", reward_mode="shaped")
-    with pytest.raises(DataError, match="floor at its rim"):
+    with pytest.raises(DataError, match="floor on its border"):
         Kitchen("open", ["###", "...", "###"], [(1, 1)])
 
 

@@ -70,7 +70,7 @@ def test_nothing_is_carried_from_one_run_to_the_next(name, session, play):
 def test_what_the_process_driver_cannot_stop_is_said_in_its_docstring():
     from envsuite.sandbox import process
 
-    for word in ("reading any file", "network", "signals", "accidents", "memory that has no name", "world-writable"):
+    for word in ("reading any file", "network", "signalling", "accidents", "memory without a name", "world-writable"):
         assert word in " ".join(process.__doc__.split()), word
 
 

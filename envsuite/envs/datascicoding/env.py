@@ -1,23 +1,25 @@
-"""DataSciCoding: write a scikit-learn classifier until it runs; the reward is its ROC AUC.
+"""DataSciCoding: write a scikit-learn classifier that runs; the reward is its ROC AUC.
 
-Rules. Every turn the player answers with Python code, raw or in one fenced block. The code defines
-`build_model(x_train, y_train)`, which returns a fitted estimator with `predict_proba` (variant `features`:
-`transform(df)`, which returns a DataFrame for a fixed classifier; variant `debug`: as `model`, with a broken program to
-mend). It is run on `splits` random halves of the data, each in a fresh process of a sandbox which holds the training
-rows with labels and the test rows without; the score is computed outside. An episode ends with the first code that
-runs (`mode=first`, the paper's) or goes on until the attempts are used up (`mode=improve`; `done` ends it earlier).
+Rules. Each turn the player answers with Python code, raw or in one fenced block. The code defines
+`build_model(x_train, y_train)`, which returns a fitted estimator with `predict_proba` (variant
+`features`: `transform(df)`, which returns a DataFrame for a fixed classifier; variant `debug`: as
+`model`, starting from a broken program). The code runs on `splits` random halves of the data, each
+in a fresh process of a sandbox that contains the training rows with labels and the test rows
+without; the score is computed outside. An episode ends with the first code that runs (`mode=first`,
+the paper's) or continues until the attempts are used up (`mode=improve`; `done` ends it earlier).
 
-What pays. `dense`: the mean ROC AUC over the splits (multi-class: one-vs-one), `penalty` where the code fails; in
-`improve` only what an attempt adds to the best score so far, so that handing in one program twice pays once.
-`sparse`: 1 if the score reaches the threshold, which is the reference program's on the same data less `margin`
-(`features`: half-way between the unchanged table's and the reference's). `shaped`: from the reference program, which
-always needs one turn. Farming: a constant prediction scores 0.5 and so earns a dense reward of 0.5 (as in the
-paper); a test pins it.
+Rewards. `dense`: the mean ROC AUC over the splits (multi-class: one-vs-one), `penalty` if the code
+fails; in `improve` only the gain over the best score so far, so that submitting a program twice
+pays once. `sparse`: 1 if the score reaches the threshold, which is the reference program's score on
+the same data minus `margin` (`features`: the mean of the unchanged table's score and the
+reference's). `shaped`: from the reference program, which always needs one turn. A constant
+prediction scores 0.5 and so earns a dense reward of 0.5, as in the paper; a test states this.
 
-Harder: fewer rows, noise columns, missing values, text columns, class imbalance, several bugs, fewer attempts,
-a higher threshold, less said about the data.
+Harder: fewer rows, noise columns, missing values, text columns, class imbalance, several bugs,
+fewer attempts, a higher threshold, less information about the data.
 
-Source: POAD (Wen et al., 2024), App. E; data sets and variant `features` after CAAFE (Hollmann et al., 2023).
+Source: POAD (Wen et al., 2024), App. E; data sets and variant `features` after CAAFE (Hollmann et
+al., 2023).
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ ENDINGS = {
 
 
 class DataSciCoding(TextEnv):
-    """Code for a data set, run in a sandbox and paid its ROC AUC; the module's docstring gives rules and sources."""
+    """Environment that runs the player's code on a data set; the module's docstring gives rules and
+    sources.
+    """
 
     knobs = (
         Knob("variant", "model", "what is to be written", choices=("model", "features", "debug")),
@@ -104,7 +108,7 @@ class DataSciCoding(TextEnv):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         settings = self.settings
-        self.driver = drivers.choose(settings.sandbox)  # says at once where there is none
+        self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
         self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
         never = ", ".join(settings.forbidden)
         self.instructions = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
@@ -113,7 +117,7 @@ class DataSciCoding(TextEnv):
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
         )
-        # Says at once what is not at hand or cannot be played.
+        # Raises at once if a data set is missing or cannot be played.
         self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
         self._tables = self._tables or [_table(name) for name in settings.dataset]
         self._lease: Lease | None = None
@@ -156,8 +160,8 @@ class DataSciCoding(TextEnv):
             if improve and before.verdict == "ok":
                 reward = max(0.0, score.auc - before.auc)
         else:
-            said = f" {score.message}" if score.message else ""
-            text = f"{scoring.VERDICTS[score.verdict]}{said}" + ("" if said.endswith((".", "")) else ".")
+            detail = f" {score.message}" if score.message else ""
+            text = f"{scoring.VERDICTS[score.verdict]}{detail}" + ("" if detail.endswith((".", "")) else ".")
             reward = settings.penalty
         if not done:
             text += f" Attempts left: {left}."
@@ -188,17 +192,17 @@ class DataSciCoding(TextEnv):
             return 0.0
         return min(1.0, max(0.0, (self._best.auc - 0.5) / max(0.01, self.threshold() - 0.5)))
 
-    # ---- the reference ------------------------------------------------------------------------------------------------
+    # ---- the reference program ----------------------------------------------------------------------------------------
 
     def reference(self) -> float:
-        """The reference program's score on this very instance; kept in the cache."""
-        return self._known(self._reference_program())
+        """Returns the reference program's score on this instance, cached on disk."""
+        return self._cached_score(self._reference_program())
 
     def threshold(self) -> float:
-        """The score that counts as success."""
+        """Returns the score that counts as success."""
         reference = self.reference()
         if self.settings.variant == "features":
-            unchanged = self._known(pipelines.UNCHANGED)
+            unchanged = self._cached_score(pipelines.UNCHANGED)
             if reference > unchanged:
                 return (reference + unchanged) / 2
         return reference - self.settings.margin
@@ -206,7 +210,7 @@ class DataSciCoding(TextEnv):
     def _reference_program(self) -> str:
         return pipelines.expert(self.settings.variant, self.game.name)
 
-    def _known(self, program: str) -> float:
+    def _cached_score(self, program: str) -> float:
         from importlib.metadata import version
 
         key = json.dumps([self.game.digest, self.settings.splits, program, version("scikit-learn"), version("numpy")])
@@ -225,7 +229,7 @@ class DataSciCoding(TextEnv):
         write_atomically(path, json.dumps(score.auc))
         return score.auc
 
-    # ---- what else an environment says --------------------------------------------------------------------------------
+    # ---- TextEnv's other methods --------------------------------------------------------------------------------------
 
     def _describe(self) -> str:
         frame, settings = self.game.features, self.settings
@@ -237,8 +241,8 @@ class DataSciCoding(TextEnv):
                 f"{', some missing' if frame[name].isna().any() else ''})"
                 for name in frame.columns
             ]
-            shown = kinds if len(kinds) <= 30 else [*kinds[:15], f"... {len(kinds) - 30} more ...", *kinds[-15:]]
-            text.append("Columns: " + "; ".join(shown) + ".")
+            listed = kinds if len(kinds) <= 30 else [*kinds[:15], f"... {len(kinds) - 30} more ...", *kinds[-15:]]
+            text.append("Columns: " + "; ".join(listed) + ".")
         if settings.tell == "full":
             counts = np.bincount(self.game.labels)
             named = zip(self.game.classes, counts, strict=True)
@@ -264,10 +268,10 @@ class DataSciCoding(TextEnv):
     def labels(self) -> dict[str, str]:
         leaky = self.game.leaky or self.driver == "process"
         kind = "binary" if len(self.game.classes) == 2 else "multi-class"
-        found = {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
+        labels = {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
         if self._bugs:
-            found["bugs"] = "+".join(self._bugs)
-        return found
+            labels["bugs"] = "+".join(self._bugs)
+        return labels
 
     def metrics(self) -> dict[str, float]:
         ran = self._best.verdict == "ok"
@@ -289,11 +293,11 @@ class DataSciCoding(TextEnv):
 
 
 def extract(answer: str) -> str:
-    """The code in an answer: its last fenced block, or all of it where there is none."""
+    """Returns the code in an answer: its last fenced block, or all of it without one."""
     blocks = re.findall(r"```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)(?:```|\Z)", answer, re.DOTALL | re.IGNORECASE)
     return blocks[-1] if blocks else answer
 
 
 @lru_cache(maxsize=16)
-def _table(name: str) -> datasets.Table:
+def _table(name: str) -> datasets.Dataset:
     return datasets.load(name)

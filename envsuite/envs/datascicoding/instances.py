@@ -1,4 +1,4 @@
-"""One playable instance: a data set at the difficulty the knobs ask for, and its splits."""
+"""Playable instances: a data set modified by the difficulty knobs, and its splits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envsuite.envs.datascicoding.datasets import Table
+from envsuite.envs.datascicoding.datasets import Dataset
 from envsuite.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ BANDS = ("very low", "low", "middle", "high", "very high")
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """Features as the player gets them, and labels as numbers 0..K-1 in the order of the sorted class names."""
+    """Features as the player gets them, and labels as numbers 0..K-1 in the order of the sorted class
+    names.
+    """
 
     name: str
     about: str
@@ -31,33 +33,37 @@ class Instance:
     leaky: bool
     digest: str
 
-    @lru_cache(maxsize=4)  # noqa: B019  an episode asks for the same ones at every attempt
+    @lru_cache(maxsize=4)  # noqa: B019  every attempt of an episode uses the same splits
     def splits(self, count: int) -> list[tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]]:
-        """(x_train, y_train, x_test, y_test) of the paper's splits: half and half, random_state 0 to count - 1.
+        """Returns (x_train, y_train, x_test, y_test) of each of the paper's splits: half and half,
+        random_state 0 to count - 1.
 
-        Within a part the rows are shuffled by a key that hangs on the whole table, labels included: who knows a
-        bundled data set's order by heart cannot tell which test row is which.
+        The rows of each part are shuffled with a key derived from the complete table, labels
+        included, so that knowing the row order of a published data set does not identify the test
+        rows.
         """
         from sklearn.model_selection import train_test_split
 
-        made = []
+        parts = []
         for number in range(count):
             train, test = train_test_split(np.arange(len(self.labels)), test_size=0.5, random_state=number)
             key = hashlib.sha256(f"{self.digest}/{number}".encode()).digest()
             rng = np.random.default_rng(list(key))
             train, test = rng.permutation(np.sort(train)), rng.permutation(np.sort(test))
             x_train, x_test = (self.features.iloc[part].reset_index(drop=True) for part in (train, test))
-            made.append((x_train, self.labels[train], x_test, self.labels[test]))
-        return made
+            parts.append((x_train, self.labels[train], x_test, self.labels[test]))
+        return parts
 
 
-def instance(table: Table, settings: SimpleNamespace, seed: int) -> Instance:
-    """`table` at the knobs `complete rows imbalance features noise categorical missing`; chance comes from `seed`."""
+def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
+    """Applies the knobs `complete rows imbalance features noise categorical missing` to `table`;
+    randomness comes from `seed`.
+    """
     rng = np.random.default_rng([seed, *table.name.encode()])
     frame, labels = table.features, table.labels
     if settings.complete:
-        whole = frame.notna().all(axis=1)
-        frame, labels = frame[whole], labels[whole]
+        complete_rows = frame.notna().all(axis=1)
+        frame, labels = frame[complete_rows], labels[complete_rows]
     classes, codes = np.unique(labels.astype(str), return_inverse=True)
     keep = np.arange(len(frame))
     if settings.imbalance > 1:
@@ -81,38 +87,44 @@ def instance(table: Table, settings: SimpleNamespace, seed: int) -> Instance:
 
 
 def _unbalanced(codes: np.ndarray, ratio: float, rng: np.random.Generator) -> np.ndarray:
-    """Row numbers such that the largest class has about `ratio` times the rows of the smallest, others in between."""
+    """Returns row numbers such that the largest class has about `ratio` times the rows of the
+    smallest, others in between.
+    """
     counts = np.bincount(codes)
     order = np.argsort(-counts, kind="stable")
     shares = ratio ** -np.linspace(0, 1, len(counts))
     largest = counts[order[0]]
-    kept = []
+    chosen = []
     for share, label in zip(shares, order, strict=True):
         rows = np.flatnonzero(codes == label)
-        kept.append(rng.choice(rows, min(len(rows), max(8, round(largest * share))), replace=False))
-    return np.sort(np.concatenate(kept))
+        chosen.append(rng.choice(rows, min(len(rows), max(8, round(largest * share))), replace=False))
+    return np.sort(np.concatenate(chosen))
 
 
 def _typed(frame: pd.DataFrame, share: float, rng: np.random.Generator) -> pd.DataFrame:
-    """`share` of the columns as text, the file's own text columns first; every other one as numbers."""
+    """Returns the table with `share` of its columns as text, the file's own text columns first, and
+    all others as numbers.
+    """
     import pandas as pd
 
     text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     numeric = [name for name in frame.columns if name not in text]
-    wanted = round(share * frame.shape[1])
-    shown = set(text[:wanted])
-    banded = set(np.array(numeric)[rng.permutation(len(numeric))[: max(0, wanted - len(text))]]) if numeric else set()
-    made: dict[Any, Any] = {}
+    text_count = round(share * frame.shape[1])
+    kept_as_text = set(text[:text_count])
+    banded = (
+        set(np.array(numeric)[rng.permutation(len(numeric))[: max(0, text_count - len(text))]]) if numeric else set()
+    )
+    columns: dict[Any, Any] = {}
     for name in frame.columns:
         column = frame[name]
-        if name in shown:
-            made[name] = column.astype(object).where(column.isna(), column.astype(str))
+        if name in kept_as_text:
+            columns[name] = column.astype(object).where(column.isna(), column.astype(str))
         elif name in text:
             codes, _ = pd.factorize(column.astype(object).where(column.isna(), column.astype(str)), sort=True)
-            made[name] = pd.Series(codes, index=frame.index, dtype=float).replace(-1.0, np.nan)
+            columns[name] = pd.Series(codes, index=frame.index, dtype=float).replace(-1.0, np.nan)
         elif name in banded and column.nunique() > 1:
             cut = pd.qcut(column.rank(method="average"), min(5, column.nunique()), labels=False, duplicates="drop")
-            made[name] = cut.map(lambda band: BANDS[int(band)], na_action="ignore").astype(object)
+            columns[name] = cut.map(lambda band: BANDS[int(band)], na_action="ignore").astype(object)
         else:
-            made[name] = column.astype(float)
-    return pd.DataFrame(made)
+            columns[name] = column.astype(float)
+    return pd.DataFrame(columns)

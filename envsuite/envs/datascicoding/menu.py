@@ -1,4 +1,4 @@
-"""The tasks of DataSciCoding: the paper's six, the embedded sets, the variants, and the ladder."""
+"""Tasks of DataSciCoding: the paper's six, the bundled sets, the variants, and the difficulty levels."""
 
 from typing import Any
 
@@ -24,7 +24,8 @@ LADDER: dict[str, dict[str, Any]] = {
         "tell": "little",
     },
 }
-# POAD App. E: rows as printed there; pharyngitis has 512 complete rows, of the others that many are drawn.
+# POAD App. E, rows as printed there: pharyngitis has 512 complete rows; of the others that many
+# rows are drawn.
 PAPER: dict[str, int] = {
     "pharyngitis": 512,
     "health-insurance": 2000,

@@ -1,4 +1,4 @@
-"""Programs as text: the expert's for each data set, those of a random player, and broken ones to mend."""
+"""Programs as text: the expert's for each data set, a random player's, and broken ones to repair."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXPERTS: dict[str, tuple[str, str]] = {
     "wine": _LINEAR,
     "iris": _LINEAR,
     "digits": (_TREES[0], _TREES[1].format(leaf=1)),
-    "balance-scale": _POLYNOMIAL,  # the torques are products of two columns
+    "balance-scale": _POLYNOMIAL,  # torques are products of two columns
     "breast-w": _LINEAR,
     "pharyngitis": _FOREST,
     "health-insurance": (_TREES[0], _TREES[1].format(leaf=5)),
@@ -64,14 +64,14 @@ UNCHANGED = "def transform(df):\n    return df\n"
 
 
 def expert(variant: str, dataset: str) -> str:
-    """The reference program: the threshold of `success` hangs on its score."""
+    """Returns the reference program, whose score defines the threshold of `success`."""
     if variant == "features":
         return TRANSFORM
     imports, model = _LINEAR if variant == "debug" else EXPERTS.get(dataset, _FOREST)
     return TEMPLATE.format(imports=imports, model=model)
 
 
-# name -> (what stands in the sound program, what the bug makes of it)
+# name -> (text of the correct program, its replacement)
 BUGS: dict[str, tuple[str, str]] = {
     "missing import": ("from sklearn.impute import SimpleImputer\n", ""),
     "misspelt class": ("LogisticRegression(max", "LogisticRegresion(max"),
@@ -92,34 +92,41 @@ BUGS: dict[str, tuple[str, str]] = {
     ),
 }
 SILENT = ("rows out of step",)
-"""bugs that raise nothing: only the score shows them"""
+"""bugs that raise no error: only the score reveals them"""
 
 
 def broken(bugs: int, rng: np.random.Generator) -> tuple[str, tuple[str, ...]]:
-    """The sound program with `bugs` bugs in different places, and their names."""
+    """Returns the reference program with `bugs` bugs in different places, and their names."""
     program = expert("debug", "")
     chosen: list[str] = []
     for name in rng.permutation(sorted(BUGS)):
-        sound, wrong = BUGS[name]
-        if sound in program and not any(_overlap(sound, BUGS[other][0]) for other in chosen):
-            program = program.replace(sound, wrong, 1)
+        correct, wrong = BUGS[name]
+        if correct in program and not any(_overlap(correct, BUGS[other][0]) for other in chosen):
+            program = program.replace(correct, wrong, 1)
             chosen.append(str(name))
         if len(chosen) == bugs:
             break
     return program, tuple(chosen)
 
 
-def _overlap(one: str, other: str) -> bool:
-    return one in other or other in one
+def _overlap(first: str, second: str) -> bool:
+    return first in second or second in first
 
 
 def random_program(variant: str, rng: np.random.Generator) -> str:
-    """What a random player writes: of a dozen small programs some are good, some poor, some do not run."""
+    """Returns a random player's program: some of a dozen small programs are good, some poor, some do
+    not run.
+    """
     programs = _RANDOM_TRANSFORMS if variant == "features" else _RANDOM_MODELS
     return programs[int(rng.integers(len(programs)))]
 
 
-_PLAIN = "from sklearn.{module} import {name}\n\ndef build_model(x_train, y_train):\n    return {name}({arguments}).fit(x_train, y_train)\n"
+_PLAIN = """\
+from sklearn.{module} import {name}
+
+def build_model(x_train, y_train):
+    return {name}({arguments}).fit(x_train, y_train)
+"""
 
 
 def _plain(module: str, name: str, arguments: str = "") -> str:

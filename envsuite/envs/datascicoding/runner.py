@@ -1,8 +1,10 @@
-"""Runs one submission on one split. This file is the program of the sandbox: it sees no test label and no envsuite.
+"""Program of the sandbox: runs one submission on one split. It sees no test label and no other part of
+envsuite.
 
-`handle` takes a pickle made by `scoring` and answers with a line of JSON (`verdict`, `message`, `line`, `rows`,
-`columns`) and, for "ok", the predictions as rows x columns little-endian float64. Whatever it answers is checked
-outside, where the labels are: a submission that forges the answer only replaces its own predictions.
+`handle` takes a pickle made by `scoring` and returns a line of JSON (`verdict`, `message`, `line`,
+`rows`, `columns`) and, for "ok", the predictions as rows x columns little-endian float64.
+Everything it returns is checked outside, where the labels are: a submission that forges the answer
+only replaces its own predictions.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ NAME = "<submission>"
 FUNCTION = {"model": "build_model", "features": "transform"}
 
 
-class Refused(Exception):
-    """Ends a submission with a verdict of its own."""
+class Rejection(Exception):
+    """Ends a submission with the given verdict."""
 
     def __init__(self, verdict: str, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -28,7 +30,7 @@ class Refused(Exception):
 
 
 def warm_up() -> None:
-    """Runs sound programs of both kinds on a toy table, so that no fork has to import what they all need."""
+    """Runs valid programs of both kinds on a small table, so that forks need no further imports."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -73,7 +75,7 @@ def handle(payload: bytes) -> bytes:
     np.random.seed(0)
     try:
         return _answer("ok", values=_predict(job))
-    except Refused as refusal:
+    except Rejection as refusal:
         return _answer(refusal.verdict, str(refusal), refusal.line)
     except MemoryError:
         return _answer("memory", "MemoryError")
@@ -90,7 +92,7 @@ def _answer(verdict: str, message: str = "", line: int = 0, values: Any = None) 
 
 
 def _line(error: BaseException) -> int:
-    """The last line of the submission that the error passed through; 0 where it passed through none."""
+    """Returns the last line of the submission in the error's traceback; 0 if there is none."""
     lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == NAME]
     return lines[-1] if lines else 0
 
@@ -104,10 +106,10 @@ def _predict(job: dict[str, Any]) -> Any:
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
     names: dict[str, Any] = {"__name__": "submission", "np": np, "pd": pd}
     exec(program, names)
-    wanted = FUNCTION[job["variant"]]
-    function = names.get(wanted)
+    function_name = FUNCTION[job["variant"]]
+    function = names.get(function_name)
     if not callable(function):
-        raise Refused("bad_return", f"the code defines no function {wanted}")
+        raise Rejection("bad_return", f"the code defines no function {function_name}")
     x_train, x_test = pd.DataFrame(job["x_train"]), pd.DataFrame(job["x_test"])
     y_train = pd.Series(job["y_train"], name="target")
     classes = np.unique(y_train)
@@ -116,15 +118,15 @@ def _predict(job: dict[str, Any]) -> Any:
     else:
         model = function(x_train.copy(), y_train.copy())
         if model is None:
-            raise Refused("bad_return", "build_model returned None: return the fitted estimator")
+            raise Rejection("bad_return", "build_model returned None: return the fitted estimator")
         if not hasattr(model, "predict_proba"):
-            raise Refused("bad_return", f"{type(model).__name__} has no predict_proba")
+            raise Rejection("bad_return", f"{type(model).__name__} has no predict_proba")
         _look_inside(model, forbidden)
     values = np.asarray(model.predict_proba(x_test.copy()))
     if values.dtype.kind not in "biuf":
-        raise Refused("bad_return", f"predict_proba returned {values.dtype}, not numbers")
+        raise Rejection("bad_return", f"predict_proba returned {values.dtype}, not numbers")
     if values.ndim != 2 or values.shape != (len(x_test), len(classes)):
-        raise Refused("bad_return", f"predict_proba gave shape {values.shape}, not {(len(x_test), len(classes))}")
+        raise Rejection("bad_return", f"predict_proba gave shape {values.shape}, not {(len(x_test), len(classes))}")
     order = getattr(model, "classes_", None)
     if order is not None and len(order) == len(classes) and set(order) == set(classes):
         values = values[:, np.argsort(order)]
@@ -132,34 +134,34 @@ def _predict(job: dict[str, Any]) -> Any:
 
 
 def _compile(code: str, forbidden: set[str]) -> Any:
-    """The submission's code object. Raises Refused for bad syntax and for a forbidden name anywhere in it."""
+    """Compiles the submission. Raises Rejection for bad syntax and for forbidden names."""
     try:
         tree = ast.parse(code, NAME)
         for node in ast.walk(tree):
             named = {getattr(node, field, None) for field in ("id", "attr", "name", "value") if hasattr(node, field)}
-            found = {name.rpartition(".")[2] for name in named if isinstance(name, str)} & forbidden
-            if found:
-                raise Refused("forbidden", f"{found.pop()} may not be used", getattr(node, "lineno", 0))
+            matches = {name.rpartition(".")[2] for name in named if isinstance(name, str)} & forbidden
+            if matches:
+                raise Rejection("forbidden", f"{matches.pop()} may not be used", getattr(node, "lineno", 0))
         return compile(tree, NAME, "exec")
     except SyntaxError as error:
-        raise Refused("syntax_error", f"{type(error).__name__}: {error.msg}", error.lineno or 0) from None
+        raise Rejection("syntax_error", f"{type(error).__name__}: {error.msg}", error.lineno or 0) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Refused("syntax_error", f"{type(error).__name__}: {error}") from None
+        raise Rejection("syntax_error", f"{type(error).__name__}: {error}") from None
 
 
 def _look_inside(model: Any, forbidden: set[str]) -> None:
-    """Finds a forbidden estimator that the text did not name, in the model or among its parameters."""
+    """Rejects a forbidden estimator that the text did not name, in the model or among its parameters."""
     parts = [model]
     if hasattr(model, "get_params"):
         parts += list(model.get_params(deep=True).values())
     for part in parts:
         names = {kind.__name__ for kind in type(part).__mro__ if kind.__module__.startswith("sklearn.")}
         if names & forbidden:
-            raise Refused("forbidden", f"{(names & forbidden).pop()} may not be used")
+            raise Rejection("forbidden", f"{(names & forbidden).pop()} may not be used")
 
 
 def _fixed(transform: Any, x_train: Any, y_train: Any, x_test: Any) -> tuple[Any, Any]:
-    """The classifier of the feature-engineering variant, fitted to what `transform` makes of the training rows."""
+    """Fits the classifier of the feature-engineering variant to the transformed training rows."""
     import numpy as np
     import pandas as pd
     from sklearn.compose import ColumnTransformer
@@ -168,23 +170,26 @@ def _fixed(transform: Any, x_train: Any, y_train: Any, x_test: Any) -> tuple[Any
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    seen = []
+    tables = []
     for part in (x_train, x_test):
-        made = transform(part.copy())
-        if not isinstance(made, pd.DataFrame):
-            raise Refused("bad_return", f"transform returned {type(made).__name__}, not a DataFrame")
-        if len(made) != len(part):
-            raise Refused("bad_return", f"transform returned {len(made)} rows for {len(part)}")
-        seen.append(made.reset_index(drop=True).replace([np.inf, -np.inf], np.nan))
-    if list(seen[0].columns) != list(seen[1].columns) or not seen[0].columns.is_unique:
-        raise Refused("bad_return", "transform must give the same columns, each once, whatever rows it is given")
-    seen = [part.set_axis([str(name) for name in part.columns], axis=1) for part in seen]
-    numeric = list(seen[0].select_dtypes("number").columns)
-    other = [name for name in seen[0].columns if name not in numeric]
-    seen = [part.assign(**{name: part[name].astype(str) for name in other}) for part in seen]
+        result = transform(part.copy())
+        if not isinstance(result, pd.DataFrame):
+            raise Rejection("bad_return", f"transform returned {type(result).__name__}, not a DataFrame")
+        if len(result) != len(part):
+            raise Rejection("bad_return", f"transform returned {len(result)} rows for {len(part)}")
+        tables.append(result.reset_index(drop=True).replace([np.inf, -np.inf], np.nan))
+    if list(tables[0].columns) != list(tables[1].columns) or not tables[0].columns.is_unique:
+        raise Rejection("bad_return", "transform must give the same columns, each once, whatever rows it is given")
+    tables = [part.set_axis([str(name) for name in part.columns], axis=1) for part in tables]
+    numeric = list(tables[0].select_dtypes("number").columns)
+    text_columns = [name for name in tables[0].columns if name not in numeric]
+    tables = [part.assign(**{name: part[name].astype(str) for name in text_columns}) for part in tables]
     numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
     columns = ColumnTransformer(
-        [("numbers", numbers, numeric), ("text", OneHotEncoder(handle_unknown="ignore", max_categories=20), other)]
+        [
+            ("numbers", numbers, numeric),
+            ("text", OneHotEncoder(handle_unknown="ignore", max_categories=20), text_columns),
+        ]
     )
     model = make_pipeline(columns, LogisticRegression(max_iter=300))
-    return model.fit(seen[0], y_train), seen[1]
+    return model.fit(tables[0], y_train), tables[1]

@@ -1,4 +1,4 @@
-"""Running a submission on every split and scoring it, labels staying on this side of the wall."""
+"""Evaluation of a submission on every split. Test labels never enter the sandbox."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ _HEAD = 8192
 
 @dataclass(frozen=True)
 class Score:
-    """What a submission is worth: `auc` and `std` over the splits where the verdict is "ok"."""
+    """Result of a submission: verdict and, if that is "ok", mean and standard deviation of the AUC
+    over the splits.
+    """
 
     verdict: str
     message: str = ""
@@ -83,9 +85,9 @@ class Score:
 def evaluate(
     pool: Pool, code: str, instance: Instance, variant: str, splits: int, forbidden: tuple[str, ...], limits: Limits
 ) -> Score:
-    """Plays `code` on every split, each in a fork of its own; stops at the first that fails.
+    """Runs `code` on every split, each in a separate fork; stops at the first that fails.
 
-    `limits.seconds` is for all splits together. Raises EngineFailure where the sandbox fails.
+    `limits.seconds` covers all splits together. Raises EngineFailure if the sandbox fails.
     """
     aucs = []
     left = limits.seconds
@@ -104,12 +106,15 @@ def evaluate(
 
 
 def _plain(frame: pd.DataFrame) -> dict[str, np.ndarray]:
-    """A table as arrays by column: the pandas inside may keep text otherwise than ours."""
+    """Returns a table as arrays by column, because pandas inside may represent text differently."""
     return {str(name): frame[name].to_numpy(dtype=float if frame[name].dtype == float else object) for name in frame}
 
 
 def read(result: Result, rows: int, columns: int) -> tuple[Score, np.ndarray | None]:
-    """What a run came to, and its predictions [rows, columns] if they can be scored. Trusts nothing inside."""
+    """Returns the score of a run, and its predictions [rows, columns] if they are valid.
+
+    Trusts nothing from inside.
+    """
     if result.fate is not Fate.EXITED:
         return Score(str(result.fate)), None
     if result.exit_code < 0:
@@ -134,7 +139,9 @@ def read(result: Result, rows: int, columns: int) -> tuple[Score, np.ndarray | N
 
 
 def _clean(message: object, line: object) -> str:
-    """A message fit for the player, the same on every machine: no control character, address or temporary path."""
+    """Returns a message fit for the player, equal on every machine: no control characters, addresses
+    or temporary paths.
+    """
     text = message if isinstance(message, str) else ""
     text = re.sub(r"0x[0-9a-fA-F]+", "0x...", text)
     text = re.sub(r"(/envsuite|/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+)/packages/", "", text)
@@ -145,25 +152,28 @@ def _clean(message: object, line: object) -> str:
 
 
 def mean_auc(labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
-    """ROC AUC of `values` [n, K], columns as `classes`; for K > 2 the mean over pairs of classes (Hand & Till, 2001).
+    """Returns the ROC AUC of `values` [n, K], columns as `classes`; for K > 2 the mean over pairs of
+    classes (Hand & Till, 2001).
 
-    As sklearn's `multi_class="ovo", average="macro"`, except that rows need not sum to 1 and that a pair of which
-    the test rows lack a class is left out. 0.5 where no pair is left.
+    Equals sklearn's `multi_class="ovo", average="macro"`, except that rows need not sum to 1 and
+    that pairs without test rows of both classes are skipped. 0.5 if no pair is left.
     """
     if len(classes) == 2:
         return _auc(values[labels == classes[1], 1], values[labels == classes[0], 1])
-    found = []
+    pairs = []
     for i in range(len(classes)):
         for j in range(i):
-            one, other = labels == classes[i], labels == classes[j]
-            if one.any() and other.any():
-                pair = _auc(values[one, i], values[other, i]), _auc(values[other, j], values[one, j])
-                found.append(sum(pair) / 2)
-    return float(np.mean(found)) if found else 0.5
+            first, second = labels == classes[i], labels == classes[j]
+            if first.any() and second.any():
+                pair = _auc(values[first, i], values[second, i]), _auc(values[second, j], values[first, j])
+                pairs.append(sum(pair) / 2)
+    return float(np.mean(pairs)) if pairs else 0.5
 
 
 def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Share of (positive, negative) pairs in the right order, ties half (Mann-Whitney)."""
+    """Returns the share of (positive, negative) pairs in the right order, ties counted half
+    (Mann-Whitney).
+    """
     if not len(positive) or not len(negative):
         return 0.5
     ordered = np.sort(negative)

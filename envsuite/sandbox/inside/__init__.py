@@ -1,1 +1,4 @@
-"""What runs inside a sandbox. Standard library only: this folder is all of envsuite that is visible in there."""
+"""Code that runs inside a sandbox.
+
+Standard library only: no other part of envsuite is visible there.
+"""

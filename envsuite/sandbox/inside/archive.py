@@ -1,4 +1,6 @@
-"""Files of a run: packed and unpacked as one stream inside, where a hostile link leads nowhere worth going; removed."""
+"""Transfer of a run's files as tar streams, packed and unpacked inside the sandbox, and removal of
+files.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from collections.abc import Sequence
 
 
 def pack(root: str, path: str, handle: int) -> int:
-    """Writes a tar of `path` (below `root`) to `handle`. 1 where there is no such path."""
+    """Writes a tar of `path` (below `root`) to the file descriptor `handle`.
+
+    Returns 1 if `path` does not exist.
+    """
     target = os.path.join(root, path)
     if not os.path.lexists(target):
         return 1
@@ -20,7 +25,7 @@ def pack(root: str, path: str, handle: int) -> int:
 
 
 def unpack(root: str, path: str, data: bytes) -> int:
-    """Lays the files of a tar below `root`/`path`."""
+    """Extracts a tar below `root`/`path`. Returns 0."""
     target = os.path.join(root, path)
     os.makedirs(target, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
@@ -29,7 +34,7 @@ def unpack(root: str, path: str, data: bytes) -> int:
 
 
 def remove(paths: Sequence[str]) -> None:
-    """Removes files and folders with all that is in them, also a folder whose owner, not root, has locked himself out."""
+    """Removes files and folders recursively, even folders whose permissions lock out their own owner."""
     if not paths:
         return
     command = ["/bin/rm", "-rf", "--one-file-system", "--", *paths]

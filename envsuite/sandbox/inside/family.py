@@ -1,4 +1,4 @@
-"""Finding, weighing and ending the processes a run has started."""
+"""Descendant processes of a run: listing, measuring and ending them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 
 
 def descendants() -> list[int]:
-    """Every process below this one. Orphans are included: the zygote adopts them."""
-    found: list[int] = []
+    """Returns the ids of every process below this one. Orphans are included: the zygote adopts them."""
+    pids: list[int] = []
     waiting = [os.getpid()]
     while waiting:
         pid = waiting.pop()
@@ -18,17 +18,18 @@ def descendants() -> list[int]:
             for task in os.listdir(f"/proc/{pid}/task"):
                 with open(f"/proc/{pid}/task/{task}/children") as file:
                     children = [int(word) for word in file.read().split()]
-                found += children
+                pids += children
                 waiting += children
         except OSError:
             continue
-    return found
+    return pids
 
 
 def memory_bytes(pid: int) -> int:
-    """Memory in use that is not a file's, swapped out or not; 0 for a process that has gone.
+    """Returns a process's memory that is not backed by files, in RAM or swap [bytes]; 0 if the process
+    has ended.
 
-    Memory shared between processes counts in each that has touched it: too much rather than nothing.
+    Memory shared between processes counts in each process that has touched it.
     """
     try:
         with open(f"/proc/{pid}/status") as file:
@@ -39,7 +40,9 @@ def memory_bytes(pid: int) -> int:
 
 
 def waited(pid: int) -> float:
-    """Seconds for which `pid` was ready to run and no processor was free; 0 where the kernel does not say."""
+    """Returns the seconds for which `pid` was runnable but had no processor; 0 if the kernel does not
+    say.
+    """
     try:
         with open(f"/proc/{pid}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9
@@ -48,7 +51,7 @@ def waited(pid: int) -> float:
 
 
 def threads_of_this_user() -> int:
-    """Threads the kernel counts against this user's limit on processes."""
+    """Returns the number of threads that the kernel counts against this user's process limit."""
     total = 0
     for name in os.listdir("/proc"):
         try:
@@ -60,7 +63,7 @@ def threads_of_this_user() -> int:
 
 
 def folder_bytes(folder: str) -> int:
-    """Disk taken by everything below `folder`; what cannot be read counts nothing."""
+    """Returns the disk space of everything below `folder` [bytes]; unreadable folders count as 0."""
     total = 0
     waiting = [folder]
     while waiting:
@@ -77,11 +80,12 @@ def folder_bytes(folder: str) -> int:
 
 
 def end_family(child: int, uid: int | None, namespaced: bool) -> None:
-    """Kills `child` and whatever it has started, the daemons too, and waits for all but `child` itself.
+    """Kills `child` and every process it started, daemons included, and waits for all but `child`
+    itself.
 
-    In a PID namespace of its own the kernel does it: the child is the namespace's first process. Otherwise, where
-    the run has a user id to itself, everything of that user goes at once; failing that, all descendants are stopped
-    first, so that none can fork away, and then killed.
+    In a PID namespace the kernel does it, because the child is the namespace's first process. If
+    the run has a user id to itself, all processes of that user are killed at once. Otherwise all
+    descendants are stopped first, so that none can fork, and then killed.
     """
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
@@ -104,7 +108,10 @@ def end_family(child: int, uid: int | None, namespaced: bool) -> None:
 
 
 def sweep_user(uid: int) -> None:
-    """Kills every process of user `uid`. The kernel goes through its list in one piece: no fork slips by."""
+    """Kills every process of user `uid`.
+
+    The kernel walks its process list in one pass, so no fork escapes.
+    """
     sweeper = os.fork()
     if sweeper == 0:
         try:

@@ -1,6 +1,8 @@
-"""Linux's own locks, by ctypes: namespaces, mounts, capabilities, Landlock, seccomp, subreaper.
+"""Linux isolation primitives by ctypes: namespaces, mounts, capabilities, Landlock, seccomp,
+subreaper.
 
-Every function raises OSError naming the call that failed. Numbers are from the kernel's headers (x86_64 and aarch64).
+Every function raises OSError with the name of the failed call. Numbers are from the kernel's
+headers (x86_64 and aarch64).
 """
 
 from __future__ import annotations
@@ -38,28 +40,30 @@ def _prctl(name: str, *arguments: int) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Puts this process (for `NEW_PID`: its next children) into namespaces of its own."""
+    """Moves this process (for `NEW_PID`: its next children) into new namespaces."""
     _checked("unshare", _libc.unshare(flags))
 
 
 def return_to_pid_namespace(handle: int) -> None:
-    """After `unshare(NEW_PID)` and a fork: further children belong to the namespace of `handle` again."""
+    """Makes further children belong to the PID namespace of `handle`, after `unshare(NEW_PID)` and a
+    fork.
+    """
     _checked("setns", _libc.setns(handle, NEW_PID))
 
 
 def privatise_mounts() -> None:
-    """What is mounted from now on stays in this mount namespace."""
+    """Keeps later mounts inside this mount namespace."""
     _checked("mount", _libc.mount(b"none", b"/", None, ctypes.c_ulong(_PRIVATE), None))
 
 
 def mount_tmpfs(path: str, megabytes: int) -> None:
-    """An empty folder in memory, of bounded size and number of files, over `path`."""
+    """Mounts an empty folder in memory, with limited size and number of files, at `path`."""
     options = f"size={megabytes}m,nr_inodes={max(1024, megabytes * 64)},mode=1777".encode()
     _checked("tmpfs", _libc.mount(b"tmpfs", path.encode(), b"tmpfs", ctypes.c_ulong(_NOSUID_NODEV), options))
 
 
 def mount_proc() -> None:
-    """A /proc that shows this PID namespace alone."""
+    """Mounts a /proc that shows only this PID namespace."""
     _checked("proc", _libc.mount(b"proc", b"/proc", b"proc", ctypes.c_ulong(_NOSUID_NODEV | _NOEXEC), None))
 
 
@@ -67,12 +71,12 @@ def mount_proc() -> None:
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent died become children of this process, so that they can be found and ended."""
+    """Makes this process the parent of orphaned descendants, so that they can be listed and ended."""
     _prctl("subreaper", _SET_SUBREAPER, 1)
 
 
 def close_to_inspection() -> None:
-    """No process of the same user may look into this one's memory or file handles."""
+    """Prevents processes of the same user from reading this process's memory or file descriptors."""
     _prctl("dumpable", _SET_DUMPABLE, 0)
 
 
@@ -81,10 +85,11 @@ def die_with_parent() -> None:
 
 
 def become(uid: int | None, keep_search: bool = False) -> None:
-    """Gives up every privilege: user and group `uid` (None: stays who it is), no capability, none to be gained.
+    """Drops every privilege: switches to user and group `uid` (None keeps the user) and clears all
+    capabilities for good.
 
-    `keep_search` keeps CAP_DAC_READ_SEARCH, for an interpreter that lies in a folder of root's: right only where
-    Landlock says what may be read.
+    `keep_search` keeps CAP_DAC_READ_SEARCH, for an interpreter in a private folder of root: use it
+    only if Landlock restricts what may be read.
     """
     keep_search = keep_search and uid is not None
     if uid is not None:
@@ -96,7 +101,7 @@ def become(uid: int | None, keep_search: bool = False) -> None:
         if capability == READ_SEARCH and keep_search:
             continue
         if _libc.prctl(_DROP_BOUNDING, ctypes.c_ulong(capability), 0, 0, 0) < 0:
-            break  # past the last one, or not ours to drop: then there is nothing to lose either
+            break  # beyond the last capability, or no right to drop: then there is nothing to lose
     if uid is not None:
         os.setresuid(uid, uid, uid)
     mask = 1 << READ_SEARCH if keep_search else 0
@@ -104,7 +109,7 @@ def become(uid: int | None, keep_search: bool = False) -> None:
     sets = ctypes.create_string_buffer(struct.pack("=6I", mask, mask, mask, 0, 0, 0), 24)
     _checked("capset", _libc.capset(header, sets))
     if keep_search:
-        _prctl("ambient", _AMBIENT, 2, READ_SEARCH)  # so that a command run by exec finds its interpreter too
+        _prctl("ambient", _AMBIENT, 2, READ_SEARCH)  # so that a command started by exec can read its interpreter
     _prctl("no_new_privs", _SET_NO_NEW_PRIVS, 1)
 
 
@@ -115,15 +120,16 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 
 
 def landlock_version() -> int:
-    """The kernel's Landlock ABI; 0 where there is none (too old, or switched off)."""
+    """Returns the kernel's Landlock ABI version; 0 without Landlock (too old, or disabled)."""
     return max(0, int(_libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
 def landlock(listed: Iterable[str], read: Iterable[str], write: Iterable[str]) -> None:
-    """From now on only: list folders under `listed`, read and execute under `read`, everything under `write`.
+    """Restricts this process for good: list folders under `listed`, read and execute under `read`,
+    everything under `write`.
 
-    No TCP (ABI 4), no signal to and no abstract socket of a process outside (ABI 6). Paths that do not exist are
-    left out. Cannot be undone; layers add up.
+    Also refuses TCP (ABI 4) and signals to and abstract sockets of processes outside (ABI 6). Paths
+    that do not exist are skipped. Further calls add restrictions.
     """
     version = landlock_version()
     rights = (1 << 13) - 1
@@ -133,13 +139,13 @@ def landlock(listed: Iterable[str], read: Iterable[str], write: Iterable[str]) -
     attributes = ctypes.create_string_buffer(struct.pack(f"={len(fields)}Q", *fields), 8 * len(fields))
     size = ctypes.c_size_t(8 * len(fields))
     ruleset = _checked("landlock", int(_libc.syscall(444, attributes, size, ctypes.c_uint32(0))))
-    for paths, wanted in ((listed, _READ_DIR), (read, _READ), (write, rights)):
+    for paths, requested in ((listed, _READ_DIR), (read, _READ), (write, rights)):
         for path in paths:
             try:
                 handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
             except OSError:
                 continue
-            allowed = wanted & rights
+            allowed = requested & rights
             if not os.path.isdir(path):
                 allowed &= _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
             if allowed:
@@ -153,8 +159,8 @@ def landlock(listed: Iterable[str], read: Iterable[str], write: Iterable[str]) -
 
 # ---- seccomp ------------------------------------------------------------------------------------------------------
 
-# System calls that look into other processes, outlive them, open new namespaces, reach deep into the kernel,
-# or take memory that no limit counts: x86_64 number, aarch64 number.
+# System calls that inspect other processes, outlive them, create namespaces, reach deep into the
+# kernel, or use memory that no limit counts: x86_64 number, aarch64 number.
 _REFUSED = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -198,7 +204,14 @@ _REFUSED = {
     "syslog": (103, 116),
 }
 _SOCKET = (41, 198)
-_SIGNALS = ((62, 129), (200, 130), (234, 131), (129, 138), (297, 240), (424, 424))  # kill and its kin
+_SIGNALS = (
+    (62, 129),
+    (200, 130),
+    (234, 131),
+    (129, 138),
+    (297, 240),
+    (424, 424),
+)  # kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _NEW_NAMESPACES = 0x7E020080
 
@@ -206,32 +219,33 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
 def seccomp_known() -> bool:
-    """Whether the filter below has numbers for this processor."""
+    """Returns True if the filter below has numbers for this processor."""
     return platform.machine() in _MACHINES
 
 
 def seccomp(sockets: bool, signals: bool) -> None:
-    """Refuses (EPERM) the calls above; every socket where `sockets` is off, every kill where `signals` is off."""
+    """Refuses (EPERM) the calls above, every socket unless `sockets`, and every kill unless `signals`."""
     column, architecture = _MACHINES[platform.machine()]
     refused = [numbers[column] for numbers in _REFUSED.values()]
     refused += [] if sockets else [_SOCKET[column]]
     refused += [] if signals else [numbers[column] for numbers in _SIGNALS]
-    load, jump_equal, jump_at_least, jump_any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    load, jump_equal, jump_at_least, jump_any_bit, ret = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, kill, refuse, missing = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026  # EPERM, ENOSYS
     program = [
         (load, 0, 0, 4),  # the architecture
         (jump_equal, 1, 0, architecture),
-        (give, 0, 0, kill),
+        (ret, 0, 0, kill),
         (load, 0, 0, 0),  # the call's number
-        (jump_at_least, 0, 1, 0x40000000),  # x32 has numbers of its own
-        (give, 0, 0, kill),
+        (jump_at_least, 0, 1, 0x40000000),  # x32 uses other numbers
+        (ret, 0, 0, kill),
     ]
     for number in refused:
-        program += [(jump_equal, 0, 1, number), (give, 0, 0, refuse)]
-    # clone3 hides its flags behind a pointer: told to be missing, the C library takes clone, whose flags we see.
-    program += [(jump_equal, 0, 1, _CLONE3[column]), (give, 0, 0, missing)]
+        program += [(jump_equal, 0, 1, number), (ret, 0, 0, refuse)]
+    # clone3 passes its flags by pointer. Reported as missing, it makes the C library use clone,
+    # whose flags can be checked.
+    program += [(jump_equal, 0, 1, _CLONE3[column]), (ret, 0, 0, missing)]
     program += [(jump_equal, 0, 3, _CLONE[column]), (load, 0, 0, 16), (jump_any_bit, 0, 1, _NEW_NAMESPACES)]
-    program += [(give, 0, 0, refuse), (give, 0, 0, allow)]
+    program += [(ret, 0, 0, refuse), (ret, 0, 0, allow)]
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
     steps = ctypes.create_string_buffer(code, len(code))
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(steps)))

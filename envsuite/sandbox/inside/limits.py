@@ -1,4 +1,4 @@
-"""What a process does to itself last: takes on its limits, becomes the command."""
+"""Resource limits that a process sets on itself before it becomes a command."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ import signal
 import sys
 
 
-def set_limits(limits: dict[str, float], warm: bool, others: int) -> None:
-    """The limits a process keeps by itself.
+def set_limits(limits: dict[str, float], warm: bool, existing_processes: int) -> None:
+    """Sets the resource limits of this process.
 
-    Memory comes on top of what the warm process had mapped already, processes on top of the user's `others`.
+    Memory is added to what the warm process has already mapped, processes to the user's
+    `existing_processes`.
     """
     mapped = 0
     if warm:
         with open("/proc/self/statm") as file:
             mapped = int(file.read().split()[0]) * resource.getpagesize()
-    # A backstop alone: the wall clock ends a run first, however many processors its threads take at once.
+    # Only a fallback: the wall clock ends a run first, however many processors its threads use.
     processor = int(limits["seconds"] * (os.cpu_count() or 1)) + 30
     for kind, value in (
         (resource.RLIMIT_AS, mapped + int(limits["memory_mb"] * 1e6)),
         (resource.RLIMIT_CPU, processor),
         (resource.RLIMIT_FSIZE, int(limits["disk_mb"] * 1e6)),
         (resource.RLIMIT_NOFILE, int(limits["files"])),
-        (resource.RLIMIT_NPROC, int(limits["processes"]) + others),
+        (resource.RLIMIT_NPROC, int(limits["processes"]) + existing_processes),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
     ):
@@ -34,7 +35,7 @@ def set_limits(limits: dict[str, float], warm: bool, others: int) -> None:
 
 
 def execute(command: list[str], folder: str, environment: dict[str, str]) -> int:
-    """Becomes `command`; 126 or 127 where that fails, as a shell says it."""
+    """Replaces this process by `command`; returns 126 or 127 on failure, like a shell."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -1,9 +1,9 @@
-"""The language between envsuite and a zygote: jobs one way, frames the other. No pickle: bytes and JSON alone.
+"""Wire format between envsuite and a zygote: jobs in, frames out. Bytes and JSON only, no pickle.
 
-A job is 4 bytes of length, that many of JSON, then `payload` raw bytes which only the forked child reads.
-A frame is one byte of kind, 4 of length, and the data:
+A job is 4 bytes of length, that many bytes of JSON, then `payload` raw bytes, which only the forked child reads.
+A frame is one byte of kind, 4 bytes of length, and the data:
 
-r  ready          o e v  a piece of standard output, standard error, the returned value
+r  ready          o e v  a chunk of standard output, standard error, the returned value
 x  the end (JSON) f      the zygote could not start (text)
 """
 
@@ -14,31 +14,31 @@ import os
 import struct
 from typing import Any
 
-BUSY = 8  # on a busy machine a run may take this many times its seconds, if it waited for a processor meanwhile
+BUSY = 8  # a run may take this many times its seconds on a busy machine while it waits for a processor
 
 _LENGTH, _FRAME = struct.Struct("!I"), struct.Struct("!cI")
 FRAME_HEAD = _FRAME.size
 
 
 def read_exactly(handle: int, count: int) -> bytes:
-    """`count` bytes. Raises EOFError where fewer come."""
-    pieces = bytearray()
-    while len(pieces) < count:
-        piece = os.read(handle, min(1 << 20, count - len(pieces)))
-        if not piece:
-            raise EOFError(f"{len(pieces)} of {count} bytes came")
-        pieces += piece
-    return bytes(pieces)
+    """Reads `count` bytes. Raises EOFError at an earlier end."""
+    data = bytearray()
+    while len(data) < count:
+        chunk = os.read(handle, min(1 << 20, count - len(data)))
+        if not chunk:
+            raise EOFError(f"{len(data)} of {count} bytes received")
+        data += chunk
+    return bytes(data)
 
 
 def write_all(handle: int, data: bytes | memoryview) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+    unsent = memoryview(data)
+    while unsent:
+        unsent = unsent[os.write(handle, unsent) :]
 
 
 def read_job(handle: int) -> dict[str, Any] | None:
-    """The next job's header; None at the end of the stream."""
+    """Reads the header of the next job; returns None at the end of the stream."""
     try:
         (length,) = _LENGTH.unpack(read_exactly(handle, _LENGTH.size))
         job: dict[str, Any] = json.loads(read_exactly(handle, length))
@@ -58,6 +58,6 @@ def write_frame(handle: int, kind: bytes, data: bytes | memoryview) -> None:
 
 
 def decode_head(head: bytes) -> tuple[bytes, int]:
-    """Kind and length of the frame `head` begins."""
+    """Returns the kind and length of the frame that begins with `head`."""
     kind, length = _FRAME.unpack(head)
     return kind, length

@@ -1,9 +1,10 @@
-"""The first process inside a sandbox: it imports what is slow to import once, then forks for every run.
+"""First process inside a sandbox: imports slow modules once, then forks for every run.
 
-Started by a driver as `python -I -S -c ... CONFIG`, spoken to over stdin and stdout (`inside.wire`). It is the trusted
-half of the inside: it handles no payload and no result, so that nothing of one run can be found in the memory of the
-next. The payload is read from stdin by the forked child; what the child writes passes through one buffer that is
-wiped before the next fork. It stays single-threaded, the only state in which forking is safe.
+A driver starts it as `python -I -S -c ... CONFIG` and talks to it over stdin and stdout
+(`inside.wire`). The zygote is trusted: it never holds a payload or a result, so that no run can
+find another run's data in inherited memory. The forked child reads its payload from stdin itself,
+and its output passes through one buffer that is cleared before the next fork. The zygote stays
+single-threaded, because only a single-threaded process can fork safely.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from . import archive, kernel, wire
 from .family import descendants, end_family, folder_bytes, memory_bytes, threads_of_this_user, waited
 from .limits import execute, set_limits
 
-TICK = 0.05  # seconds between two looks at clock, memory and disk
+TICK = 0.05  # seconds between checks of clock, memory and disk
 ERROR, VALUE = b"e", b"v"
 
 
 class Zygote:
-    """One per sandbox. `config` is written by `drivers.zygote_config` outside."""
+    """Server of one sandbox. `config` comes from `local.config` outside."""
 
     def __init__(self, config: dict[str, Any], commands: int, replies: int) -> None:
         self.config = config
         self.commands, self.replies = commands, replies
         self.buffer = bytearray(1 << 16)
-        self.parent: int | None = config["parent"]  # a pidfd: readable once envsuite's process has died
+        self.parent: int | None = config["parent"]  # a pidfd, readable once envsuite's process has ended
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if config["namespaces"] else None
         self.handle: Callable[[bytes], bytes] | None = None
         self.runs = 0
 
     def warm_up(self) -> None:
-        """Imports what the runs will need. Raises what an import raises."""
+        """Imports the modules that runs need. Raises any error of an import."""
         for module in self.config["modules"]:
             importlib.import_module(module)
         if self.config["program"]:
@@ -56,10 +57,12 @@ class Zygote:
             getattr(module, "warm_up", lambda: None)()
         threads = len(os.listdir("/proc/self/task"))
         if threads > 1:
-            raise RuntimeError(f"{threads} threads after the imports, but only a single-threaded process may fork")
+            raise RuntimeError(
+                f"{threads} threads after the imports, but only a single-threaded process can fork safely"
+            )
 
     def serve(self) -> None:
-        """Runs jobs until envsuite closes stdin or dies."""
+        """Runs jobs until envsuite closes stdin or ends."""
         while True:
             ready = select.select([self.commands] + ([] if self.parent is None else [self.parent]), [], [])[0]
             job = wire.read_job(self.commands) if self.commands in ready else None
@@ -67,9 +70,12 @@ class Zygote:
                 return
             self.run(job)
 
-    # ---- one run ------------------------------------------------------------------------------------------------------
+    # ---- one run ---------------------------------------------------------------------------------------------------
 
     def run(self, job: dict[str, Any]) -> None:
+        """Forks a child for one job, forwards its output, ends all its processes and writes the result
+        frame.
+        """
         self.buffer[:] = bytes(len(self.buffer))
         self.runs += 1
         scratch = self.make_scratch()
@@ -110,7 +116,9 @@ class Zygote:
         wire.write_frame(self.replies, b"x", json.dumps(ending).encode())
 
     def make_scratch(self) -> str | None:
-        """An own folder for this run, where there is no mount namespace to give it an own /tmp."""
+        """Creates a folder for this run if there are no mount namespaces for a private /tmp; returns
+        its path.
+        """
         if not self.config["scratch"]:
             return None
         path = os.path.join(self.config["scratch"], str(self.runs) if self.config["fresh"] else "tmp")
@@ -121,12 +129,12 @@ class Zygote:
         return path
 
     def read_fault(self, handle: int) -> str:
-        """What went wrong before the run began: '' in the normal case. Returns once the run begins."""
-        said = b""
-        while piece := os.read(handle, 4096):
-            said += piece
+        """Waits until the run begins; returns the error that prevented it, normally ''."""
+        text = b""
+        while chunk := os.read(handle, 4096):
+            text += chunk
         os.close(handle)
-        return said.decode(errors="replace")
+        return text.decode(errors="replace")
 
     def watch(
         self,
@@ -137,7 +145,7 @@ class Zygote:
         baseline: int,
         queued: float,
     ) -> dict[str, Any]:
-        """Passes on output until the child ends or breaks a limit; returns its fate."""
+        """Forwards output until the child ends or exceeds a limit; returns its fate."""
         began = time.monotonic()
         deadline, latest = began + limits["seconds"], began + limits["seconds"] * wire.BUSY
         written = dict.fromkeys(outputs, 0)
@@ -145,7 +153,7 @@ class Zygote:
         handle = os.pidfd_open(child)
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        poll.register(self.commands, 0)  # hang-up alone: envsuite has closed the session
+        poll.register(self.commands, 0)  # reports only hang-up: envsuite has closed the session
         if self.parent is not None:
             poll.register(self.parent, select.POLLIN)
         for output in outputs.values():
@@ -177,7 +185,8 @@ class Zygote:
                     used = sum(max(0, memory_bytes(pid) - baseline) for pid in family)
                     if used > limits["memory_mb"] * 1e6:
                         return {"fate": "memory"}
-                    # On a crowded machine looking takes long, and takes from what little the run gets.
+                    # On a busy machine the check itself is slow and takes processor time from the
+                    # run.
                     next_look = time.monotonic() + max(TICK, 4 * (time.monotonic() - looked))
                 looked = time.monotonic()
                 if looked >= next_disk:
@@ -189,7 +198,7 @@ class Zygote:
             os.close(handle)
 
     def forward(self, name: bytes, handle: int) -> int:
-        """Passes one buffer of a pipe on to envsuite; 0 when there is none."""
+        """Forwards one buffer of a pipe to envsuite; returns its size, 0 if there is none."""
         try:
             count = os.readv(handle, [self.buffer])
         except BlockingIOError:
@@ -198,10 +207,10 @@ class Zygote:
             wire.write_frame(self.replies, name, memoryview(self.buffer)[:count])
         return count
 
-    # ---- in the child -------------------------------------------------------------------------------------------------
+    # ---- in the child ----------------------------------------------------------------------------------------------
 
     def be_child(self, job: dict[str, Any], scratch: str | None, pipes: dict[bytes, int]) -> None:
-        """Confines this process, then does the job. Does not return."""
+        """Restricts this process, then does the job. Does not return."""
         status = 1
         try:
             try:
@@ -221,7 +230,9 @@ class Zygote:
             os._exit(status)
 
     def prepare(self, job: dict[str, Any], payload: bytes, home: str, pipes: dict[bytes, int]) -> Callable[[], int]:
-        """What the child will do once it is confined; handles 0 to 3 are laid as it will find them."""
+        """Sets up descriptors 0 to 3 and the environment; returns the function to call after
+        `confine`.
+        """
         fault = pipes[b"f"]
         command = job.get("command")
         if command is None:
@@ -263,7 +274,10 @@ class Zygote:
         return 0
 
     def confine(self, limits: dict[str, float], scratch: str | None) -> None:
-        """Draws the walls around this process. Their order matters: each needs what a later one takes away."""
+        """Restricts this process.
+
+        The order matters: each step needs rights that a later one removes.
+        """
         config = self.config
         if config["namespaces"]:
             kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC)
@@ -272,7 +286,9 @@ class Zygote:
             if config["fresh"]:
                 kernel.mount_tmpfs("/tmp", int(limits["disk_mb"]))
                 kernel.mount_tmpfs("/dev/shm", int(limits["disk_mb"]))
-        set_limits(limits, warm=self.handle is not None, others=0 if config["own_user"] else threads_of_this_user())
+        set_limits(
+            limits, warm=self.handle is not None, existing_processes=0 if config["own_user"] else threads_of_this_user()
+        )
         kernel.become(config["uid"], config["keep_search"])
         if config["rules"] is not None:
             rules = config["rules"]
@@ -285,14 +301,14 @@ class Zygote:
 
 
 def main(config: dict[str, Any]) -> None:
-    """Takes over stdin and stdout, warms up, says so, serves."""
+    """Takes over stdin and stdout, warms up, reports ready and serves."""
     replies, commands = os.dup(1), os.dup(0)
     if config["socket"]:
         link = socket.socket(socket.AF_UNIX)
         link.connect(config["socket"])
         replies = commands = link.detach()
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-    os.dup2(2, 1)  # a chatty import must not be taken for a frame
+    os.dup2(2, 1)  # output of an import must not be read as a frame
     kernel.close_to_inspection() if config["uid"] is None else None
     kernel.adopt_orphans()
     zygote = Zygote(config, commands, replies)
@@ -302,6 +318,6 @@ def main(config: dict[str, Any]) -> None:
         wire.write_frame(replies, b"f", traceback.format_exc().encode()[-2000:])
         raise SystemExit(1) from None
     gc.collect()
-    gc.freeze()  # a fork that collects garbage would copy every page
+    gc.freeze()  # garbage collection in a fork would copy every page
     wire.write_frame(replies, b"r", json.dumps({"landlock": kernel.landlock_version()}).encode())
     zygote.serve()
