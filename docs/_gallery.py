@@ -21,7 +21,7 @@ from harness.cli.envs import card
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "images" / "gallery"
-WIDTH = 92  # columns of an episode's text: a code block of this width needs no scroll bar
+WIDTH = 86  # columns of an episode's text: a code block of this width needs no scroll bar
 TURNS = 3
 LINES = 14  # longest observation or command that is shown whole
 

@@ -24,7 +24,8 @@ from envsuite.envs.alfworld.logic import package_logic, remake
 from envsuite.envs.alfworld.partial import PartialExpert
 from envsuite.envs.alfworld.table import MAX_KEPT
 from envsuite.errors import DataError, UsageError
-from tests.conftest import SHARED
+from tests.conftest import GOLDEN, SHARED
+from tests.golden.digests import STEP, digest
 
 if importlib.util.find_spec("alfworld") is None:
     pytest.skip("the package alfworld is not installed", allow_module_level=True)
@@ -106,6 +107,25 @@ def wander(engine: NativeEngine, rng: random.Random, turns: int) -> list[str]:
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_has_the_digest_of_the_stock_engines():
+    """alfworld's own engine was recorded in games that our generator makes (`tests/golden/make_alfworld.py`)."""
+    walks = [json.loads(line) for line in (GOLDEN / "alfworld" / "stock.jsonl").read_text().splitlines()]
+    count = 0
+    for seed, dialect, commands, recorded, whole in walks:
+        text = generate(seed).text
+        engine = NativeEngine(Game.from_json(remake(text, "0.4") if dialect == "0.4" else text, f"generated {seed}"))
+        codes = []
+        for command in (None, *commands):
+            feedback, admissible, won = engine.reset() if command is None else engine.step(command)
+            answer = [feedback, admissible, 0.0 if command is None else float(won), won, won]
+            place = len(codes) * STEP
+            codes.append(digest(answer))
+            assert codes[-1][:STEP] == recorded[place : place + STEP], (seed, dialect, command, answer)
+        assert digest(codes)[:16] == whole
+        count += len(codes)
+    assert (len(walks), count) == (18, 517)
 
 
 def test_every_official_game_is_solved_in_the_golden_number_of_commands(shared):

@@ -9,6 +9,7 @@ from envsuite import gold, registry
 from envsuite.envs.swegym import published
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import docker, drivers
+from tests.conftest import need_driver
 from tests.envs import little
 from tests.sandbox.registry import Registry, whole_root
 
@@ -20,8 +21,7 @@ GOLD = ("getmoto__moto-5876", "getmoto__moto-6920", "getmoto__moto-7365")
 @pytest.mark.parametrize("instance", GOLD)
 @pytest.mark.parametrize("driver", ["bwrap", "docker"])
 def test_the_gold_patch_resolves_and_the_empty_one_and_a_useless_one_do_not(shared, driver, instance, monkeypatch):
-    if reason := drivers.probe(driver):
-        pytest.skip(f"{driver} is not installed or no {driver} answers: {reason}")
+    need_driver(driver)
     if "ENVSUITE_PROOF_CACHE" in os.environ:  # virtual environments take minutes to make
         monkeypatch.setenv("ENVSUITE_CACHE", os.environ["ENVSUITE_PROOF_CACHE"])
     env = registry.build(
@@ -89,8 +89,7 @@ def test_a_change_without_use_leaves_the_failing_tests_failing_and_the_others_pa
 
 
 def docker_works():
-    if reason := drivers.probe("docker"):
-        pytest.skip(f"docker does not work here: {reason}")
+    need_driver("docker")
 
 
 def beaten(env):
