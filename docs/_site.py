@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 from envsuite import registry
 from harness import report
 from harness.cli.envs import card
-from harness.suites import leaderboards
+from harness.suites import leaderboard_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 HOWTO = (
@@ -67,7 +67,7 @@ def on_files(files: Files, config: Any) -> Files:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
-    for path, text in leaderboards.pages(ROOT / "leaderboards").items():
+    for path, text in leaderboard_pages.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
     for folder in _boards():
         page = report.render(
@@ -119,7 +119,7 @@ def _loose() -> list[str]:
 
 
 def _boards() -> list[Path]:
-    return leaderboards.folders(ROOT / "leaderboards")
+    return leaderboard_pages.folders(ROOT / "leaderboards")
 
 
 def _tables() -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.cli.progress import RunProgress
+from harness.cli.common.progress import RunProgress
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import is_model, make_policy, on_server, policy_options
 from harness.prompting.prompting import GRAMMARS
