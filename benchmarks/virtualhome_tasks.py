@@ -7,8 +7,8 @@ import sys
 import time
 from statistics import mean
 
-from envsuite.envs.virtualhome.games import MendedGame
-from envsuite.envs.virtualhome.generator import SPLITS, Wishes, draw
+from envsuite.envs.virtualhome.games import FixedGame
+from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw
 
 
 def main(how_many: int = 12_000) -> None:
@@ -25,8 +25,8 @@ def main(how_many: int = 12_000) -> None:
         began = time.process_time()
         different, classes, lengths, solved = set(), set(), [], 0
         for seed in range(count):
-            found = draw(seed, Wishes(rooms=5, split=split, goal_length=parts))
-            game = MendedGame(found.home, found.goal)
+            found = draw(seed, HouseholdSettings(rooms=5, split=split, goal_length=parts))
+            game = FixedGame(found.home, found.goal)
             length = game.plan()[0] or 0
             for _ in range(length):
                 outcome = game.act(game.plan()[1] or "")

@@ -44,6 +44,24 @@ def play(env, seed, choose):
     return info, commands
 
 
+@pytest.mark.parametrize(
+    ("level", "seed", "clauses"), [("GoToSeqS5R2", 1, 4), ("MiniBossLevel", 1, 4), ("MiniBossLevel", 2, 4)]
+)
+def test_progression_is_the_share_of_the_missions_clauses_that_are_done(level, seed, clauses):
+    env = build(f"level-{level}")
+    _, info = env.reset(seed=seed)
+    mission = info["objective"]
+    assert 1 + mission.count(" and ") + mission.count(" after you ") + mission.count(", then ") == clauses
+    seen = [info["progression"]]
+    while info["stop_reason"] is None:
+        *_, info = env.step(env.expert())
+        seen.append(info["progression"])
+    assert seen == sorted(seen) and (seen[0], seen[-1]) == (0.0, 1.0)
+    done = sorted({share * clauses for share in seen})
+    assert all(share == int(share) for share in done)
+    assert len(done) >= 4
+
+
 # ---- what is seen ---------------------------------------------------------------------------------------------------
 
 

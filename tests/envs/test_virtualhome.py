@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 import envsuite
 from envsuite import registry
 from envsuite.core import declared_knobs
-from envsuite.envs.virtualhome import fixed, generator, published
-from envsuite.envs.virtualhome.atlas import atlas
-from envsuite.envs.virtualhome.bound import Bound
-from envsuite.envs.virtualhome.engine import Action
-from envsuite.envs.virtualhome.games import MendedGame
-from envsuite.envs.virtualhome.generator import SPLITS, Wishes, draw, furnished, goal_classes
-from envsuite.envs.virtualhome.goals import Tracker
-from envsuite.envs.virtualhome.mended import Mended
-from envsuite.envs.virtualhome.planner import Planner, _Reduced
-from envsuite.envs.virtualhome.text import Grammar, command, paragraph
+from envsuite.envs.virtualhome import fixed_tasks, generator, published
+from envsuite.envs.virtualhome.engine import HomeAction
+from envsuite.envs.virtualhome.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.games import FixedGame
+from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw, furnished_home, goal_classes
+from envsuite.envs.virtualhome.goals import GoalTracker
+from envsuite.envs.virtualhome.lower_bound import LowerBound
+from envsuite.envs.virtualhome.planner import HouseholdPlanner, _Reduced
+from envsuite.envs.virtualhome.solutions import solutions
+from envsuite.envs.virtualhome.text import CommandParser, command, paragraph
 from envsuite.errors import BadKnob, UsageError
 
 PAPERS = published.paper_tasks()
@@ -73,8 +73,11 @@ def test_optimal_returns_are_the_published_ones(name):
 
 
 def test_the_graphs_have_the_published_sizes_and_dead_ends():
-    assert (len(atlas("food_preparation")), len(atlas("entertainment"))) == (58, 905)  # the start is one of them
-    assert max(left for left, _ in atlas("entertainment").values()) == 11
+    assert (len(solutions("food_preparation")), len(solutions("entertainment"))) == (
+        58,
+        905,
+    )  # the start is one of them
+    assert max(left for left, _ in solutions("entertainment").values()) == 11
     task = published.published("entertainment")
     forward, lost = offered_graph(task)
     assert (len(forward), len(lost)) == (322 - 1, 37)  # the spec counts the start and its return as two
@@ -126,7 +129,7 @@ def test_the_uniform_player_does_as_badly_as_published():
 @pytest.mark.parametrize(("name", "observations", "texts"), [("food_preparation", 19, 18), ("entertainment", 213, 67)])
 def test_as_many_texts_tell_the_observations_apart_as_published(name, observations, texts):
     task = published.published(name)
-    vectors = {task.vector(s, task.engine.visible(s)) for s in atlas(name)}
+    vectors = {task.vector(s, task.engine.visible(s)) for s in solutions(name)}
     assert len(vectors) == observations
     assert len({paragraph(task, task.facts(vector)) for vector in vectors}) == texts
 
@@ -136,7 +139,7 @@ def test_the_renamed_tasks_differ_from_food_preparation_in_words_alone():
     for name in set(PAPERS) - {"food_preparation", "entertainment"}:
         task = published.published(name)
         food, appliance = task.nouns
-        for s in atlas(name):
+        for s in solutions(name):
             vector = task.vector(s, task.engine.visible(s))
             text = paragraph(task, task.facts(vector))
             assert text.replace(food, "pancake").replace(appliance, "microwave") == paragraph(base, base.facts(vector))
@@ -177,7 +180,7 @@ def test_mended_dishes_and_clothes_go_where_they_are_washed():
         ("washing_plate", "dishwasher", "kitchen", 7),
         ("laundry", "washing_machine", "bathroom", 9),
     ):
-        home, _ = fixed.mended(name)
+        home, _ = fixed_tasks.fixed_task(name)
         assert home.things[appliance].room == room
         env = registry.build(f"VirtualHome-{name}-fixed-v0")
         env.reset(seed=0)
@@ -187,10 +190,10 @@ def test_mended_dishes_and_clothes_go_where_they_are_washed():
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_mended_offers_all_work_nothing_is_a_dead_end_and_the_planner_is_exact(name):
-    home, goal = fixed.mended(name)
-    engine = Mended(home)
-    tracker = Tracker(engine, goal)
-    planner = Planner(engine, tracker)
+    home, goal = fixed_tasks.fixed_task(name)
+    engine = FixedEngine(home)
+    tracker = GoalTracker(engine, goal)
+    planner = HouseholdPlanner(engine, tracker)
     before, queue = {engine.start: []}, deque([engine.start])
     while queue:
         s = queue.popleft()
@@ -292,8 +295,8 @@ def test_published_dead_ends_of_offered_play_are_still_solved_by_commands_that_a
 def test_households_have_forty_goal_classes_and_each_is_drawn_and_solved():
     assert len(goal_classes()) >= 40
     for name in goal_classes():
-        found = draw(3, Wishes(rooms=7, objects=8, goals=(name,)))
-        game = MendedGame(found.home, found.goal)
+        found = draw(3, HouseholdSettings(rooms=7, objects=8, goals=(name,)))
+        game = FixedGame(found.home, found.goal)
         length, _ = game.plan()
         assert length and length > 0
         for _ in range(length):
@@ -304,7 +307,7 @@ def test_households_have_forty_goal_classes_and_each_is_drawn_and_solved():
 
 def test_there_are_more_than_ten_thousand_different_tasks_of_one_part_alone():
     """Different in home or goal; where things lie is not counted."""
-    wishes = Wishes(rooms=5, objects=1)
+    wishes = HouseholdSettings(rooms=5, objects=1)
     drawn = {(found.plan, found.goal.text) for found in (draw(seed, wishes) for seed in range(10_500))}
     assert len(drawn) >= 10_000
 
@@ -313,8 +316,8 @@ def test_there_are_more_than_ten_thousand_different_tasks_of_one_part_alone():
 def test_ten_thousand_different_tasks_are_each_played_to_their_end():
     seen = set()
     for seed in range(10_500):
-        found = draw(seed, Wishes(rooms=5))
-        game = MendedGame(found.home, found.goal)
+        found = draw(seed, HouseholdSettings(rooms=5))
+        game = FixedGame(found.home, found.goal)
         while (said := game.plan()[1]) is not None:
             outcome = game.act(said)
         assert outcome.success, found.goal.text
@@ -371,12 +374,12 @@ def test_the_planner_equals_blind_search_over_whole_small_homes():
     names = goal_classes()
     compared = 0
     for i in range(24):
-        wishes = Wishes(rooms=2, objects=2, distractors=0, goals=(names[i * 5 % len(names)],))
+        wishes = HouseholdSettings(rooms=2, objects=2, distractors=0, goals=(names[i * 5 % len(names)],))
         try:
             found = draw(i, wishes)
         except UsageError:
             continue  # two rooms have no place for it
-        game = MendedGame(found.home, found.goal)
+        game = FixedGame(found.home, found.goal)
         rng = random.Random(i)
         for _ in range(rng.randrange(4)):  # from states that no good player is in
             game.act(rng.choice(game.admissible()))
@@ -389,8 +392,8 @@ def test_the_planner_equals_blind_search_over_whole_small_homes():
 
 def test_the_bound_never_exceeds_the_number_of_commands_left():
     for i in range(40):
-        found = draw(i, Wishes(rooms=2 + i % 4, objects=8, goal_length=1 + i % 2))
-        game = MendedGame(found.home, found.goal)
+        found = draw(i, HouseholdSettings(rooms=2 + i % 4, objects=8, goal_length=1 + i % 2))
+        game = FixedGame(found.home, found.goal)
         rng = random.Random(i)
         before = None
         for _ in range(10):
@@ -399,7 +402,7 @@ def test_the_bound_never_exceeds_the_number_of_commands_left():
                 break
             reduced = _Reduced(game.engine, game.goal, game.planner._relevant(game.state))
             small, _ = reduced._project(game.state)
-            assert Bound(reduced.engine, game.goal)(small, game.stage) <= left, found.goal.text
+            assert LowerBound(reduced.engine, game.goal)(small, game.stage) <= left, found.goal.text
             assert before is None or before - left <= 1  # one command brings one no nearer than by one
             before = left
             game.act(said if rng.random() < 0.4 else rng.choice(game.admissible()))
@@ -413,7 +416,7 @@ def test_each_split_draws_what_training_never_has():
     new_goals, new_rooms = set(goal_classes(unseen=True)), set(rooms["unseen"])
     for split in SPLITS:
         for seed in range(25):
-            found = draw(seed, Wishes(rooms=4, split=split, goal_length=1 + seed % 2))
+            found = draw(seed, HouseholdSettings(rooms=4, split=split, goal_length=1 + seed % 2))
             asked = found.goal.keys
             classes = set(found.goal.name.split("+"))
             objects = {key for key in asked if key in found.home.things and found.home.things[key].movable}
@@ -465,7 +468,7 @@ def test_sight_decides_what_is_told(sight):
 
 
 def test_impossible_wishes_are_refused_in_one_line():
-    with pytest.raises(UsageError, match="allow more rooms"):
+    with pytest.raises(UsageError, match="use more rooms"):
         registry.build("VirtualHome-easy-v0", goals=("sit", "put_on"), split="unseen_appliance")
     with pytest.raises(BadKnob, match="use mode=fixed"):
         registry.build("VirtualHome-easy-v0", mode="published")
@@ -493,7 +496,7 @@ def test_a_state_brings_the_very_same_episode_back():
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_action_is_found_in_its_own_words(name):
     task = published.published(name)
-    grammar = Grammar(task.home)
+    grammar = CommandParser(task.home)
     for action in task.actions:
         said = command(task.home, action)
         for spelled in (said, said.upper(), said.replace("the ", ""), f"  {said}. "):
@@ -503,7 +506,7 @@ def test_every_action_is_found_in_its_own_words(name):
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=80))
 def test_no_string_breaks_the_grammar(said):
-    assert isinstance(GRAMMAR.parse(said), Action | None)
+    assert isinstance(GRAMMAR.parse(said), HomeAction | None)
 
 
 @settings(max_examples=60, deadline=None)
@@ -529,7 +532,7 @@ def test_things_are_never_lost_and_hands_hold_two_at_most(choices, seed):
 
 
 HOUSEHOLD = registry.build("VirtualHome-easy-v0")
-GRAMMAR = Grammar(fixed.mended("entertainment")[0])
+GRAMMAR = CommandParser(fixed_tasks.fixed_task("entertainment")[0])
 
 
 @pytest.mark.parametrize(
@@ -560,4 +563,4 @@ def test_every_row_of_the_papers_is_on_the_menu_as_published_and_mended():
 
 
 def test_homes_of_one_size_differ():
-    assert len({furnished(plan, 4, "train")[:2] for plan in range(200)}) >= 195
+    assert len({furnished_home(plan, 4, "train")[:2] for plan in range(200)}) >= 195

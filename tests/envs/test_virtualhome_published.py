@@ -3,7 +3,7 @@
 import pytest
 
 from envsuite.envs.virtualhome import published
-from envsuite.envs.virtualhome.engine import State
+from envsuite.envs.virtualhome.engine import HomeState
 from tests.golden import digests
 
 NAMES = (
@@ -12,7 +12,7 @@ NAMES = (
 )
 
 
-def described(task: published.Published, s: State) -> dict:
+def described(task: published.Published, s: HomeState) -> dict:
     """A state as the traces write it."""
     home = task.home
     name = lambda bit: home.names[bit.bit_length() - 1]

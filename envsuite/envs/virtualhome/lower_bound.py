@@ -1,63 +1,63 @@
-"""How many commands a goal takes at the least: the admissible bound of the planner's A*.
+"""Admissible lower bound on the commands to a goal, for the planner's A* search.
 
-It counts what every plan must hold: each put, grab, door, switch and seat that some condition still lacks, a walk to
-each piece of furniture where these happen and to each room these stand in, and as many returns as two hands make
-necessary. Nothing is counted twice, so the bound never exceeds the true number.
+The bound counts the actions that every plan contains: each put, grab, door, switch and seat action that a condition
+still lacks, one walk to each piece of furniture and to each room where they happen, and the extra trips that two hands
+require. No action is counted twice, so the bound never exceeds the true number.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from envsuite.envs.virtualhome.engine import State
-from envsuite.envs.virtualhome.goals import Goal, Test, test
-from envsuite.envs.virtualhome.mended import Mended
+from envsuite.envs.virtualhome.engine import HomeState
+from envsuite.envs.virtualhome.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.goals import HouseholdGoal, Predicate, predicate
 
 NEVER = 1 << 20
 
 
-class _Want(NamedTuple):
-    """A condition of the stages to come, with the first and last of them that ask for it."""
+class _Requirement(NamedTuple):
+    """Unmet condition, with the first and last remaining stage that requires it."""
 
     kind: str
-    holds: Test
+    holds: Predicate
     x: int
     y: int
     first: int
     last: int
 
 
-class Bound:
-    """The bound for one goal: call it with a state and the stage it has reached."""
+class LowerBound:
+    """Lower bound for one goal, called with a state and the index of its stage."""
 
-    def __init__(self, engine: Mended, goal: Goal) -> None:
+    def __init__(self, engine: FixedEngine, goal: HouseholdGoal) -> None:
         self.engine = engine
         home = engine.home
         device = {thing.process: home.bit[key] for key, thing in home.things.items() if thing.process}
         self._root, self._room = home.root, home.room_of
-        self.stages: list[list[_Want]] = []
+        self.stages: list[list[_Requirement]] = []
         for k in range(len(goal.stages) + 1):
             spans: dict[tuple[str, str, str], tuple[int, int]] = {}
             for i, stage in enumerate(goal.stages[k:], k):
                 for c in stage:
                     spans[c] = spans.get(c, (i, i))[0], i
-            wants = []
+            requirements = []
             for (kind, x, y), (first, last) in spans.items():
-                other = device[y] if kind == "mark" else home.bit.get(y, 0)
-                holds = test(engine, next(c for stage in goal.stages for c in stage if c == (kind, x, y)))
-                wants.append(_Want(kind, holds, home.bit[x], other, first, last))
-            self.stages.append(wants)
+                second = device[y] if kind == "mark" else home.bit.get(y, 0)
+                holds = predicate(engine, next(c for stage in goal.stages for c in stage if c == (kind, x, y)))
+                requirements.append(_Requirement(kind, holds, home.bit[x], second, first, last))
+            self.stages.append(requirements)
 
-    def __call__(self, s: State, stage: int) -> int:
+    def __call__(self, s: HomeState, stage: int) -> int:
         engine = self.engine
         home = engine.home
         doors, first_movable = home.door, home.first_movable + 1
-        puts: dict[tuple[int, int], int] = {}  # (thing, where) -> the stage that needs it
-        hold: dict[int, int] = {}  # thing -> the stage that needs it in a hand
-        shut: dict[int, int] = {}  # door -> the last stage that wants it shut
-        deeds: set[tuple[str, int]] = set()  # doors, switches and seats
+        puts: dict[tuple[int, int], int] = {}  # (thing, place) -> stage that needs it
+        hold: dict[int, int] = {}  # thing -> stage that needs it in a hand
+        shut: dict[int, int] = {}  # door -> last stage that needs it closed
+        actions: set[tuple[str, int]] = set()  # required actions on doors, switches and seats
         marks: list[tuple[int, int, int]] = []  # (thing, appliance, stage)
-        things: dict[int, list[int]] = {}  # thing that must be taken -> the stages of its puts
+        things: dict[int, list[int]] = {}  # thing that must be grabbed -> stages of its puts
         room = extra = 0
         for kind, holds, x, y, first, last in self.stages[stage]:
             if kind == "closed":
@@ -76,28 +76,28 @@ class Bound:
             elif kind == "room":
                 room = x
             else:
-                deeds.add((kind, x))
-        asked_open = {x for kind, x in deeds if kind == "open"} if marks else set()
-        emptied: set[int] = set()  # appliances that must be opened again
-        final = dict(puts) if marks else puts  # where things must be in the end, not only pass through
+                actions.add((kind, x))
+        must_open = {x for kind, x in actions if kind == "open"} if marks else set()
+        reopened: set[int] = set()  # appliances that must be opened again
+        final = dict(puts) if marks else puts  # final places, without the places that things only pass through
         for x, device, first in marks:
             i = x.bit_length() - first_movable
             door = device & doors
-            lacking = not (s.inside[i] | s.on[i]) & device
-            if door and device not in asked_open and device not in emptied:
+            missing = not (s.inside[i] | s.on[i]) & device
+            if door and device not in must_open and device not in reopened:
                 leaves = any(item == x and y != device and when >= first for (item, y), when in final.items())
                 if leaves or hold.get(x, -1) >= first:
-                    emptied.add(device)
+                    reopened.add(device)
                     extra += 1 if device & home.always_on else 2
-            if lacking:
+            if missing:
                 puts[x, device] = min(first, puts.get((x, device), first))
-            if door and (lacking or s.open & device):
-                deeds.add(("closed", device))
+            if door and (missing or s.open & device):
+                actions.add(("closed", device))
                 if s.power & device:
-                    deeds.add(("off", device))
+                    actions.add(("off", device))
             if not device & home.always_on and (door or not s.power & device):
-                deeds.add(("running", device))
-        opened: dict[int, int] = {}  # door that must be opened -> the first stage that needs it
+                actions.add(("running", device))
+        opened: dict[int, int] = {}  # door that must be opened -> first stage that needs it
         for (x, y), when in puts.items():
             things.setdefault(x, []).append(when)
             if y & doors & ~s.open:
@@ -114,33 +114,33 @@ class Bound:
             i = x.bit_length() - first_movable
             place = s.on[i] or s.inside[i] & ~home.room_mask
             source[x] = self._root[place]
-            if (closed := place & doors & ~s.open) and closed not in emptied:
+            if (closed := place & doors & ~s.open) and closed not in reopened:
                 when = min([*stages, hold.get(x, NEVER)])
                 opened[closed] = min(when, opened.get(closed, when))
         for door, when in opened.items():
-            deeds.add(("open", door))
+            actions.add(("open", door))
             if shut.get(door, -1) >= when:
-                deeds.add(("closed", door))
-        return extra + len(puts) + len(deeds) + self._walks(s, puts, final, source, things, deeds, room)
+                actions.add(("closed", door))
+        return extra + len(puts) + len(actions) + self._walks(s, puts, final, source, things, actions, room)
 
     def _walks(
         self,
-        s: State,
+        s: HomeState,
         puts: dict[tuple[int, int], int],
         final: dict[tuple[int, int], int],
         source: dict[int, int],
         things: dict[int, list[int]],
-        deeds: set[tuple[str, int]],
+        actions: set[tuple[str, int]],
         room: int,
     ) -> int:
-        """Walks to furniture and rooms that no plan can do without. `source`: where things are taken, 0: from a hand."""
+        """Returns the walks that every plan contains. `source` is where each thing is grabbed (0: from a hand)."""
         root_of, room_of = self._root, self._room
         near, present = s.near, s.room
-        visits = {root_of[x]: 1 for _, x in deeds}
+        visits = {root_of[x]: 1 for _, x in actions}
         for root in source.values():
             visits[root] = 1
-        brought: dict[int, int] = {}  # furniture -> things to be brought there
-        imported: dict[int, int] = {}  # room -> things to be brought there
+        deliveries: dict[int, int] = {}  # furniture -> number of things to carry there
+        room_deliveries: dict[int, int] = {}  # room -> number of things to carry there
         for (x, y), when in puts.items():
             root, origin = root_of[y], source[x]
             visits[root] = 1
@@ -148,15 +148,15 @@ class Bound:
             here = root == (origin or near)
             inside = there == (room_of[origin] if origin else present)
             if (here or inside) and len(things[x]) > 1 and (x, y) in final:
-                for (other, z), earlier in puts.items():
+                for (item, z), earlier in puts.items():
                     first = earlier < when or (earlier == when and (x, z) not in final)
-                    if other == x and first and root_of[z] != root:  # it goes there first, and must come back
+                    if item == x and first and root_of[z] != root:  # it goes elsewhere first and must come back
                         here = False
                         inside = inside and room_of[root_of[z]] == there
             if not here:
-                brought[root] = brought.get(root, 0) + 1
+                deliveries[root] = deliveries.get(root, 0) + 1
             if not inside:
-                imported[there] = imported.get(there, 0) + 1
+                room_deliveries[there] = room_deliveries.get(there, 0) + 1
         visits.pop(0, None)
         visits.pop(near, None)
         rooms = {room_of[root]: 1 for root in visits}
@@ -164,8 +164,8 @@ class Bound:
             rooms[room] = 1
         rooms.pop(present, None)
         walks = len(visits) + len(rooms)
-        for root, count in brought.items():
+        for root, count in deliveries.items():
             walks += max((count + 1) // 2 - visits.get(root, 0), 0)
-        for there, count in imported.items():
+        for there, count in room_deliveries.items():
             walks += max((count + 1) // 2 - rooms.get(there, 0), 0)
         return walks + (s.sitting and walks > 0)
