@@ -212,13 +212,14 @@ def evaluate(
     any point, what has ended is in the journal, and a later call with `resume` goes on from there. `play` replaces the
     rollout of a policy, where somebody else plays: a person.
 
-    >>> import tempfile
-    >>> from harness.policies import make_policy
-    >>> config = RunConfig(registry.tasks("overcooked-easy")[0], "expert", episodes=5)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     results, summary = evaluate(config, Path(folder), lambda: make_policy("expert"))
-    >>> summary["success"]["value"]
-    1.0
+    Examples:
+        >>> import tempfile
+        >>> from harness.policies import make_policy
+        >>> config = RunConfig(registry.tasks("overcooked-easy")[0], "expert", episodes=5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     results, summary = evaluate(config, Path(folder), lambda: make_policy("expert"))
+        >>> summary["success"]["value"]
+        1.0
     """
     folder = config.folder(output_dir)
     episodes = config.all_episodes()

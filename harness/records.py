@@ -128,9 +128,10 @@ def results_file(folder: Path) -> Path:
 def read_results(path: Path) -> list[Record]:
     """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line.
 
-    >>> for record in read_results(Path("leaderboards/overcooked/results.jsonl.gz"))[:1]:
-    ...     print(record["task"], record["model"], record["stop_reason"])
-    Overcooked-easy-v0 expert solved
+    Examples:
+        >>> for record in read_results(Path("leaderboards/overcooked/results.jsonl.gz"))[:1]:
+        ...     print(record["task"], record["model"], record["stop_reason"])
+        Overcooked-easy-v0 expert solved
     """
     try:
         data = path.read_bytes()

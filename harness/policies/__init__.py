@@ -39,8 +39,9 @@ def make_policy(name: str, **options: Any) -> Policy:
     `action_mode="score"` chooses among admissible commands; `base_url` names a server. Policies that are no models
     ignore them all.
 
-    >>> make_policy("expert").name
-    'expert'
+    Examples:
+        >>> make_policy("expert").name
+        'expert'
     """
     kind, _, rest = name.partition(":")
     if kind in ADVISED:
