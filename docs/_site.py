@@ -7,6 +7,7 @@ turn these into links of the site. A link to a file that is not a page, such as 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import posixpath
 import re
@@ -19,7 +20,7 @@ from mkdocs.structure.files import File, Files
 from envsuite import registry
 from harness import report
 from harness.cli.envs import card
-from harness.suites import leaderboards
+from harness.suites import leaderboard_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 HOWTO = (
@@ -33,6 +34,8 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 def on_config(config: Any) -> Any:
     """Builds the navigation from the files that exist."""
+    # Shapes such as [N][T] in docstrings look like cross-references, which the pages do not use.
+    logging.getLogger("mkdocs.plugins.mkdocs_autorefs").setLevel(logging.ERROR)
     environments = [f"envs/{path.name}" for path in sorted((ROOT / "docs" / "envs").glob("*.md"))]
     first = ["envs/gallery.md", "envs/cards.md"]
     boards = [f"leaderboards/{folder.name}/README.md" for folder in _boards()]
@@ -67,7 +70,7 @@ def on_files(files: Files, config: Any) -> Files:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
-    for path, text in leaderboards.pages(ROOT / "leaderboards").items():
+    for path, text in leaderboard_pages.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
     for folder in _boards():
         page = report.render(
@@ -119,7 +122,7 @@ def _loose() -> list[str]:
 
 
 def _boards() -> list[Path]:
-    return leaderboards.folders(ROOT / "leaderboards")
+    return leaderboard_pages.folders(ROOT / "leaderboards")
 
 
 def _tables() -> list[Path]:

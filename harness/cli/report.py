@@ -10,8 +10,9 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingExtra, UsageError
 from harness import cli
-from harness.cli.plans import TRUSTED_HELP, setting
+from harness.cli.common.flags import TRUSTED_HELP
 from harness.stats.compare import PROTOCOL
+from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,7 +59,7 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError("--replay and --pictures must not be negative, and --max-size must be above 0.")
     cli.import_modules(args.module)
     registry.tasks("*")  # plugins too
-    trusted = dict(setting(word) for word in args.set)
+    trusted = dict(parse_setting(word) for word in args.set)
     registry.check_trusted(trusted)
     from harness import report
 

@@ -102,11 +102,6 @@ def over_tasks(found: Iterable[Record]) -> Summary:
     }
 
 
-def plain(text: str) -> str:
-    """Text that cannot end a cell of Markdown or become markup."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
-
-
 def percent(interval: dict[str, Any]) -> str:
     """'12.5 [4.0, 31.0] n=8', in percent."""
     if interval["value"] is None:
