@@ -28,7 +28,7 @@ EXPORTS = {
     "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
 }
-MAKERS = {"textworld": "envsuite.envs.textworld.store:prepare"}
+MAKERS = {"textworld": "envsuite.envs.textworld.game_cache:prepare"}
 ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 

@@ -457,3 +457,11 @@ def test_every_row_of_the_ladder_is_won_by_the_expert(build):
         for seed in range(3):
             env.reset(seed=seed)
             assert env.step(env.expert())[4]["success"], (level, seed)
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "area"),
+    [([0.9, 0.8], [0.1, 0.2], 1.0), ([0.1], [0.9], 0.0), ([0.5, 0.9], [0.5], 0.75), ([], [0.3], 0.5), ([0.3], [], 0.5)],
+)
+def test_the_area_under_the_curve_counts_pairs_and_ties_half(positive, negative, area):
+    assert scoring._auc(np.array(positive), np.array(negative)) == area

@@ -13,7 +13,7 @@ import multiprocessing
 
 from benchmarks.alfworld_equivalence import record
 from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.engine import Game
+from envsuite.envs.alfworld.engine import AlfworldGame
 from envsuite.envs.alfworld.generator import generate
 from envsuite.envs.alfworld.logic import remake
 from tests.golden.digests import FOLDER, STEP, digest
@@ -28,7 +28,7 @@ def walks(job: tuple[int, str]) -> list[str]:
     text = generate(seed).text
     if dialect == "0.4":
         text = remake(text, "0.4")
-    game = Game.from_json(text, name)
+    game = AlfworldGame.from_json(text, name)
     kinds = ("plan", "busy") if dialect == "2.1.1" else ("remade",)
     lines = []
     for walk in record(text, name, solver.commands(game, game.start), kinds, memoise=True):

@@ -7,7 +7,7 @@ import pytest
 
 from envsuite import envs, registry
 from envsuite.envs.alfworld.data import EXPECTED
-from envsuite.envs.alfworld.generator import Recipe, generate
+from envsuite.envs.alfworld.generator import GeneratorSettings, generate
 from envsuite.errors import UsageError
 from envsuite.types import Panel
 from harness.cli.common.flags import run_request
@@ -91,7 +91,7 @@ def test_a_part_of_a_panel_is_not_played_under_a_suites_name(tmp_path, monkeypat
         pytest.skip("the package alfworld is not installed")
     kept = tmp_path / "json_2.1.1/valid_unseen/pick_and_place_simple-Mug-None-Desk-1/trial_1/game.tw-pddl"
     kept.parent.mkdir(parents=True)
-    kept.write_text(generate(0, Recipe(("pick_and_place_simple",), receptacles=6, objects=4)).text)
+    kept.write_text(generate(0, GeneratorSettings(("pick_and_place_simple",), receptacles=6, objects=4)).text)
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     with pytest.raises(UsageError, match="plays all 134 games of ALFWorld-valid_unseen-v0, and this machine holds 1 "):
         planned("-e", "suite:alfworld-unseen")

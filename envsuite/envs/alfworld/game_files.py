@@ -1,4 +1,4 @@
-"""A furnished room as the text of a `game.tw-pddl`, laid out like the official ones."""
+"""Writes a furnished room as the text of a `game.tw-pddl` file in the official layout."""
 
 from __future__ import annotations
 
@@ -7,48 +7,55 @@ from functools import cache
 from typing import NamedTuple
 
 from envsuite.envs.alfworld import logic
-from envsuite.envs.alfworld.scenery import having, holders, vessels
+from envsuite.envs.alfworld.floorplans import container_kinds, holders, with_property
 
 LAMP = "DeskLamp"
-"""the lamp that tasks ask for"""
+"""The lamp that tasks ask for."""
 
 
 class Room(NamedTuple):
-    """Who stands where, by id; kinds as the floor plans spell them ('CounterTop')."""
+    """Contents of a room by id; kinds are spelled as in the floor plans ('CounterTop')."""
 
     start: str
     """location of the player"""
     receptacles: dict[str, tuple[str, bool]]
     """id -> kind, openable"""
     location: dict[str, str]
-    """of receptacles"""
+    """of each receptacle"""
     objects: dict[str, str]
     """id -> kind"""
     inside: list[tuple[str, str]]
     """(object, receptacle)"""
     cold: frozenset[str]
-    """objects that are cool from the start"""
+    """objects that are cool at the start"""
     portable: frozenset[str]
     """kinds of objects that can be taken"""
     target: str
-    """the kind of object the task asks for"""
+    """kind of object the task asks for"""
 
 
 def game_text(room: Room, name: str, goal: str, task: str, dialect: str) -> str:
-    """The file; `goal` in PDDL, closing the problem `name`; `task` in words without a full stop."""
+    """Returns the text of the game file.
+
+    `goal` is PDDL and closes the problem `name`; `task` is a sentence without a full stop.
+    """
     head, tail = _logic(dialect)
-    escaped = _problem(name, room, goal).replace("\n", "\\n")  # all that JSON asks of plain ASCII without quotes
+    escaped = _problem(name, room, goal).replace(
+        "\n", "\\n"
+    )  # the only escape that ASCII text without quotes needs in JSON
     return f'{head}{task}.{tail}, "pddl_problem": "{escaped}", "solvable": true}}'
 
 
 def _problem(name: str, room: Room, goal: str) -> str:
     may = holders()
-    clean, heat, cool, slice_, toggle = map(having, ("Cleanable", "Heatable", "Coolable", "Sliceable", "Toggleable"))
-    vessel = vessels()
+    clean, heat, cool, slice_, toggle = map(
+        with_property, ("Cleanable", "Heatable", "Coolable", "Sliceable", "Toggleable")
+    )
+    vessel = container_kinds()
     locations = sorted({*room.location.values(), room.start})
     object_kinds = sorted({*room.objects.values()})
     receptacle_kinds = sorted({kind for kind, _ in room.receptacles.values()})
-    # Sink is a thing that stands about, as in official games; the domain names its type whether there is one or not.
+    # As in official games, a sink is also an object; the domain names its type in every room.
     otypes = sorted({*object_kinds, "Sink", "Knife", "ButterKnife", room.target, LAMP})
     rtypes = sorted({*receptacle_kinds, "SinkBasin", "Microwave", "Fridge"})
     lines = [f"(define (problem {name})", "(:domain alfred)", "(:objects", "agent1 - agent"]
@@ -89,7 +96,7 @@ def _problem(name: str, room: Room, goal: str) -> str:
 
 @cache
 def _logic(dialect: str) -> tuple[str, str]:
-    """What comes before and after the task sentence in a game's JSON, which is the same for all games."""
+    """Returns the parts of the JSON text before and after the task sentence, equal for all games."""
     domain, grammar = logic.package_logic(dialect)
     head, _, tail = logic.split_task(grammar)
     before = '{"pddl_domain": ' + json.dumps(domain) + ', "grammar": ' + json.dumps(head).removesuffix('"')

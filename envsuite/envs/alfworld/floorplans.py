@@ -1,6 +1,7 @@
-"""What rooms hold: the floor plans and object tables of the alfworld package, and the statistics of the official games.
+"""Floor plans and object tables of the alfworld package, and statistics of the official games.
 
-The package's data files are read where they lie; the package itself is never imported (that would set ALFWORLD_DATA).
+The package's data files are read in place. The package itself is never imported, because that would
+set ALFWORLD_DATA.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from envsuite.errors import DataError
 
 HELD_OUT_PLANS = frozenset({10, 219, 308, 424})
-"""the floor plans of valid_unseen: never used outside test splits"""
+"""Floor plans of valid_unseen; only test splits use them."""
 ROOMS = {"kitchen": range(1, 31), "living": range(201, 231), "bedroom": range(301, 331), "bath": range(401, 431)}
 TASK_TYPES = (
     "look_at_obj_in_light",
@@ -29,9 +30,9 @@ TASK_TYPES = (
 OPENABLE = frozenset({"Cabinet", "Drawer", "Safe", "Fridge", "Microwave"})
 BASINS = {"Sink": "SinkBasin", "Bathtub": "BathtubBasin"}
 SEVERAL = {"StoveBurner": (4,), "HandTowelHolder": (1, 1, 2), "TowelHolder": (1, 1, 2)}
-"""receptacles no floor plan places, and how many there are where a plan mentions them; of others there is one"""
-ON_THE_FLOOR = frozenset({"BaseballBat", "BasketBall", "TennisRacket"})
-"""portable things that in official rooms lie on the floor, out of every command's reach"""
+"""Counts to draw from for receptacles that no floor plan places; every other kind occurs once."""
+FLOOR_OBJECTS = frozenset({"BaseballBat", "BasketBall", "TennisRacket"})
+"""Portable objects that lie on the floor in official rooms, where no command reaches them."""
 
 
 class Spot(NamedTuple):
@@ -40,7 +41,7 @@ class Spot(NamedTuple):
     kind: str
     id: str
     place: str
-    """where one stands before it: 'loc_bar_X_bar_Z_bar_R', to which a horizon is added"""
+    """position of the player in front of it, 'loc_bar_X_bar_Z_bar_R'; a horizon is appended"""
     openable: bool
 
 
@@ -51,23 +52,25 @@ class FloorPlan(NamedTuple):
     room: str
     spots: tuple[Spot, ...]
     unplaced: tuple[str, ...]
-    """kinds of receptacle the room has, at no known place"""
+    """kinds of receptacles in the room whose position is unknown"""
     things: tuple[str, ...]
-    """kinds of portable objects that some kind of receptacle may hold, sorted"""
+    """kinds of portable objects that some receptacle can hold, sorted"""
     fixtures: tuple[str, ...]
-    """kinds of things that stand about and are never put down again, or never taken at all"""
+    """kinds of objects that are part of the furniture: never put down again, or never taken"""
 
 
 @cache
 def statistics() -> dict[str, Any]:
-    """`rooms.json`: frequencies in official games, the generator's weights."""
-    found: dict[str, Any] = json.loads((Path(__file__).parent / "rooms.json").read_text())
-    return found
+    """Returns `rooms.json`: frequencies counted in the official games, used as weights."""
+    counts: dict[str, Any] = json.loads((Path(__file__).parent / "rooms.json").read_text())
+    return counts
 
 
 @cache
 def package_folder() -> Path:
-    """Where the alfworld package lies. Raises ModuleNotFoundError where it is not installed."""
+    """Returns the folder of the alfworld package. Raises ModuleNotFoundError if it is not
+    installed.
+    """
     spec = importlib.util.find_spec("alfworld")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'alfworld'", name="alfworld")
@@ -89,7 +92,7 @@ def _run(name: str) -> dict[str, Any]:
 
 @cache
 def holders() -> dict[str, frozenset[str]]:
-    """Kind of receptacle -> kinds of objects it may hold; vessels (bowl, pot, ...), which hold nothing here, left out."""
+    """Maps each kind of receptacle to the kinds of objects it can hold, without movable containers."""
     tables = _tables()
     return {
         kind: frozenset(thing for thing in things if not thing.endswith("Sliced"))
@@ -99,27 +102,33 @@ def holders() -> dict[str, frozenset[str]]:
 
 
 @cache
-def having(property: str) -> frozenset[str]:
-    """Kinds of objects that are Heatable, Coolable, Cleanable, Toggleable or Sliceable."""
+def with_property(property: str) -> frozenset[str]:
+    """Returns the kinds of objects that are Heatable, Coolable, Cleanable, Toggleable or Sliceable."""
     return frozenset(_tables()["VAL_ACTION_OBJECTS"][property])
 
 
 @cache
-def vessels() -> frozenset[str]:
-    """Kinds of objects that count as receptacles themselves: bowl, box, cup, mug, pan, plate, pot."""
+def container_kinds() -> frozenset[str]:
+    """Returns the kinds of objects that are containers: bowl, box, cup, mug, pan, plate, pot."""
     return frozenset(_tables()["MOVABLE_RECEPTACLES_SET"])
 
 
 @cache
 def goal_texts(task_type: str) -> tuple[str, tuple[str, ...]]:
-    """A task type's PDDL goal with {obj}, {recep}, {toggle}, closing the problem, and its sentences, from the package."""
+    """Returns the PDDL goal of a task type and its sentences, from the alfworld package.
+
+    The goal closes the problem; its placeholders are {obj}, {recep} and {toggle}.
+    """
     goal = _run("goal_library.py")["gdict"][task_type]
     return re.sub(r" #(?= )", " -", goal["pddl"]), tuple(goal["templates"])
 
 
 @cache
 def floor_plan(number: int) -> FloorPlan:
-    """Floor plan 1-30 (kitchens), 201-230 (living rooms), 301-330 (bedrooms) or 401-430 (bathrooms)."""
+    """Returns a floor plan by number.
+
+    Kitchens are 1 to 30, living rooms 201 to 230, bedrooms 301 to 330 and bathrooms 401 to 430.
+    """
     room = next(room for room, plans in ROOMS.items() if number in plans)
     layouts = package_folder() / "gen" / "layouts"
     try:
@@ -135,12 +144,12 @@ def floor_plan(number: int) -> FloorPlan:
         basin = BASINS.get(kind)
         if basin and not name.endswith(basin):
             name += "|" + basin
-        place = f"loc_bar_{whole(4 * x)}_bar_{whole(4 * z)}_bar_{whole(rotation / 90)}"
-        spots.append(Spot(basin or kind, mangled(name), place, kind in OPENABLE))
+        place = f"loc_bar_{coordinate(4 * x)}_bar_{coordinate(4 * z)}_bar_{coordinate(rotation / 90)}"
+        spots.append(Spot(basin or kind, pddl_name(name), place, kind in OPENABLE))
     known = holders()
     spots = [spot for spot in spots if spot.kind in known]
     missing = (kinds & set(known)) - {spot.kind for spot in spots} - OPENABLE
-    portable = frozenset().union(*known.values()) - ON_THE_FLOOR
+    portable = frozenset().union(*known.values()) - FLOOR_OBJECTS
     return FloorPlan(
         number,
         room,
@@ -151,11 +160,11 @@ def floor_plan(number: int) -> FloorPlan:
     )
 
 
-def mangled(name: str) -> str:
-    """'Mug|+01.20|...' as PDDL spells it: 'Mug_bar__plus_01_dot_20...'."""
+def pddl_name(name: str) -> str:
+    """Spells a name as PDDL does: 'Mug|+01.20|...' becomes 'Mug_bar__plus_01_dot_20...'."""
     return name.replace("|", "_bar_").replace("+", "_plus_").replace("-", "_minus_").replace(".", "_dot_")
 
 
-def whole(number: float) -> str:
-    """A coordinate of a location: '5' or '_minus_5'."""
+def coordinate(number: float) -> str:
+    """Spells a coordinate of a location: '5' or '_minus_5'."""
     return str(round(number)).replace("-", "_minus_")
