@@ -137,9 +137,10 @@ def results_file(folder: Path) -> Path:
 def read_results(path: Path) -> list[Record]:
     """Reads all records of a results file, plain or gzipped. Raises DataError naming the file and line.
 
-    >>> for record in read_results(Path("leaderboards/overcooked/results.jsonl.gz"))[:1]:
-    ...     print(record["task"], record["model"], record["stop_reason"])
-    Overcooked-easy-v0 expert solved
+    Examples:
+        >>> for record in read_results(Path("leaderboards/overcooked/results.jsonl.gz"))[:1]:
+        ...     print(record["task"], record["model"], record["stop_reason"])
+        Overcooked-easy-v0 expert solved
     """
     return [_parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
 
