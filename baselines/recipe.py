@@ -180,7 +180,13 @@ def settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def load(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
-    """Reads a recipe file and applies `overrides` such as {"config.gamma": "0.9"}."""
+    """Reads a recipe file and applies `overrides`, settings of the command line.
+
+    Examples:
+        >>> recipe = load(find("demo"), {"updates": "3"})
+        >>> recipe.algorithm, recipe.updates
+        ('twosome', 3)
+    """
     try:
         table = tomllib.loads(path.read_text())
     except OSError as error:

@@ -26,7 +26,7 @@ from baselines.microbatch import crop, split
 from baselines.model import Model
 from envsuite.errors import DataError
 from envsuite.types import StopReason, Task
-from harness.lm.template import Said, Template
+from harness.lm.template import SampledReply, Template
 from harness.types import Episode, Message, Reply, Trajectory, Turn
 
 
@@ -65,7 +65,7 @@ _NO_EPISODE = Episode(Task(id="demonstration-v0", entry_point=""), "{}", 0)
 def as_trajectory(messages: Sequence[Message], template: Template, end: int, last_only: bool = False) -> Trajectory:
     """Tokenises a conversation as if its assistant had sampled it, each message followed by the token `end`."""
     run = Trajectory(_NO_EPISODE, stop_reason=StopReason.SOLVED)
-    replies: list[Said] = []
+    replies: list[SampledReply] = []
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
@@ -74,7 +74,7 @@ def as_trajectory(messages: Sequence[Message], template: Template, end: int, las
             prompt = template.encode(messages[:place], replies).ids
             reply = Reply(message["content"], prompt, ids, [0.0] * len(ids))
             run.turns.append(Turn("", reply, (message["content"],), 0.0, {}))
-        replies.append(Said(message["content"], tuple(ids)))
+        replies.append(SampledReply(message["content"], tuple(ids)))
     return run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from harness.cli.progress import LiveBar
+from harness.cli.common.progress import LiveBar
 
 DISPLAYED = {
     "eval": ("success", "low", "high", "reward", "turns"),

@@ -4,7 +4,9 @@ One recursion serves every method with a critic (docs/explanation/algorithms.md)
 
     inside a turn      delta = r + gamma_token * V(next token) - V        trace: gamma_token * lambda_token
     at a turn's end    delta = r + gamma_step  * V(next turn)  - V        trace: gamma_step  * lambda_step
-    at a cut           V(next) = boot (0 if the task ended, V(final observation) if a limit did), trace 0
+    at a cut           V(next) = boot                                  trace: 0
+
+`boot` is 0 if the task ended, and the value of the final observation after a time limit.
 
 | method | gamma_token | lambda_token | gamma_step | lambda_step |
 |---|---|---|---|---|
@@ -69,6 +71,11 @@ def leave_one_out(scores: Tensor, groups: Sequence[Hashable]) -> Tensor:
     """Subtracts from each score the mean of the other scores in its group (RLOO, Ahmadian et al., 2024). [N] -> [N]
 
     Raises ValueError for a group of one, which has no baseline.
+
+    Examples:
+        >>> scores = torch.tensor([1.0, 0.0, 0.5])
+        >>> leave_one_out(scores, ["game", "game", "game"]).tolist()
+        [0.75, -0.75, 0.0]
     """
     out = torch.zeros_like(scores)
     for group in members(groups):
@@ -107,7 +114,7 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> list[float]:
 def per_turn(
     rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], gamma: float, mode: str, eps: float = 1e-6
 ) -> list[list[float]]:
-    """Compares each turn's return-to-go with those at the same turn of its group. [N][T_n] -> [N][T_n]
+    """Compares each turn's return-to-go with those at the same turn of its group. `[N][T_n] -> [N][T_n]`
 
     mode: "grpo_std" (mean and deviation), "grpo_mean" (mean only) or "rloo". A turn that only one episode of the group
     reached keeps its return.
@@ -146,7 +153,7 @@ def gigpo(
     eps: float = 1e-6,
     over_rows: bool = False,
 ) -> tuple[list[float], list[list[float]], list[list[float]]]:
-    """Returns episode, step and total advantages of GiGPO (arXiv 2505.10978). [N][T_n] -> [N], [N][T_n], [N][T_n]
+    """Returns episode, step and total advantages of GiGPO (arXiv 2505.10978). `[N][T_n] -> [N], [N][T_n], [N][T_n]`
 
     `anchors[i][t]` is the observation of trajectory i at turn t; turns of one group with equal anchors are compared by
     their return-to-go. Episode statistics are over trajectories, as in the paper; `over_rows=True` counts a trajectory

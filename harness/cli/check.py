@@ -16,7 +16,7 @@ from envsuite.errors import UsageError
 from envsuite.gold import TIMES, deny_list, examine
 from envsuite.types import Task
 from harness import cli
-from harness.cli.plans import setting
+from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +56,7 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError(f"--seeds must be at least 1 and --seconds above 0, not {args.seeds} and {args.seconds:g}.")
     if args.times < 1 or (args.n is not None and args.n < 1):
         raise UsageError(f"--times and -n must be at least 1, not {args.times} and {args.n}.")
-    knobs = dict(setting(word) for word in args.set)
+    knobs = dict(parse_setting(word) for word in args.set)
     tasks = [task for pattern in args.env for task in registry.tasks(pattern)]
     if args.gold:
         return _gold(tasks, knobs, args, console)

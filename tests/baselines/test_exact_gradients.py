@@ -331,6 +331,17 @@ def test_rloo(kl_in):
     check_group_method(rloo, configs.RLOO(kl_in=kl_in, **GROUP), scored)
 
 
+def test_rloo_leaves_out_a_group_of_one():
+    """A group that faults reduced to one episode does not change the gradient."""
+    model = hand.tiny_model(reference=True)
+    config = configs.RLOO(**GROUP)
+    lone = Play([[9, 2], [4]], [5.0, -3.0], "ab", 2, 0)
+    expected, _ = updated(rloo, model, hand.trajectories(model, GROUPS), config)
+    model = hand.tiny_model(reference=True)
+    actual, _ = updated(rloo, model, hand.trajectories(model, [*GROUPS, lone]), config)
+    hand.agree(actual, expected)
+
+
 def test_rloo_turn_by_turn():
     config = configs.RLOO(per_turn=True, gamma=0.8, **GROUP)
     check_group_method(rloo, config, lambda rewards: formulas.per_turn(rewards, OWNERS, 0.8, "rloo"))

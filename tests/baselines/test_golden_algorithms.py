@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from baselines.math import estimators, losses
 from baselines.logprobs import token_logprobs
+from baselines.math import estimators, losses
 from baselines.model import _logprobs
 from baselines.prefix_sharing import pack
 from harness.lm import likelihood

@@ -3,7 +3,7 @@
 import pytest
 
 from envsuite.envs.virtualhome import published
-from envsuite.envs.virtualhome.engine import State
+from envsuite.envs.virtualhome.engine import HomeState
 from tests.golden import digests
 
 NAMES = (
@@ -12,8 +12,8 @@ NAMES = (
 )
 
 
-def described(task: published.Published, s: State) -> dict:
-    """A state as the traces write it."""
+def described(task: published.Published, s: HomeState) -> dict:
+    """Returns a state in the format of the traces."""
     home = task.home
     name = lambda bit: home.names[bit.bit_length() - 1]
     names = lambda mask: home.keys(mask)
@@ -43,7 +43,7 @@ def described(task: published.Published, s: State) -> dict:
 
 
 def answer(task, s):
-    """What the environment shows of a state."""
+    """Returns everything the environment exposes about a state."""
     vector = task.vector(s, task.engine.visible(s))
     state = described(task, s)
     for key in ("food", "chips", "milk"):
