@@ -93,7 +93,7 @@ leadergallery: dev  ## play and draw the gallery of environments again
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
 	$(BIN)/envsuite-models get smollm2-135m
-	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_site.py
+	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
 
 boards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render

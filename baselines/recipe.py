@@ -142,9 +142,10 @@ def settings(words: Sequence[str]) -> dict[str, str]:
 def load(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
     """A recipe file, with `key=value` settings of the command line on top (`config.gamma=0.9`).
 
-    >>> recipe = load(find("demo"), {"updates": "3"})
-    >>> recipe.algorithm, recipe.updates
-    ('twosome', 3)
+    Examples:
+        >>> recipe = load(find("demo"), {"updates": "3"})
+        >>> recipe.algorithm, recipe.updates
+        ('twosome', 3)
     """
     try:
         found = tomllib.loads(path.read_text())

@@ -13,7 +13,7 @@ BASE = {"types", "errors", "spaces", "core", "registry", "panels", "cache"}
 FOLDERS = {
     "harness": [
         ["types"],
-        ["records"],
+        ["records", "waiting"],
         ["prompting"],
         ["stats", "lm"],
         ["policies", "rollout"],

@@ -22,7 +22,7 @@ from baselines.math.losses import aggregate
 from baselines.model import Model
 from envsuite.errors import DataError
 from envsuite.types import StopReason, Task
-from harness.lm.template import Said, Template
+from harness.lm.template import SampledReply, Template
 from harness.types import Episode, Message, Reply, Trajectory, Turn
 
 
@@ -52,7 +52,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def spell(messages: Sequence[Message], template: Template, end: int, last_only: bool = False) -> Trajectory:
     """A conversation as if it had been sampled: each assistant message with the prompt it answers."""
     run = Trajectory(_NOWHERE, stop_reason=StopReason.SOLVED)
-    said: list[Said] = []
+    said: list[SampledReply] = []
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
@@ -61,7 +61,7 @@ def spell(messages: Sequence[Message], template: Template, end: int, last_only: 
             prompt = template.encode(messages[:place], said).ids
             reply = Reply(message["content"], prompt, ids, [0.0] * len(ids))
             run.turns.append(Turn("", reply, (message["content"],), 0.0, {}))
-        said.append(Said(message["content"], tuple(ids)))
+        said.append(SampledReply(message["content"], tuple(ids)))
     return run
 
 

@@ -4,7 +4,9 @@ One recursion serves every method with a critic (docs/explanation/algorithms.md)
 
     inside a turn      delta = r + gamma_token * V(next token) - V        trace: gamma_token * lambda_token
     at a turn's end    delta = r + gamma_step  * V(next turn)  - V        trace: gamma_step  * lambda_step
-    where it is cut    V(next) = boot (0 where the task ended, V(final observation) where time did), trace 0
+    at a cut           V(next) = boot                                  trace: 0
+
+`boot` is 0 if the task ended, and the value of the final observation after a time limit.
 
 | method | gamma_token | lambda_token | gamma_step | lambda_step |
 |---|---|---|---|---|
@@ -70,9 +72,10 @@ def leave_one_out(scores: Tensor, groups: Sequence[Hashable]) -> Tensor:
 
     Raises ValueError for a group of one: it has no baseline, and what it would teach is noise.
 
-    >>> scores = torch.tensor([1.0, 0.0, 0.5])
-    >>> leave_one_out(scores, ["game", "game", "game"]).tolist()
-    [0.75, -0.75, 0.0]
+    Examples:
+        >>> scores = torch.tensor([1.0, 0.0, 0.5])
+        >>> leave_one_out(scores, ["game", "game", "game"]).tolist()
+        [0.75, -0.75, 0.0]
     """
     out = torch.zeros_like(scores)
     for group in members(groups):
@@ -110,7 +113,7 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> list[float]:
 def per_turn(
     rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], gamma: float, mode: str, eps: float = 1e-6
 ) -> list[list[float]]:
-    """Return-to-go of each turn against those of its group that have that turn. [N][T_n] -> [N][T_n]
+    """Return-to-go of each turn against those of its group that have that turn. `[N][T_n] -> [N][T_n]`
 
     mode: "grpo_std" (mean and deviation), "grpo_mean" (mean alone) or "rloo". A lone member keeps its return.
     """
@@ -139,7 +142,7 @@ def gigpo(
     eps: float = 1e-6,
     over_rows: bool = False,
 ) -> tuple[list[float], list[list[float]], list[list[float]]]:
-    """Group-in-group (arXiv 2505.10978): episode, step and total advantages. [N][T_n] -> [N], [N][T_n], [N][T_n]
+    """Group-in-group (arXiv 2505.10978): episode, step and total advantages. `[N][T_n] -> [N], [N][T_n], [N][T_n]`
 
     `anchors[i][t]` is what trajectory i saw at turn t; turns of one group with equal anchors are compared by their
     return-to-go. Episode statistics are taken over trajectories, as the paper has it; `over_rows=True` counts a

@@ -78,10 +78,10 @@ def read(folder: Path) -> Board:
                 "add its runs again with this version."
             )
         for entry in metadata["entries"]:
-            records.are(entry, {"run_id": str, "identity": dict})
-            records.are(entry["identity"], IDENTITY)
+            records.check_types(entry, {"run_id": str, "identity": dict})
+            records.check_types(entry["identity"], IDENTITY)
             first, count = entry["identity"]["seeds"]
-            records.are([first, count], {0: int, 1: int})
+            records.check_types([first, count], {0: int, 1: int})
         entries = {entry_key(entry["identity"]): entry for entry in metadata["entries"]}
         return Board(metadata["suite"], entries, records.read_results(records.results_file(folder)))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -331,7 +331,7 @@ def test_rloo(kl_in):
 
 
 def test_rloo_leaves_out_a_group_of_one():
-    """Where faults left a single episode of a group, the gradient is that of the other groups."""
+    """A group that faults reduced to one episode does not change the gradient."""
     model = hand.tiny_model(reference=True)
     config = configs.RLOO(**GROUP)
     lone = Play([[9, 2], [4]], [5.0, -3.0], "ab", 2, 0)

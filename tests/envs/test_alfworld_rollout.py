@@ -17,7 +17,7 @@ from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
-from harness.rollout.vector import VectorExecutor, seated
+from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.types import Reply, episode
 
 if importlib.util.find_spec("alfworld") is None:
@@ -140,5 +140,5 @@ def test_an_error_that_affects_every_episode_stops_the_run():
 
 def test_the_slow_engine_keeps_its_processes():
     full = registry.knob_names(TASK)
-    assert seated(TASK, full) and not seated(TASK, {**full, "engine": "textworld"})
-    assert not seated(registry.TASKS["ALFWorld-valid_seen-v0"], {**full, "engine": "textworld"})
+    assert has_vector_env(TASK, full) and not has_vector_env(TASK, {**full, "engine": "textworld"})
+    assert not has_vector_env(registry.TASKS["ALFWorld-valid_seen-v0"], {**full, "engine": "textworld"})

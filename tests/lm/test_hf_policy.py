@@ -88,7 +88,7 @@ def test_each_prompt_holds_the_very_tokens_that_were_said_before():
 
 def test_the_next_turn_reads_only_what_is_new():
     for talk in play(policy(), TALK, together=False):
-        assert talk[0].cached_tokens == 0
+        assert talk[0].cached_tokens <= 30, "only the system message, which all conversations share"
         for before, after in zip(talk, talk[1:]):
             assert after.cached_tokens == before.input_tokens + before.output_tokens - 1
 

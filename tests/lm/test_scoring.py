@@ -166,7 +166,7 @@ def test_a_conversation_reads_only_what_is_new():
 
 def test_many_commands_are_scored_in_parts(monkeypatch):
     whole = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
-    monkeypatch.setattr("harness.policies.score.NODES", 12)
+    monkeypatch.setattr("harness.policies.score.MAX_NODES", 12)
     parts = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
     assert parts.commands[0] == whole.commands[0]
     assert parts.extra["logprob"] == pytest.approx(whole.extra["logprob"], abs=1e-5)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.cli.common.progress import RunProgress
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import is_model, make_policy, on_server
+from harness.policies import is_model, make_policy, on_server, policy_options
 from harness.prompting.prompting import GRAMMARS
 from harness.records import Results, is_broken
 from harness.stats.summary import Summary
@@ -62,21 +62,18 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 
 
 def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
-    options: dict[str, Any] = {
+    """Returns the options of the run's policy, from the command line and the run's settings."""
+    lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
+    settings = {
+        **vars(args),
         **dataclasses.asdict(config.sampling),
         "thinking": config.prompting.thinking,
         "stop": config.prompting.stop,
+        "lead": lead,
+        "close": close,
+        "watch": args.base_url is not None,
     }
-    if on_server(config.model, args.base_url):
-        server = ("base_url", "api_key_var", "served_model_name", "timeout", "max_retries", "requests_per_minute")
-        return {
-            **options,
-            **{name: getattr(args, name) for name in server},
-            "price": args.price,
-            "watch": args.base_url is not None,
-        }
-    lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
-    return {**options, "lead": lead, "close": close, "device": args.device}
+    return policy_options(config.model, settings)
 
 
 def play(
