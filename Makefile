@@ -85,6 +85,7 @@ check: setup  ## every registered task against the whole contract (an hour or so
 
 equivalence: dev  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
+	$(BIN)/python -m benchmarks.alfworld_compat --write
 
 leadergallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
