@@ -2,9 +2,11 @@
 
 One recursion serves every method with a critic (docs/explanation/algorithms.md):
 
-    inside a turn      delta = r + gamma_token * V(next token) - V        trace: gamma_token * lambda_token
-    at a turn's end    delta = r + gamma_step  * V(next turn)  - V        trace: gamma_step  * lambda_step
-    at a cut           V(next) = boot                                  trace: 0
+    inside a turn      delta = r + gamma_token * V(next token) - V
+                       trace = gamma_token * lambda_token
+    at a turn's end    delta = r + gamma_step * V(next turn) - V
+                       trace = gamma_step * lambda_step
+    at a cut           V(next) = boot, trace = 0
 
 `boot` is 0 if the task ended, and the value of the final observation after a time limit.
 
