@@ -1,6 +1,6 @@
 """Eight sandboxes at once, 200 episodes, a Ctrl-C and a SIGKILL in their midst: what is left of it all?
 
-    .ci/dockerd python -m benchmarks.swegym_proof [driver] [--episodes 200] [--markdown FILE]
+    `.ci/dockerd python -m benchmarks.swegym_proof [driver] [--episodes 200] [--markdown FILE]`
 
 The expert plays generated tasks by `envsuite-eval`, eight at a time. When a third is done the run gets the terminal's
 Ctrl-C, when two thirds are, it is resumed and all its processes are killed at once; then it is resumed to its end. After

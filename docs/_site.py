@@ -7,6 +7,7 @@ turn these into links of the site. A link to a file that is not a page, such as 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import posixpath
 import re
@@ -33,6 +34,8 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 def on_config(config: Any) -> Any:
     """Builds the navigation from the files that exist."""
+    # Shapes such as [N][T] in docstrings look like cross-references, which the pages do not use.
+    logging.getLogger("mkdocs.plugins.mkdocs_autorefs").setLevel(logging.ERROR)
     environments = [f"envs/{path.name}" for path in sorted((ROOT / "docs" / "envs").glob("*.md"))]
     first = ["envs/gallery.md", "envs/cards.md"]
     boards = [f"leaderboards/{folder.name}/README.md" for folder in _boards()]

@@ -233,13 +233,14 @@ def evaluate(
     `play` replaces the policy's rollout, for example when a person plays. Raises UsageError if the folder exists and
     `resume` is off, or if another process is writing to it; BudgetReached at a limit of `execution.budget`.
 
-    >>> import tempfile
-    >>> from harness.policies import make_policy
-    >>> config = RunConfig(registry.tasks("overcooked-easy")[0], "expert", episodes=5)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     results, summary = evaluate(config, Path(folder), lambda: make_policy("expert"))
-    >>> summary["success"]["value"]
-    1.0
+    Examples:
+        >>> import tempfile
+        >>> from harness.policies import make_policy
+        >>> config = RunConfig(registry.tasks("overcooked-easy")[0], "expert", episodes=5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     results, summary = evaluate(config, Path(folder), lambda: make_policy("expert"))
+        >>> summary["success"]["value"]
+        1.0
     """
     folder = config.folder(output_dir)
     episodes = config.all_episodes()

@@ -111,7 +111,7 @@ ALLOWED_SKIPS = (
 """reasons for which a test may be skipped on CI; any other skip there is a failure"""
 OF_THE_MACHINE = ("needs bubblewrap", "needs a docker daemon", "needs landlock", "no CUDA")
 MOST_SKIPS = 14
-"""how many tests may be skipped on CI, without those that the machine itself cannot run"""
+"""the most tests that CI may skip; tests that the machine cannot run do not count"""
 NEEDS_GOLDEN = (
     "test_the_committed_digests_are_those_of_the_records",
     "test_all_golden_states_have_the_reference_facts_and_text",
@@ -128,7 +128,7 @@ NEEDS_GOLDEN = (
 
 
 def excused(test: str, reason: str) -> bool:
-    """Whether a test may be skipped on CI for this reason."""
+    """Returns True if a test may be skipped on CI for this reason."""
     if "no golden data" in reason:
         return test.rpartition("::")[2].partition("[")[0] in NEEDS_GOLDEN
     return any(word.lower() in reason.lower() for word in ALLOWED_SKIPS)

@@ -57,8 +57,8 @@ def follow(page: Path, work: Path) -> dict[str, str]:
 
 def output(printed: dict[str, str], command: str) -> str:
     """Returns what the only block that contains `command` printed."""
-    (found,) = (text for block, text in printed.items() if command in block)
-    return found
+    (text,) = (text for block, text in printed.items() if command in block)
+    return text
 
 
 def success(table: str, model: str) -> float:
@@ -70,6 +70,7 @@ def success(table: str, model: str) -> float:
     not (MODELS / "smollm2-135m").exists(),
     reason="the bundled model is not fetched: envsuite-models get smollm2-135m",
 )
+@pytest.mark.timeout(1800)  # a minute on two idle cores; many on a crowded machine
 def test_the_first_hour_runs_command_by_command(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed: pip install 'envsuite[train]'")
     printed = follow(ROOT / "docs" / "tutorial" / "first-hour.md", tmp_path)
@@ -84,6 +85,7 @@ def test_the_first_hour_runs_command_by_command(tmp_path):
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.timeout(900)
 def test_the_page_on_environments_runs_command_by_command(tmp_path):
     printed = follow(ROOT / "docs" / "howto" / "own-environment.md", tmp_path)
     assert (tmp_path / "lights-out" / "pyproject.toml").exists()

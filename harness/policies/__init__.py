@@ -134,8 +134,9 @@ def make_policy(name: str, **options: Any) -> Policy:
     `action_mode="score"` makes a local model choose among admissible commands. `base_url` is the address of a server.
     Raises MissingExtra if a dependency is not installed.
 
-    >>> make_policy("expert").name
-    'expert'
+    Examples:
+        >>> make_policy("expert").name
+        'expert'
     """
     row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
     accepted = {key: value for key, value in options.items() if key in row.options or key not in SETTINGS}

@@ -23,12 +23,13 @@ def summarise(found: Iterable[Record]) -> Summary:
 
     Records are gone through once, and of each only its numbers are held.
 
-    >>> from pathlib import Path
-    >>> from harness.records import read_results
-    >>> games = read_results(Path("leaderboards/overcooked/results.jsonl.gz"))
-    >>> easy = [game for game in games if game["task"] == "Overcooked-easy-v0"]
-    >>> percent(summarise(game for game in easy if game["model"] == "random")["success"])
-    '10.0 [2.8, 30.1] n=20'
+    Examples:
+        >>> from pathlib import Path
+        >>> from harness.records import read_results
+        >>> games = read_results(Path("leaderboards/overcooked/results.jsonl.gz"))
+        >>> easy = [game for game in games if game["task"] == "Overcooked-easy-v0"]
+        >>> percent(summarise(game for game in easy if game["model"] == "random")["success"])
+        '10.0 [2.8, 30.1] n=20'
     """
     broken, clusters = 0, list[tuple[str, str, int]]()
     columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}

@@ -144,12 +144,12 @@ def test_the_texts_tell_apart_exactly_what_the_facts_tell_apart(stem):
     env = built(stem)
     env.reset(seed=0)
     graph = explore(env.sim, env.menu.macros)
-    texts, told = set(), set()
+    texts, observation = set(), set()
     for state in graph.states:
         env.sim.load(state)
         texts.add(env._describe())
-        told.add(tuple(text.facts(env.sim, 0)))
-    assert len(texts) == len(told) == TEXTS[stem]
+        observation.add(tuple(text.facts(env.sim, 0)))
+    assert len(texts) == len(observation) == TEXTS[stem]
 
 
 @STEMS

@@ -13,7 +13,7 @@ NAMES = (
 
 
 def described(task: published.Published, s: HomeState) -> dict:
-    """A state as the traces write it."""
+    """Returns a state in the format of the traces."""
     home = task.home
     name = lambda bit: home.names[bit.bit_length() - 1]
     names = lambda mask: home.keys(mask)
@@ -43,7 +43,7 @@ def described(task: published.Published, s: HomeState) -> dict:
 
 
 def answer(task, s):
-    """What the environment shows of a state."""
+    """Returns everything the environment exposes about a state."""
     vector = task.vector(s, task.engine.visible(s))
     state = described(task, s)
     for key in ("food", "chips", "milk"):
