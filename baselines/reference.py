@@ -17,8 +17,8 @@ from envsuite.errors import UsageError
 class Reference:
     """The reference of an actor `lm`.
 
-    A LoRA actor needs no second model: the reference is its base with the adapter as it was at `keep`, or without adapter.
-    Otherwise `keep` makes a copy of the actor.
+    A LoRA actor needs no second model: the reference is its base with the adapter as it was at
+    `keep`, or without adapter. Otherwise `keep` makes a copy of the actor.
     """
 
     def __init__(self, lm: Any, adapter: Sequence[nn.Parameter]) -> None:
@@ -40,7 +40,8 @@ class Reference:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[Any]:
-        """Yields a language model with the reference's weights. Raises UsageError before `keep` if that needs a copy."""
+        """Yields a language model with the reference's weights. Raises UsageError before `keep` if
+        that needs a copy."""
         if self.saved_adapter:
             trained = [parameter.detach().clone() for parameter in self.adapter]
             self._write(self.saved_adapter)
@@ -62,7 +63,8 @@ class Reference:
             parameter.copy_(value)
 
     def state(self, adapter_names: Sequence[str]) -> dict[str, Tensor]:
-        """Returns the unsharded reference for a checkpoint; {} before `keep`. All processes must call it."""
+        """Returns the unsharded reference for a checkpoint; {} before `keep`. All processes must
+        call it."""
         if self.frozen is not None:
             return {name: fsdp.unsharded(value) for name, value in self.frozen.state_dict().items()}
         pairs = zip(adapter_names, self.saved_adapter, strict=True) if self.saved_adapter else ()
