@@ -261,6 +261,9 @@ class PPO(UpdateConfig):
 class NTPO(PPO):
     """Naive token-level policy optimisation: every token is discounted."""
 
+    target_kl: NonNegative = 0.02
+    normalise: AdvantageScope = "minibatch"
+    deviation: Deviation = "population"
     gamma_token: Share = -1.0
     """Discount inside an action; -1: gamma."""
 
@@ -273,6 +276,9 @@ class NTPO(PPO):
 class POAD(PPO):
     """Policy optimisation with action decomposition: no discount inside an action."""
 
+    target_kl: NonNegative = 0.02
+    normalise: AdvantageScope = "minibatch"
+    deviation: Deviation = "population"
     lambda_token: Share = -1.0
     """Trace decay inside an action; -1: lam, as in the published code; 1: no decay."""
     target_tau: Share = 0.0

@@ -57,7 +57,7 @@ class Model:
             if config.gradient_checkpointing:
                 network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self.lm = add_adapter(lm, config) if config.lora_rank else lm
-        self.reference = Reference(self.lm, self.actor_parameters() if config.lora_rank else ())
+        self.reference = Reference(self.lm, bool(config.lora_rank))
 
     @classmethod
     def load(cls, config: ModelConfig) -> Model:

@@ -56,6 +56,18 @@ class Acting:
 
 
 @dataclass(frozen=True)
+class Rewards:
+    """Adjustments of the environment's rewards before an update; logged rewards stay unadjusted."""
+
+    scale: NonNegative = 1.0
+    """Factor of every reward; with sparse rewards, the reward of a success."""
+    invalid_penalty: NonNegative = 0.0
+    """Subtracted in a turn whose command the environment could not execute."""
+    format_penalty: NonNegative = 0.0
+    """Subtracted in a turn whose reply held no command or was cut off."""
+
+
+@dataclass(frozen=True)
 class Generation:
     """Model servers that generate in place of this process, and how they receive new weights (see
     `servers.py`)."""
@@ -132,6 +144,7 @@ class Recipe:
     fsdp: bool = False
     """Shard the model over the processes started by accelerate or torchrun."""
     acting: Acting = Acting()
+    rewards: Rewards = Rewards()
     generation: Generation = Generation()
     prompting: Prompting = Prompting(grammar="bare", thinking=False, history=0, admissible="none")
     sft: Demonstrations = Demonstrations()

@@ -21,15 +21,19 @@ class Reference:
     `keep`, or without adapter. Otherwise `keep` makes a copy of the actor.
     """
 
-    def __init__(self, lm: Any, adapter: Sequence[nn.Parameter]) -> None:
-        """`adapter`: the actor's LoRA weights; empty if all weights are trained."""
-        self.lm, self.adapter = lm, list(adapter)
+    def __init__(self, lm: Any, lora: bool) -> None:
+        self.lm, self.lora = lm, lora
         self.frozen: Any = None
         self.saved_adapter: list[Tensor] = []
 
+    @property
+    def adapter(self) -> list[nn.Parameter]:
+        """The actor's LoRA weights. They are new objects once the actor is sharded."""
+        return [parameter for parameter in self.lm.parameters() if parameter.requires_grad]
+
     def keep(self) -> None:
         """Makes the actor's present weights the reference."""
-        if self.adapter:
+        if self.lora:
             self.saved_adapter = [parameter.detach().clone() for parameter in self.adapter]
         elif self.frozen is None:
             self.frozen = copy.deepcopy(self.lm).requires_grad_(False).eval()
@@ -49,7 +53,7 @@ class Reference:
                 yield self.lm
             finally:
                 self._write(trained)
-        elif self.adapter:
+        elif self.lora:
             with self.lm.disable_adapter():
                 yield self.lm
         elif self.frozen is None:

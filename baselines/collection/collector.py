@@ -12,6 +12,7 @@ from typing import Any
 from baselines.collection import fixed_turns
 from baselines.collection.actor import Actor
 from baselines.collection.env_cache import EnvCache
+from baselines.collection.rewards import adjusted
 from baselines.collection.sampler import GameSampler
 from baselines.collection.servers import Servers
 from baselines.distributed import collectives
@@ -77,7 +78,10 @@ class Collector:
             raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
         batch = Collected(
             played,
-            learned=[fixed_turns.turns_from(run, first) if first else run for run, first in usable],
+            learned=[
+                adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards)
+                for run, first in usable
+            ],
             final_prompts=[actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable],
             ended=[run for run, _ in usable if not self._continues(run)],
         )

@@ -73,7 +73,9 @@ def test_the_last_checkpoints_are_kept_and_the_model_opens_elsewhere(folder, tmp
     with torch.no_grad():
         trained = run.model.lm(input_ids=ids).logits
         merged = AutoModelForCausalLM.from_pretrained(tmp_path / "run" / "model")
-        adapted = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), tmp_path / "run" / "adapter")
+        adapted = peft.PeftModel.from_pretrained(
+            AutoModelForCausalLM.from_pretrained(folder), tmp_path / "run" / "adapter"
+        )
         base = AutoModelForCausalLM.from_pretrained(folder)(input_ids=ids).logits
         torch.testing.assert_close(merged(input_ids=ids).logits, trained, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(adapted(input_ids=ids).logits, trained, atol=1e-4, rtol=1e-4)
