@@ -155,7 +155,7 @@ def mean_auc(labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> flo
     """Returns the ROC AUC of `values` [n, K], columns as `classes`; for K > 2 the mean over pairs of
     classes (Hand & Till, 2001).
 
-    Equals sklearn's `multi_class="ovo", average="macro"`, except that rows need not sum to 1 and
+    Equals sklearn's `multi_class="ovo", average="macro"`, except that rows may sum to any value and
     that pairs without test rows of both classes are skipped. 0.5 if no pair is left.
     """
     if len(classes) == 2:
