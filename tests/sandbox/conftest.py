@@ -30,7 +30,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
         for parent in folder.parents:  # file permissions must not be what stops a program
-            if parent.owner() == Path("/tmp").owner() and str(parent).startswith("/tmp/"):
+            if parent.stat().st_uid == os.geteuid() and str(parent).startswith("/tmp/"):
                 parent.chmod(0o755)
         self.secret = folder / "secret.csv"
         self.secret.write_text("label\n1\n")

@@ -24,6 +24,7 @@ from typing import Any
 
 from envsuite.cache import cache_dir
 from envsuite.errors import DataError
+from envsuite.sandbox.inside import archive
 from envsuite.sandbox.packages import interpreter_root
 
 _BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -168,11 +169,11 @@ def _fetch(requirement: str, environment: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
         _run([str(environment / "bin" / "python"), "-m", "pip", *fetch, requirement])
-        archive = next(Path(folder).glob("*.tar.gz"), None)
-        if archive is None:
+        downloaded = next(Path(folder).glob("*.tar.gz"), None)
+        if downloaded is None:
             raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
-        with tarfile.open(archive) as tar:
-            tar.extractall(Path(folder, "tree"), filter="data")
+        with tarfile.open(downloaded) as tar:
+            archive.extract(tar, str(Path(folder, "tree")))
         (top,) = Path(folder, "tree").iterdir()
         top.rename(target)
 
