@@ -27,7 +27,8 @@ FOLDERS = {
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],
-        ["batch", "prefix_sharing"],
+        ["tables", "batch", "prefix_sharing", "logprobs", "masters", "lora", "reference", "metrics"],
+        ["critic", "microbatch"],
         ["model"],
         ["algorithms"],
         ["recipe"],
