@@ -15,12 +15,13 @@ from rich.table import Table
 from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
-from harness.cli.plans import add_options, configure, execution
-from harness.cli.players import Players, play
+from harness.cli.common.flags import add_options, execution, run_request
+from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import generalize
-from harness.generalization.generalize import Cell, Model, Place
+from harness.generalization.generalize import GridCell, GridModel, GridPlace
 from harness.generalization.heatmap import lines
+from harness.suites.plan import configure
 
 
 def parser() -> argparse.ArgumentParser:
@@ -80,7 +81,7 @@ def _main(argv: Sequence[str] | None) -> int:
             said = cost.line(config, folder, [folder, Path("runs")], args.max_concurrent)
             console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
         return 0
-    cells: list[Cell] = []
+    cells: list[GridCell] = []
     written: dict[str, Any] = {}
     with Players(args) as players:
         for who, place, config in runs:
@@ -169,13 +170,13 @@ def _bounds(found: dict[str, Any], sign: str = "") -> str:
     return f"{found['mean']:{sign}.3f}{bounds} n={found['n']}"
 
 
-def _models(args: argparse.Namespace) -> list[Model]:
+def _models(args: argparse.Namespace) -> list[GridModel]:
     beside = [name.strip() for name in args.baselines.split(",")]
     words = [*args.model, *(name for name in beside if name not in ("", "none"))]
     return list({word: generalize.model(word) for word in words}.values())
 
 
-def _places(args: argparse.Namespace) -> list[Place]:
+def _places(args: argparse.Namespace) -> list[GridPlace]:
     if args.splits and args.axis:
         raise UsageError("--splits names its places itself: drop --axis, or span them with --axis alone.")
     if args.splits:
@@ -188,16 +189,18 @@ def _places(args: argparse.Namespace) -> list[Place]:
     return generalize.grid(args.env, spans)
 
 
-def _run(args: argparse.Namespace, who: Model, place: Place) -> RunConfig:
+def _run(args: argparse.Namespace, who: GridModel, place: GridPlace) -> RunConfig:
     """One model at one place, every value checked."""
-    asked = argparse.Namespace(**vars(args))
-    asked.model, asked.split = who.name, place.split or args.split
-    asked.set = [*args.set, *(f"{name}={value}" for name, value in place.knobs.items())]
-    asked.prompt_wording = place.prompt_wording or args.prompt_wording
+    request = run_request(args, who.name)
+    request = request.replace(
+        split=place.split or args.split,
+        knobs=(*request.knobs, *(f"{name}={value}" for name, value in place.knobs.items())),
+        prompt_wording=place.prompt_wording or args.prompt_wording,
+    )
     for axis in who.trained:
         if axis not in place.at:
             raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(place.at)}.")
-    return configure(place.task, asked)
+    return configure(place.task, request)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 import envsuite
 from envsuite import sandbox
-from envsuite.sandbox import drivers
+from tests.conftest import need_driver
 from tests.sandbox.hostile import TRY
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -18,10 +18,8 @@ LIMITS = sandbox.Limits(seconds=20, memory_mb=512, disk_mb=32, processes=48, out
 
 
 def working(driver: str) -> str:
-    """Returns the driver's name; skips the test visibly if the driver does not work here."""
-    if reason := drivers.probe(driver):
-        pytest.skip(f"the {driver} sandbox does not work here: {reason}")
-    return driver
+    """Returns the driver's name; skips the test where the driver does not work."""
+    return need_driver(driver)
 
 
 class World:

@@ -1,4 +1,4 @@
-"""ALFWorld's rows."""
+"""Registers the ALFWorld tasks."""
 
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
@@ -10,6 +10,7 @@ OFFICIAL = {
     "valid_seen": "140 games in rooms of the training set",
     "valid_unseen": "134 games in four rooms never trained in",
 }
+OFFICIAL_CLASSES = {"train": "AlfworldTrain", "valid_seen": "AlfworldValidSeen", "valid_unseen": "AlfworldValidUnseen"}
 TYPES = {
     "pick": ("pick_and_place_simple", "put an object somewhere"),
     "look": ("look_at_obj_in_light", "look at an object under a lamp"),
@@ -18,7 +19,7 @@ TYPES = {
     "cool": ("pick_cool_then_place_in_recep", "cool an object and put it somewhere"),
     "two": ("pick_two_obj_and_place", "put two objects alike in one place"),
 }
-# The floor plans of valid_unseen are kept for `test_unseen`; every other seed plays in the 116 other rooms.
+# `test_unseen` uses the floor plans of valid_unseen; all other seeds use the other 116.
 SPLITS = {
     "train": range(0, 1_000_000),
     "test_unseen": range(2_000_000, 2_001_000),
@@ -40,7 +41,7 @@ for split, summary in OFFICIAL.items():
     register(
         Task(
             id=SPLIT_IDS[split],
-            entry_point=ENTRY,
+            entry_point=f"envsuite.envs.alfworld.official:{OFFICIAL_CLASSES[split]}",
             vector_entry_point=VECTOR,
             kwargs={"games": split},
             split_ids=SPLIT_IDS,
@@ -52,7 +53,7 @@ for split, summary in OFFICIAL.items():
 
 
 def generated(name: str, summary: str, level: str = "", **kwargs: object) -> Task:
-    """A row of generated games."""
+    """Returns a task of generated games."""
     return Task(
         id=f"ALFWorld-generated-{name}v0",
         entry_point=ENTRY,

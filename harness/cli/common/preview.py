@@ -1,0 +1,105 @@
+"""What a run would be, before it is played: --dry-run and --show-prompt."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from harness import cli
+from harness.capacity.cost import turn_cap
+from harness.evaluate import RunConfig
+from harness.policies import is_model, on_server
+
+
+def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
+    """What would be played, and as whom."""
+    say = lambda text: console.print(text, highlight=False, soft_wrap=True)
+    panel = config.panel
+    episodes = config.all_episodes()
+    say(f"task      {cli.titled(config.task.id, config.knobs)}")
+    if panel:
+        of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
+        say(f"panel     {panel.name} {panel.digest}: {len(panel):,}{of} games present")
+    say(f"episodes  {len(config.seeds)} seeds from {config.seeds[0]} x {config.attempts} attempts = {len(episodes)}")
+    cls = registry.env_class(config.task)
+    turns = turn_cap(config)
+    each = f"at most {turns} each, {turns * len(episodes):,} in all" if turns else "as many as each game allows"
+    say(f"turns     {each}   reward {config.reward_mode} ({cls.__name__})")
+    if is_model(config.model):
+        from harness.lm.model_files import resolve
+
+        served = on_server(config.model, args.base_url)
+        where = args.base_url or "OpenAI" if served else resolve(config.model.removeprefix("hf:"))
+        say(f"model     {config.model} -> {where}")
+        say(f"sampling  {config.sampling}")
+        say(f"prompt    {config.prompting}")
+        if turns:
+            say(f"tokens    at most {turns * len(episodes) * config.sampling.max_tokens:,} sampled")
+    say(f"folder    {config.folder(args.output_dir)}")
+    if args.nodes:
+        for line in _predicted(config, args):
+            say(line)
+
+
+def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
+    """What the run would take on a cluster, in words."""
+    from harness.capacity import predict, profile
+
+    head, families = profile.load()
+    if config.task.family not in families:
+        raise UsageError(f"--nodes: no profile of {config.task.id} was measured; there are {', '.join(families)}.")
+    price = (0.0, 0.0)
+    if args.price:
+        from harness.policies.chat_completions import Price
+
+        parsed = Price.parse(args.price)
+        price = parsed.input, parsed.output
+    servers = len(args.base_url.split(",")) if args.base_url else max(1, args.policy_replicas)
+    asked = predict.PlannedHardware(
+        nodes=args.nodes,
+        cpus=args.cpus_per_node,
+        slots=args.max_concurrent,
+        workers=max(0, args.num_workers),
+        replicas=servers,
+        tokens_per_s=args.tokens_per_second,
+        price=price,
+    )
+    return predict.lines(config, head, families[config.task.family], asked)
+
+
+def show_prompt(config: RunConfig, base_url: str | None) -> None:
+    """The very messages the model is asked first; where its weights are here, also the text its template makes of them."""
+    env = registry.build(config.task, config.reward_mode, **config.knobs)
+    try:
+        text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
+        admissible = info["admissible_commands"]
+        messages = config.prompting.messages(env.instructions, info["objective"], [], text, admissible)
+        print(
+            json.dumps(
+                {"messages": messages, "tools": config.prompting.tools(admissible)}, indent=2, ensure_ascii=False
+            )
+        )
+    finally:
+        env.close()
+    if not is_model(config.model):
+        return
+    from harness.lm import model_files
+
+    if on_server(config.model, base_url):
+        return
+    path = model_files.here(model_files.resolve(config.model.removeprefix("hf:")))
+    if path is None:
+        print(f"\n(the weights of {config.model} are not here: its chat template cannot be applied)")
+        return
+    from transformers import AutoTokenizer
+
+    from harness.lm.template import Template
+
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    template = Template(tokenizer, (), config.prompting.thinking)
+    print(f"\n{template.render(messages)}\n({len(template.encode(messages).ids)} tokens)")
