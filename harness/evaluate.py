@@ -26,7 +26,7 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import check_knobs
 from envsuite.errors import EnvsuiteError, UsageError, did_you_mean
-from envsuite.types import Panel, Task, knobs_json
+from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import records
 from harness.lm import model_files
 from harness.policies import is_model
@@ -308,7 +308,7 @@ def _record(
 
 
 def open_slots(
-    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping_gamma: float = 0.99
+    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING
 ) -> Executor:
     """Opens an executor for a run: in this process for fast engines, in worker processes, or on a Ray cluster."""
     count = max(1, min(execution.max_concurrent, episodes))
@@ -326,18 +326,16 @@ def open_slots(
         if workers <= 0:
             workers = max(1, int(ray.available_resources().get("CPU", 1)))
         fast = not cls.needs_process(settings)
-        return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping_gamma, needs, fast)
+        return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping, needs, fast)
     if workers < 0:
         workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
     if workers:
-        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping_gamma)
+        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping)
     if advice_kind:  # advice needs no waiting, and a single environment makes the best use of the CPU caches
-        return LocalExecutor(1, config.reward_mode, advice_kind, shaping_gamma)
+        return LocalExecutor(1, config.reward_mode, advice_kind, shaping)
     if has_vector_env(config.task, settings):
-        return VectorExecutor(
-            count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping_gamma
-        )
-    return LocalExecutor(count, config.reward_mode, advice_kind, shaping_gamma)
+        return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
+    return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
 
 
 def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:
