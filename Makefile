@@ -85,6 +85,7 @@ check: setup  ## every registered task against the whole contract (an hour or so
 
 equivalence: dev  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
+	$(BIN)/python -m benchmarks.alfworld_compat --write
 
 leadergallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
@@ -97,7 +98,7 @@ docs-check: dev  ## links, code blocks and pictures of the docs and of the built
 boards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render
 
-site: dev  ## the docs and leaderboards as static pages, in site/ (search needs a server: python3 -m http.server -d site)
+site: dev  ## docs and leaderboards as static pages in site/ (search needs a server: python3 -m http.server -d site); REPLAYS=1 adds pictures to the boards
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 boards: setup  ## play the random player and the expert of every leaderboard again, then render

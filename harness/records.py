@@ -14,10 +14,9 @@ after every run, interrupted or not.
 
 from __future__ import annotations
 
-import gzip
 import json
+import math
 import os
-import zlib
 from array import array
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from envsuite import reading
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
 from envsuite.types import StopReason, knobs_json
@@ -73,7 +73,7 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "num_turns": len(turns),
         "faults": {kind: sum(turn.fault == kind for turn in turns) for kind in FAULTS},
         "labels": {name: str(label) for name, label in run.labels.items()},  # readers check types
-        "metrics": run.metrics,
+        "metrics": {name: value for name, value in run.metrics.items() if math.isfinite(value)},
         "input_tokens": sum(turn.reply.input_tokens for turn in turns),
         "output_tokens": sum(turn.reply.output_tokens for turn in turns),
         "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
@@ -142,19 +142,12 @@ def read_results(path: Path) -> list[Record]:
         ...     print(record["task"], record["model"], record["stop_reason"])
         Overcooked-easy-v0 expert solved
     """
-    try:
-        data = path.read_bytes()
-        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is not a complete gzip file ({error}): download it again.") from error
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
-    return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    return [_parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
 
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        record: Record = json.loads(line)
+        record: Record = reading.parse_json(line)
         schema = record["schema_version"]  # another schema may differ in every other field
         if schema == SCHEMA:
             _check(record)
@@ -217,10 +210,10 @@ def read_lines(path: Path, parse: Callable[[Any], T], noun: str, cure: str) -> l
     or TypeError for those.
     """
     values: list[T] = []
-    lines = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(lines, 1):
+    lines = list(reading.read_lines(path))
+    for number, line in lines:
         try:
-            values.append(parse(json.loads(line)))
+            values.append(parse(reading.parse_json(line)))
         except (ValueError, LookupError, TypeError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
                 break
@@ -230,11 +223,10 @@ def read_lines(path: Path, parse: Callable[[Any], T], noun: str, cure: str) -> l
 
 def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
     """Yields each complete line with its record, None for an empty line. Raises DataError."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                break
-            yield line, _parse(path, number, line) if line.strip() else None
+    for number, line in reading.read_lines(path):
+        if not line.endswith(b"\n"):
+            break
+        yield line, _parse(path, number, line) if line.strip() else None
 
 
 class Journal:

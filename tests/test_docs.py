@@ -57,8 +57,8 @@ def follow(page: Path, work: Path) -> dict[str, str]:
 
 def output(printed: dict[str, str], command: str) -> str:
     """Returns what the only block that contains `command` printed."""
-    (found,) = (text for block, text in printed.items() if command in block)
-    return found
+    (text,) = (text for block, text in printed.items() if command in block)
+    return text
 
 
 def success(table: str, model: str) -> float:

@@ -27,7 +27,8 @@ FOLDERS = {
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],
-        ["batch", "prefix_sharing"],
+        ["tables", "batch", "prefix_sharing", "logprobs", "masters", "lora", "reference", "metrics"],
+        ["critic", "microbatch"],
         ["model"],
         ["algorithms"],
         ["recipe"],
@@ -68,6 +69,8 @@ def test_imports_only_point_down(path):
         assert head != "tests", f"{path} imports {name}"
         if parts[:2] == ("envsuite", "envs") and len(parts) > 3 and name.startswith("envsuite.envs."):
             assert rest[1] == parts[2], f"one environment imports another: {name}"
+        if head == "envsuite" and rest[:1] == ["compat"]:
+            assert parts[:2] == ("envsuite", "compat"), f"{path} imports {name}, which is for users only"
         if parts[0] == "envsuite" and len(parts) == 2 and parts[1] in BASE and head == "envsuite" and rest:
             assert rest[0] in BASE or name.startswith("envsuite.types"), f"the base imports {name}"
 

@@ -49,18 +49,18 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
         assert (site / "leaderboards" / "generalisation" / grid.parent.name / "heatmap.svg").exists()
     assert "leaderboards/generalisation/index.html" in (site / "index.html").read_text()  # the navigation
     for board in (ROOT / "leaderboards").glob("*/metadata.json"):
-        found = site / "leaderboards" / board.parent.name
-        assert "<table>" in (found / "index.html").read_text()
-        assert "episodes.html" in (found / "index.html").read_text()
-        assert 'id="viewer"' in (found / "episodes.html").read_text()
+        folder = site / "leaderboards" / board.parent.name
+        assert "<table>" in (folder / "index.html").read_text()
+        assert "episodes.html" in (folder / "index.html").read_text()
+        assert 'id="viewer"' in (folder / "episodes.html").read_text()
 
 
 def test_every_measured_card_is_on_the_page_of_cards(site):
     page = (site / "envs" / "cards.html").read_text()
     for task in registry.tasks("*"):
-        if found := card(task):
+        if measured := card(task):
             row = re.search(rf"<td[^>]*>{re.escape(task.id)}</td>\s*<td[^>]*>(\d+)</td>\s*<td[^>]*>([\d.]+)</td>", page)
-            assert row and (int(row[1]), float(row[2])) == (found["episodes"], found["random_success"]), task.id
+            assert row and (int(row[1]), float(row[2])) == (measured["episodes"], measured["random_success"]), task.id
 
 
 def test_the_command_line_page_holds_every_command_and_its_flags(site):

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 
 from envsuite.errors import UsageError
+from envsuite.escaping import one_line
+from envsuite.reading import parse_json
+from harness.policies.http_answers import body_of
 from harness.types import Message, Reply
 
 BYTES_PER_TOKEN = 4
 """Average length of a token in English text, to estimate counts that a server does not send."""
 TOKENS_PER_MESSAGE = 4
 """Tokens that a chat template adds per message, for the same estimate."""
+
+
+MOST_MESSAGE = 10_000
+"""Characters of an error message that are used."""
+MOST_TOKENS = 10**8
+"""Tokens of one request above which a server's count is not believed."""
+MOST_COST = 10**4
+"""USD of one request above which a server's cost is not believed."""
+MOST_REPLY = 4 * 2**20
+"""Characters of a reply above which an answer is invalid."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +58,31 @@ class Price:
 def address(url: str) -> str:
     """Checks and completes a server's base URL. Raises UsageError."""
     url = url.strip().rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--base-url {url!r} is not a valid address: use a URL such as http://localhost:8000/v1.")
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or a bracket without its partner
+        valid = False
+    if not valid:
+        raise UsageError(
+            f"--base-url {shown(url)!r} is not a valid address: use a URL such as http://localhost:8000/v1."
+        )
     return url if parts.path else f"{url}/v1"
 
 
 def shown(url: str) -> str:
     """Returns a URL without user name and password, for messages."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.rpartition("@")[2]
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def secrets_of(url: str) -> list[str]:
+    """Returns the password in a URL, as written and decoded."""
+    password = urlsplit(url).password or ""
+    return [word for word in dict.fromkeys([password, unquote(password)]) if len(word) >= 4]
 
 
 def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Sequence[Message] = ()) -> Reply | None:
@@ -62,16 +91,16 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
     If the server sends no usage, the reply has counts estimated from the texts of `messages` and the answer.
     """
     try:
-        body = answer.json()
+        body = body_of(answer)
         first = body["choices"][0]
         text = _text(first["message"])
         length = first.get("finish_reason") == "length"
         usage = body.get("usage") or {}
         sent, cached, written = counts(usage)
-        cost = usage.get("cost")
+        cost = _cost(usage)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None
-    if not isinstance(cost, int | float):
+    if cost is None:
         cost = price.of(sent, written)
     estimated = None
     if not sent and not written:
@@ -83,7 +112,7 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
         input_tokens=sent,
         cached_tokens=cached,
         output_tokens=written,
-        cost=float(cost),
+        cost=cost,
         estimated=estimated,
     )
 
@@ -102,23 +131,23 @@ def counts(usage: dict[str, Any]) -> tuple[int, int, int]:
 def refusal(answer: httpx.Response) -> str:
     """Returns the error message of an answer as one line."""
     try:
-        body = answer.json()
+        body = body_of(answer)
         error = body.get("error", body.get("detail", body))
         message = error.get("message", error) if isinstance(error, dict) else error
     except (ValueError, AttributeError):
         message = answer.text
     message = message if isinstance(message, str) else json.dumps(message)
-    return " ".join(message.split()) or answer.reason_phrase
+    return one_line(message[:MOST_MESSAGE]) or answer.reason_phrase
 
 
 def retry_after(answer: httpx.Response) -> float | None:
     """Returns the pause that a server requests, in seconds; None if the header is missing or a date."""
-    with contextlib.suppress(ValueError):
-        return float(answer.headers.get("retry-after-ms", "")) / 1000
-    try:
-        return float(answer.headers.get("retry-after", ""))
-    except ValueError:
-        return None
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        with contextlib.suppress(ValueError):
+            seconds = float(answer.headers.get(name, "")) / unit
+            if math.isfinite(seconds) and seconds >= 0:
+                return seconds
+    return None
 
 
 def _text(message: dict[str, Any]) -> str:
@@ -132,11 +161,13 @@ def _text(message: dict[str, Any]) -> str:
     for call in calls:
         arguments = call["arguments"]
         with contextlib.suppress(ValueError):  # keeps invalid JSON for the grammar to report
-            arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+            arguments = parse_json(arguments) if isinstance(arguments, str) else arguments
         text += (
             f"<tool_call>{json.dumps({'name': call['name'], 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
         )
-    return text
+    if len(text) > MOST_REPLY:
+        raise ValueError(f"a reply of {len(text):,} characters")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # lone surrogates cannot be sent again
 
 
 def _closed(text: str, stop: Sequence[str]) -> str:
@@ -148,6 +179,14 @@ def _closed(text: str, stop: Sequence[str]) -> str:
 
 
 def _count(usage: dict[str, Any], name: str) -> int:
-    """Returns an integer field, or 0."""
+    """Returns a count of tokens; 0 if the server reports none, or one that cannot be true."""
     value = usage.get(name)
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS else 0
+
+
+def _cost(usage: dict[str, Any]) -> float | None:
+    """Returns the cost in USD that a server reports; None if it reports none, or one that cannot be true."""
+    cost = usage.get("cost")
+    if not isinstance(cost, int | float) or isinstance(cost, bool) or not 0 <= cost <= MOST_COST:
+        return None
+    return float(cost)

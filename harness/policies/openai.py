@@ -19,10 +19,12 @@ from typing import Any
 import httpx
 
 from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.escaping import one_line
 from harness import waiting
 from harness.policies.affinity import ServerAffinity
-from harness.policies.chat_completions import Price, address, read, refusal, retry_after, shown
+from harness.policies.chat_completions import Price, address, read, refusal, retry_after, secrets_of, shown
 from harness.policies.health import Health
+from harness.policies.http_answers import BoundedClient, body_of, encode
 from harness.policies.pacing import Pace, pause_before
 from harness.policies.server_weights import Weights
 from harness.prompting.messages import without_oldest_turn
@@ -104,6 +106,10 @@ class OpenAIPolicy:
         self.timeout, self.max_retries, self.first_pause = timeout, max_retries, first_pause
         self.price = (Price.parse(price) if isinstance(price, str) else price) or Price()
         self._key = _key(api_key_var or ("OPENAI_API_KEY" if base_url is None else None))
+        self._secrets = [
+            *([self._key] if self._key else []),
+            *(word for url in self.servers for word in secrets_of(url)),
+        ]
         self._pace = Pace(requests_per_minute)
         self._fields: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
         if top_p < 1:
@@ -113,7 +119,7 @@ class OpenAIPolicy:
         if not thinking and base_url is not None:
             self._fields["chat_template_kwargs"] = {"enable_thinking": False}
         self._dropped: set[str] = set()
-        self._weights = Weights(self.served_name) if watch else None
+        self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
         self._answered, self._silent, self._most_pending = False, 0, 0
@@ -236,7 +242,7 @@ class OpenAIPolicy:
         if self._client is None:
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            self._client = httpx.AsyncClient(headers=headers, timeout=self.timeout, limits=limits)
+            self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits)
         return self._client
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
@@ -301,22 +307,28 @@ class OpenAIPolicy:
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
-                answer = await client.post(f"{server}/{self.path}", json=body)
+                answer = await client.post(f"{server}/{self.path}", **encode(body))
         except TimeoutError:
             self._doubt(server)
             raise TemporaryError(f"{shown(server)} did not answer within {self.timeout:g} s") from None
+        except httpx.HTTPStatusError as error:  # from the check of the weights
+            self._doubt(server)
+            raise TemporaryError(
+                f"{shown(server)} answered {error.response.status_code}", retry_after(error.response)
+            ) from None
         except httpx.HTTPError as error:
             self._doubt(server)
-            raise TemporaryError(f"{shown(server)}: {type(error).__name__} {error}".rstrip()) from None
+            raise TemporaryError(self._hidden(f"{shown(server)}: {type(error).__name__} {error}".rstrip())) from None
         except httpx.InvalidURL as error:
-            raise UsageError(f"{shown(server)} is not a valid address: {error}") from None
+            raise UsageError(self._hidden(f"{shown(server)} is not a valid address: {error}")) from None
         if answer.status_code == 200:
             reply = self._read(server, answer, content)
             if reply is None:
                 self._health.failed(self.servers.index(server))
-                start = self._hidden(" ".join(answer.text.split()))[:120]
+                start = self._hidden(" ".join(answer.text[:2000].split()))[:120]
                 expected = self.path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{shown(server)} returned an invalid {expected}: {start!r}")
+            reply.text = self._hidden(reply.text)
             return reply
         await self._refuse(server, answer, body)
         return await self._ask(server, prompt, content)  # without the refused field
@@ -333,7 +345,7 @@ class OpenAIPolicy:
             key = "the key in that variable was refused" if self._key else "name the key's variable with --api-key-var"
             raise UsageError(f"{description}; {key}.")
         if status == 404:
-            raise UsageError(f"{description}; {await self._served_models(server)}")
+            raise UsageError(self._hidden(f"{description}; {await self._served_models(server)}"))
         if status in (400, 413, 422) and self._adapt(server, status, message.lower(), body, description):
             return
         raise Refused(description)
@@ -369,15 +381,18 @@ class OpenAIPolicy:
     async def _served_models(self, server: str) -> str:
         """Returns advice for a model name that the server does not know."""
         try:
-            models = (await self._http().get(f"{server}/models", timeout=10)).json()["data"]
-            names = [str(model["id"]) for model in models]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            models = body_of(await self._http().get(f"{server}/models", timeout=10))["data"]
+            names = [one_line(str(model["id"])[:80]) for model in models]
+        except (httpx.HTTPError, ValueError, LookupError, TypeError):
             return "is the address right? It usually ends in /v1."
         hint = did_you_mean(self.served_name, names)
         return f"it serves {', '.join(names[:8]) or 'nothing'}: choose one with --served-model-name.{hint}"
 
     def _hidden(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        """Replaces the key and the passwords of addresses in text that is printed or stored."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(shown, self.servers))!r})"

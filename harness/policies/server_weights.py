@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,14 @@ import httpx
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
+from envsuite.reading import read_json
 from harness.policies.chat_completions import shown
+from harness.policies.http_answers import body_of, encode
 
 QUESTION = "Name ten animals, one for each of ten letters of your choice."
 TOKENS = 12
+MOST_TEXT = 1000
+"""Characters of a server's texts that are compared."""
 TOLERANCE = 0.2
 """Largest difference of a token's log-prob, in nats; batching and kernels change it by hundredths."""
 
@@ -40,7 +45,7 @@ class Fingerprint:
     def read(cls, path: Path) -> Fingerprint:
         """Reads a file written by `write`. Raises DataError."""
         try:
-            values = json.loads(path.read_bytes())
+            values = read_json(path)
             tokens = tuple((str(token), float(logprob)) for token, logprob in values["tokens"])
             return cls(str(values["root"]), str(values["text"]), tokens)
         except (ValueError, KeyError, TypeError) as error:
@@ -72,8 +77,10 @@ class Fingerprint:
 class Weights:
     """Watches the weights of a policy's servers. `model` is the model's name on the servers."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, hide: Callable[[str], str] = str) -> None:
+        """`hide` removes secrets from texts that are stored."""
         self._model = model
+        self._hide = hide
         self._reference: tuple[str, Fingerprint] | None = None  # server and fingerprint; server "": an earlier call
         self._path: Path | None = None
         self._checked: set[str] = set()
@@ -141,19 +148,23 @@ class Weights:
     async def _ask(self, client: httpx.AsyncClient, server: str, options: dict[str, Any]) -> Fingerprint | None:
         question = [{"role": "user", "content": QUESTION}]
         body = {"model": self._model, "messages": question, "temperature": 0.0, "max_tokens": TOKENS, "seed": 0}
-        answer = await client.post(f"{server}/chat/completions", json={**body, **options})
+        answer = await client.post(f"{server}/chat/completions", **encode({**body, **options}))
         if answer.status_code == 429 or answer.status_code >= 500:
             answer.raise_for_status()
         try:
-            first = answer.json()["choices"][0]
-            text = str(first["message"].get("content") or "")
+            first = body_of(answer)["choices"][0]
+            text = self._hide(str(first["message"].get("content") or "")[:MOST_TEXT])
             content = (first.get("logprobs") or {}).get("content") or ()
-            tokens = [(entry["token"], float(entry["logprob"])) for entry in content]
+            tokens = [(self._hide(str(entry["token"])), float(entry["logprob"])) for entry in content[:TOKENS]]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return None  # refused or invalid: the run's own requests report the error
         try:
-            models = (await client.get(f"{server}/models")).json()["data"]
-            roots = [str(model.get("root") or "") for model in models if model.get("id") == self._model]
-        except (ValueError, KeyError, TypeError, AttributeError):
+            models = body_of(await client.get(f"{server}/models"))["data"]
+            roots = [
+                self._hide(str(model.get("root") or "")[:MOST_TEXT])
+                for model in models
+                if model.get("id") == self._model
+            ]
+        except (ValueError, LookupError, TypeError, AttributeError):
             roots = []
         return Fingerprint(roots[0] if roots else "", text, tuple(tokens))

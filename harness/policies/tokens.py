@@ -15,6 +15,7 @@ from envsuite.errors import DataError, UsageError
 from harness.lm.conversations import Conversations
 from harness.lm.template import PLAIN_STOP, Template
 from harness.policies.chat_completions import counts, shown
+from harness.policies.http_answers import body_of
 from harness.policies.openai import OpenAIPolicy, Refused, TemporaryError, TooLong
 from harness.types import Prompt, Reply
 
@@ -79,7 +80,7 @@ class TokensPolicy(OpenAIPolicy):
 
     def _read(self, server: str, answer: httpx.Response, content: Any) -> Reply | None:
         try:
-            body = answer.json()
+            body = body_of(answer)
             first = body["choices"][0]
             finish = first["finish_reason"]
             # SGLang plans to rename the field to response_token_ids, as in its chat completions.
@@ -88,6 +89,8 @@ class TokensPolicy(OpenAIPolicy):
             logprobs: Any = (first.get("logprobs") or {}).get("token_logprobs")
             version = (body.get("metadata") or {}).get("weight_version")
             sent, cached, written = counts(body.get("usage") or {})
+            logprobs = logprobs and [float(logprob) for logprob in logprobs if logprob is not None]
+            ids = ids and [int(token) for token in ids]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return None
         if finish not in ("stop", "length"):  # aborted
