@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from envsuite.errors import EngineFailure
 from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from envsuite.envs.datascicoding.instances import Instance
     from envsuite.sandbox.pool import Pool
 
@@ -103,6 +104,8 @@ def evaluate(
     `limits.seconds` covers all splits together. `error_characters`: length of an error's text, in
     ASCII; 0 for the long form of the paper's protocol. Raises EngineFailure if the sandbox fails.
     """
+    import pandas as pd
+
     shown: list[float] = []
     counted: list[float] = []
     left = limits.seconds
