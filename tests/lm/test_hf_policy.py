@@ -25,12 +25,12 @@ def policy(**options):
 
 def play(who, talks, turns=4, together=True):
     """Plays several conversations with fixed observations; returns the replies of each."""
-    replies = [[] for _ in talks]
+    histories = [[] for _ in talks]
     for turn in range(turns):
         prompts = []
         for number, observations in enumerate(talks):
             messages = [{"role": "system", "content": "You see a room. Answer with a command."}]
-            for reply, seen in zip(replies[number], observations, strict=False):
+            for reply, seen in zip(histories[number], observations, strict=False):
                 messages += [{"role": "user", "content": seen}, {"role": "assistant", "content": reply.text}]
             messages.append({"role": "user", "content": observations[turn]})
             prompts.append(
@@ -38,8 +38,8 @@ def play(who, talks, turns=4, together=True):
             )
         replies = who.act(prompts) if together else [who.act([prompt])[0] for prompt in prompts]
         for number, reply in enumerate(replies):
-            replies[number].append(reply)
-    return replies
+            histories[number].append(reply)
+    return histories
 
 
 def ids(replies):
