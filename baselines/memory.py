@@ -36,7 +36,7 @@ def configuration(name: str) -> Any:
 
     path: Path | None = Path(name) if Path(name).is_dir() else model_files.here(model_files.resolve(name))
     if path is not None:
-        return AutoConfig.from_pretrained(path)
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
     shipped = {file.stem: file for file in SHIPPED.glob("*.json")}
     if name not in shipped:
         raise UsageError(

@@ -285,7 +285,7 @@ def test_a_task_with_missing_data_is_named_and_the_others_are_played(tmp_path, m
         make_boards(["play", "-n", "1", str(tmp_path / "poad-datasci")])
     assert stop.value.code == 0
     output = capsys.readouterr().out
-    assert "DataSciCoding-pharyngitis-v0 expert: not played: pharyngitis is not at hand" in output
+    assert "DataSciCoding-pharyngitis-v0 expert: not played: pharyngitis is not on this machine" in output
     assert {place[0] for place in leaderboards.read(tmp_path / "poad-datasci").entries} == {
         "DataSciCoding-balance-scale-v0"
     }
