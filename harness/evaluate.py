@@ -26,7 +26,7 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import EnvsuiteError, UsageError, did_you_mean
-from envsuite.types import Panel, Task, knobs_json
+from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import records
 from harness.lm import model_files
 from harness.policies import is_model
@@ -319,7 +319,7 @@ def _record(
 
 
 def open_slots(
-    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping_gamma: float = 0.99
+    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING
 ) -> Executor:
     """Opens an executor for a run: in this process for fast engines, in worker processes, or on a Ray cluster."""
     count = max(1, min(execution.max_concurrent, episodes))
@@ -328,17 +328,15 @@ def open_slots(
     check_expert(cls, advice_kind)
     timeout = execution.env_timeout or ENV_TIMEOUT
     if execution.executor == "ray":
-        return _open_ray(config, execution, count, advice_kind, shaping_gamma, timeout)
+        return _open_ray(config, execution, count, advice_kind, shaping, timeout)
     workers = _num_workers(cls, settings, execution, count)
     if workers:
-        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping_gamma, timeout)
+        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping, timeout)
     if advice_kind:  # advice needs no waiting, and a single environment makes the best use of the CPU caches
-        return LocalExecutor(1, config.reward_mode, advice_kind, shaping_gamma)
+        return LocalExecutor(1, config.reward_mode, advice_kind, shaping)
     if has_vector_env(config.task, settings):
-        return VectorExecutor(
-            count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping_gamma
-        )
-    return LocalExecutor(count, config.reward_mode, advice_kind, shaping_gamma)
+        return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
+    return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:
@@ -352,7 +350,7 @@ def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execut
 
 
 def _open_ray(
-    config: RunConfig, execution: Execution, count: int, advice_kind: str, shaping_gamma: float, timeout: float
+    config: RunConfig, execution: Execution, count: int, advice_kind: str, shaping: Shaping, timeout: float
 ) -> Executor:
     from harness.cluster import connect
     from harness.cluster.executors import RayExecutor
@@ -366,7 +364,7 @@ def _open_ray(
     if workers <= 0:
         workers = max(1, int(ray.available_resources().get("CPU", 1)))
     batched = not cls.needs_process(settings)
-    return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping_gamma, needs, batched, timeout)
+    return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping, needs, batched, timeout)
 
 
 def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:

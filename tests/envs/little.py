@@ -1,4 +1,4 @@
-"""Published instances as small as can be: a folder of records with recipes, whose source and tools need no download."""
+"""Minimal published instances: a folder of records with recipes that need no download."""
 
 import json
 import shutil
@@ -12,15 +12,19 @@ from envsuite.envs.swegym import places, problems
 
 CODE = "def double(x):\n    return x\n"
 TESTS = "from calc import double\n\n\ndef test_zero():\n    assert double(0) == 0\n"
-FIX = "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def double(x):\n-    return x\n+    return {}\n"
+FIX = (
+    "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def double(x):\n"
+    "-    return x\n+    return {}\n"
+)
 TEST_PATCH = (
     "diff --git a/tests/test_calc.py b/tests/test_calc.py\n--- a/tests/test_calc.py\n+++ b/tests/test_calc.py\n"
-    "@@ -3,3 +3,7 @@\n \n def test_zero():\n     assert double(0) == 0\n+\n+\n+def test_one():\n+    assert double(1) == 2\n"
+    "@@ -3,3 +3,7 @@\n \n def test_zero():\n     assert double(0) == 0\n+\n+\n+def test_one():\n"
+    "+    assert double(1) == 2\n"
 )
 
 
 def record(name: str, fix: str = "2 * x") -> dict:
-    """A record in SWE-Gym's schema, its gold patch returning `fix`."""
+    """Returns a record in SWE-Gym's schema whose gold patch returns `fix`."""
     return {
         "instance_id": name,
         "repo": "iterative/dvc",  # whose tests are run by `pytest -rA`
@@ -34,7 +38,7 @@ def record(name: str, fix: str = "2 * x") -> dict:
 
 
 def instances(folder: Path, records: list[dict]) -> str:
-    """Writes NAME/instance.json and NAME/replay.json, and lays source and environment where pip would."""
+    """Writes NAME/instance.json and NAME/replay.json, and puts source and environment where pip would."""
     recipe = {"source": {"kind": "sdist", "req": "calc==1"}, "pins": ["pytest"], "env": {"PYTHONPATH": "{testbed}"}}
     for row in records:
         place = folder / row["instance_id"]

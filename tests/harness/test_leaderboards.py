@@ -277,7 +277,7 @@ def test_a_task_whose_data_is_not_here_is_named_and_the_others_are_played(tmp_pa
         make_boards(["play", "-n", "1", str(tmp_path / "poad-datasci")])
     assert stop.value.code == 0
     said = capsys.readouterr().out
-    assert "DataSciCoding-pharyngitis-v0 expert: not played: pharyngitis is not at hand" in said
+    assert "DataSciCoding-pharyngitis-v0 expert: not played: pharyngitis is not on this machine" in said
     assert {place[0] for place in leaderboards.read(tmp_path / "poad-datasci").entries} == {
         "DataSciCoding-balance-scale-v0"
     }
