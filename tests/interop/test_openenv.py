@@ -63,7 +63,7 @@ def test_two_sessions_play_games_of_their_own(address):
 
 
 def test_engines_that_must_not_share_a_process_serve_one_session():
-    from harness.interop.openenv import _SingleSessionServer, _ConcurrentServer, app
+    from harness.interop.openenv import _ConcurrentServer, _SingleSessionServer, app
 
     assert not _SingleSessionServer.SUPPORTS_CONCURRENT_SESSIONS and _ConcurrentServer.SUPPORTS_CONCURRENT_SESSIONS
     with pytest.raises(BadKnob):
