@@ -92,7 +92,7 @@ class PublishedProblem(RepairProblem):
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
-        self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
+        self.place = places.of_recipe(recipe, driver, build) if recipe else places.of_image(image_name(record))
         self.source = self.place.source
 
     # ---- the agent's repository ------------------------------------------------------------------------------------
@@ -178,6 +178,12 @@ class PublishedProblem(RepairProblem):
             session.copy_in(self.source)
             session.snapshot()
             yield session
+
+    def log_of_untouched(self, seconds: float) -> tuple[str, str]:
+        """Returns log and fault of the tests without any change to the repository."""
+        with self._bench(seconds) as session:
+            log, _, fault = self.run_tests(session, {})
+        return log, fault
 
     def run_tests(
         self, session: Session, changes: Changes, held_out: bool = True, over: Changes | None = None
