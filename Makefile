@@ -85,11 +85,20 @@ check: setup  ## every registered task against the whole contract (an hour or so
 
 equivalence: dev  ## the native ALFWorld engine against the stock one on every game under $ALFWORLD_DATA (hours)
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
+	$(BIN)/python -m benchmarks.alfworld_compat --write
 
-leaderboards: setup  ## render the pages of the leaderboards from their records
+leadergallery: dev  ## play and draw the gallery of environments again
+	$(BIN)/python -m docs._gallery
+	$(BIN)/python -m docs._report_picture
+
+docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
+	$(BIN)/envsuite-models get smollm2-135m
+	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
+
+boards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render
 
-site: dev  ## the docs and leaderboards as static pages, in site/ (search needs a server: python3 -m http.server -d site)
+site: dev  ## docs and leaderboards as static pages in site/ (search needs a server: python3 -m http.server -d site); REPLAYS=1 adds pictures to the boards
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 boards: setup  ## play the random player and the expert of every leaderboard again, then render
@@ -103,4 +112,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards gallery docs-check boards site constraints clean

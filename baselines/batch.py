@@ -1,4 +1,8 @@
-"""From trajectories to tensors, keeping the very tokens that were sampled."""
+"""Tensors built from trajectories, with the very tokens that were sampled.
+
+`collate` makes a `Batch` of padded rows. `episode_rows` arranges its sampled tokens as one row per episode, for
+`estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over tokens.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,9 @@ from harness.types import Trajectory
 
 @dataclass
 class Batch:
-    """B rows of at most L tokens. A row is a whole conversation, or the part of one that no later prompt rewrote.
+    """B rows of at most L tokens. A row is a conversation, or the part of one that no later prompt rewrote.
 
-    The N sampled tokens are also listed in the order they were played, episode by episode: `where`, `episode`, `turn`.
+    The N sampled tokens are also listed in the order of play, episode by episode: `where`, `episode`, `turn`.
     """
 
     ids: Tensor  # [B, L] tokens, 0 past the end
@@ -27,143 +31,165 @@ class Batch:
     episode: Tensor  # [N] index of its trajectory
     turn: Tensor  # [N] its turn within the episode
     ends_turn: Tensor  # [N] bool: the last token of its reply
+    features: Tensor | None = None  # [N, H] hidden states of the reference, for a critic that reads them
 
     def flat(self, x: Tensor) -> Tensor:
-        """The sampled positions of [B, L], in the order they were played. [N]"""
+        """Gathers the sampled positions of [B, L] in the order of play. [N]"""
         return x[self.where[:, 0], self.where[:, 1]]
 
     def spread(self, x: Tensor) -> Tensor:
-        """[N] back to [B, L], 0 elsewhere."""
+        """Scatters [N] to [B, L], 0 elsewhere."""
         out = x.new_zeros(self.ids.shape)
         out[self.where[:, 0], self.where[:, 1]] = x
         return out
 
+    def numbers(self) -> Tensor:
+        """Returns the index among the N sampled tokens at each sampled position, 0 elsewhere. [B, L]"""
+        return self.spread(torch.arange(len(self.where)))
+
     def rows(self, index: Tensor) -> Batch:
-        """Some of the rows, cut to their longest."""
+        """Selects rows, cropped to the longest of them."""
         width = int(self.valid[index].sum(1).max())
         place = torch.full((len(self.ids),), -1)
         place[index] = torch.arange(len(index))
-        mine = place[self.where[:, 0]] >= 0
-        where = torch.stack([place[self.where[mine, 0]], self.where[mine, 1]], dim=1)
-        cut = lambda x: x[index, :width]
+        selected = place[self.where[:, 0]] >= 0
+        where = torch.stack([place[self.where[selected, 0]], self.where[selected, 1]], dim=1)
         return Batch(
-            cut(self.ids), cut(self.valid), cut(self.sampled), cut(self.logprobs),
-            where, self.episode[mine], self.turn[mine], self.ends_turn[mine],
-        )  # fmt: skip
+            ids=self.ids[index, :width],
+            valid=self.valid[index, :width],
+            sampled=self.sampled[index, :width],
+            logprobs=self.logprobs[index, :width],
+            where=where,
+            episode=self.episode[selected],
+            turn=self.turn[selected],
+            ends_turn=self.ends_turn[selected],
+            features=None if self.features is None else self.features[selected],
+        )
+
+
+@dataclass
+class _Row:
+    """A row of a batch while it is built."""
+
+    ids: list[int]
+    sampled: list[bool]
+    logprobs: list[float]
 
 
 def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
-    """One row per trajectory as long as each prompt continues the row before; else a new row.
+    """Builds a batch with one row per trajectory for as long as each prompt continues the row so far; else a new row.
 
-    `whole=False` starts a new row with every turn: a data point is a turn, as in Verlog and GiGPO. Turns whose reply
-    holds no tokens (an API's, or an empty one) teach nothing and are left out. Broken episodes must be dropped before.
+    `whole=False` begins a new row with every turn: a data point is a turn, as in Verlog and GiGPO. Turns whose reply has
+    no tokens (from an API, or empty) are skipped. Raises ValueError for broken episodes and if nothing was sampled.
     """
-    rows: list[tuple[list[int], list[bool], list[float]]] = []
+    rows: list[_Row] = []
     where: list[tuple[int, int]] = []
-    episode: list[int] = []
+    episodes: list[int] = []
     turns: list[int] = []
     ends: list[bool] = []
-    for owner, trajectory in enumerate(trajectories):
+    for index, trajectory in enumerate(trajectories):
         if trajectory.broken:
             raise ValueError("a broken episode carries no gradient: drop it before collating")
-        ids: list[int] = []
+        row: _Row | None = None
         for number, turn in enumerate(trajectory.turns):
             prompt, reply = list(turn.reply.prompt_ids), list(turn.reply.ids)
             if not reply:
                 continue
-            start = len(ids)
-            if start == 0 or not whole or prompt[:start] != ids:
-                ids, start = [], 0
-                rows.append((ids, [], []))
-            ids, mask, logprobs = rows[-1]
-            shown = len(prompt) - start
-            first = start + shown
-            ids += prompt[start:] + reply
-            mask += [False] * shown + [True] * len(reply)
-            logprobs += [0.0] * shown + list(turn.reply.logprobs)
+            if row is None or not whole or prompt[: len(row.ids)] != row.ids:
+                row = _Row([], [], [])
+                rows.append(row)
+            unseen = prompt[len(row.ids) :]
+            first = len(prompt)
+            row.ids += unseen + reply
+            row.sampled += [False] * len(unseen) + [True] * len(reply)
+            row.logprobs += [0.0] * len(unseen) + list(turn.reply.logprobs)
             where += [(len(rows) - 1, first + k) for k in range(len(reply))]
-            episode += [owner] * len(reply)
+            episodes += [index] * len(reply)
             turns += [number] * len(reply)
             ends += [False] * (len(reply) - 1) + [True]
     if not rows:
-        raise ValueError("no trajectory holds a sampled token: was this a policy that keeps them?")
-    width = max(len(ids) for ids, _, _ in rows)
-    lengths = torch.tensor([len(ids) for ids, _, _ in rows])
+        raise ValueError("no trajectory holds a sampled token: does this policy return token ids?")
+    lengths = torch.tensor([len(row.ids) for row in rows])
+    width = int(lengths.max())
     return Batch(
-        ids=_padded([ids for ids, _, _ in rows], width, np.int64),
+        ids=_padded([row.ids for row in rows], width, np.int64),
         valid=torch.arange(width)[None, :] < lengths[:, None],
-        sampled=_padded([mask for _, mask, _ in rows], width, np.bool_),
-        logprobs=_padded([logprobs for *_, logprobs in rows], width, np.float32),
+        sampled=_padded([row.sampled for row in rows], width, np.bool_),
+        logprobs=_padded([row.logprobs for row in rows], width, np.float32),
         where=torch.tensor(where),
-        episode=torch.tensor(episode),
+        episode=torch.tensor(episodes),
         turn=torch.tensor(turns),
         ends_turn=torch.tensor(ends),
     )
 
 
-def _padded(rows: Sequence[Sequence[float]], width: int, kind: type) -> Tensor:
-    out: np.ndarray = np.zeros((len(rows), width), kind)
+def _padded(rows: Sequence[Sequence[float]], width: int, dtype: type) -> Tensor:
+    out: np.ndarray = np.zeros((len(rows), width), dtype)
     for line, row in zip(out, rows, strict=True):
         line[: len(row)] = row
     return torch.from_numpy(out)
 
 
 @dataclass
-class Streams:
-    """The sampled tokens of E episodes laid side by side, for `estimators.gae`: all [E, T]."""
+class EpisodeRows:
+    """The sampled tokens of E episodes, one padded row per episode; every field is [E, T]."""
 
-    index: Tensor  # which of the N flat tokens; 0 where mask is False
+    index: Tensor  # index among the N flat tokens; 0 where mask is False
     mask: Tensor
     ends_turn: Tensor
     cut: Tensor  # the last token of the episode
 
-    def lay(self, x: Tensor) -> Tensor:
-        """[N] -> [E, T]"""
+    def arrange(self, x: Tensor) -> Tensor:
+        """[N] -> [E, T], 0 where mask is False."""
         return x[self.index] * self.mask.to(x.dtype)
 
-    def flat(self, x: Tensor) -> Tensor:
+    def flatten(self, x: Tensor) -> Tensor:
         """[E, T] -> [N]"""
         out = x.new_zeros(int(self.mask.sum()))
         out[self.index[self.mask]] = x[self.mask]
         return out
 
 
-def streams(batch: Batch) -> Streams:
-    """Every episode of the batch as one stream of its sampled tokens."""
-    lists = [torch.nonzero(batch.episode == e).flatten() for e in batch.episode.unique(sorted=True)]
-    width = max(len(found) for found in lists)
-    index = torch.zeros(len(lists), width, dtype=torch.long)
-    mask = torch.zeros(len(lists), width, dtype=torch.bool)
-    cut = torch.zeros(len(lists), width, dtype=torch.bool)
-    for e, found in enumerate(lists):
-        index[e, : len(found)] = found
-        mask[e, : len(found)] = True
-        cut[e, len(found) - 1] = True
-    return Streams(index, mask, batch.ends_turn[index] & mask, cut)
+def episode_rows(batch: Batch) -> EpisodeRows:
+    """Arranges the batch's sampled tokens by episode."""
+    members = [torch.nonzero(batch.episode == e).flatten() for e in batch.episode.unique(sorted=True)]
+    width = max(len(tokens) for tokens in members)
+    index = torch.zeros(len(members), width, dtype=torch.long)
+    mask = torch.zeros(len(members), width, dtype=torch.bool)
+    cut = torch.zeros(len(members), width, dtype=torch.bool)
+    for e, tokens in enumerate(members):
+        index[e, : len(tokens)] = tokens
+        mask[e, : len(tokens)] = True
+        cut[e, len(tokens) - 1] = True
+    return EpisodeRows(index, mask, batch.ends_turn[index] & mask, cut)
 
 
 def turn_values(batch: Batch, per_turn: Sequence[Sequence[float]]) -> Tensor:
-    """A number per (episode, turn), given to every token of the turn. [N]"""
-    return torch.tensor([per_turn[e][t] for e, t in zip(batch.episode.tolist(), batch.turn.tolist(), strict=True)])
+    """Gives every token the number of its episode and turn. [E][T_e] -> [N]"""
+    pairs = zip(batch.episode.tolist(), batch.turn.tolist(), strict=True)
+    return torch.tensor([per_turn[e][t] for e, t in pairs])
+
+
+def turn_rewards(trajectories: Sequence[Trajectory]) -> list[list[float]]:
+    """Returns the reward of each turn. [E][T_e]"""
+    return [[turn.reward for turn in trajectory.turns] for trajectory in trajectories]
 
 
 def token_rewards(batch: Batch, per_turn: Sequence[Sequence[float]]) -> Tensor:
-    """A turn's reward on the last token of its reply; rewards of turns without tokens fall to the next turn that has them.
+    """Pays each turn's reward on the last token of its reply. [E][T_e] -> [N]
 
-    What follows the last sampled token of an episode falls to that token: nothing that was paid is lost. [N]
+    The reward of a turn without tokens is paid on the next turn that has some, or, after the last such turn, on the
+    episode's last sampled token, so that the sum per episode stays the same.
     """
     out = torch.zeros(len(batch.episode))
-    position: dict[tuple[int, int], int] = {}
-    for k, (e, t, end) in enumerate(
-        zip(batch.episode.tolist(), batch.turn.tolist(), batch.ends_turn.tolist(), strict=True)
-    ):
-        if end:
-            position[e, t] = k
-    for e, row in enumerate(per_turn):
-        places = sorted(t for owner, t in position if owner == e)
-        if not places:
+    last_token: dict[int, dict[int, int]] = {}
+    for token in batch.ends_turn.nonzero().flatten().tolist():
+        last_token.setdefault(int(batch.episode[token]), {})[int(batch.turn[token])] = token
+    for e, rewards in enumerate(per_turn):
+        if e not in last_token:
             continue
-        for t, reward in enumerate(row):
-            at = next((place for place in places if place >= t), places[-1])
-            out[position[e, at]] += reward
+        turns = sorted(last_token[e])
+        for t, reward in enumerate(rewards):
+            paid_on = next((turn for turn in turns if turn >= t), turns[-1])
+            out[last_token[e][paid_on]] += reward
     return out

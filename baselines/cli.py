@@ -1,4 +1,4 @@
-"""envsuite-train: a recipe in, a model out."""
+"""The command envsuite-train, which trains a model by a recipe."""
 
 from __future__ import annotations
 
@@ -16,31 +16,37 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    """Returns the command line of envsuite-train."""
+    parser = argparse.ArgumentParser(
         prog="envsuite-train",
-        description="Train a language model on registered tasks. The model it leaves goes into envsuite-eval --model.",
+        description="Train a language model on registered tasks. envsuite-eval --model evaluates the model it writes.",
     )
-    found.add_argument("recipe", help="a TOML file, or the name of one in baselines/recipes")
-    found.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="say config.gamma=0.9; may be repeated"
+    parser.add_argument("recipe", help="a TOML file, or the name of a recipe in baselines/recipes")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a setting, such as config.gamma=0.9; may be repeated",
     )
-    found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: runs/train/RECIPE")
-    found.add_argument("--resume", action="store_true")
-    found.add_argument(
+    parser.add_argument("-o", "--output-dir", type=Path, default=None, help="default: runs/train/RECIPE")
+    parser.add_argument("--resume", action="store_true", help="continue the run in the output directory")
+    parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="check the recipe, estimate memory (under a launcher: of each process), train nothing",
+        help="check the recipe and estimate its memory (under a launcher: per process) without training",
     )
-    found.add_argument("--max-concurrent", type=int, default=64, help="so many episodes are played at once (64)")
-    cli.add_executor(found)
-    found.add_argument(
-        "--module", action="append", default=[], help="import this first: it registers environments of yours"
+    parser.add_argument("--max-concurrent", type=int, default=64, help="episodes played at once (64)")
+    cli.add_executor(parser)
+    parser.add_argument(
+        "--module", action="append", default=[], help="import this module first, to register your own environments"
     )
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command and exits."""
     cli.run(_main, argv, "--resume")
 
 
@@ -53,56 +59,61 @@ def _main(argv: Sequence[str] | None) -> int:
     recipe = recipes.load(path, recipes.settings(args.set))
     folder = args.output_dir or Path("runs/train") / path.stem
     if args.dry_run:
-        from envsuite import registry
-
-        names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
-        header = f"{recipe.algorithm} on {', '.join(names)}: {_plan(recipe)} -> {folder}"
-        from baselines import memory
-
-        processes = int(os.environ.get("WORLD_SIZE", "1"))  # under a launcher
-        each = f" in each of {processes} processes" if processes > 1 else ""
-        parts = memory.estimate(recipe, processes=processes)
-        if os.environ.get("RANK", "0") == "0":
-            print(f"{header}\nmemory with {recipe.model.name}{each}:\n{memory.table(parts)}")
-            if recipe.fsdp and not each:
-                print(
-                    "fsdp = true cuts the model over several processes: ask as they will be started (torchrun ... --dry-run)."
-                )
+        _dry_run(recipe, folder)
         return 0
     from baselines.distributed import collectives
     from baselines.logging.progress import TrainProgress
-    from baselines.train import Run
+    from baselines.train import TrainingRun
     from harness.evaluate import Execution
 
     execution = Execution(max_concurrent=args.max_concurrent, executor=args.executor, ray_address=args.ray_address)
     began = time.monotonic()
     collectives.join()
-    speaks = collectives.first()
+    prints = collectives.first()
     try:
         with TrainProgress(cli.console(), path.stem, None if recipe.budget else recipe.updates) as progress:
-            run = Run(recipe, folder, args.resume, progress, execution)
+            run = TrainingRun(recipe, folder, args.resume, progress, execution)
             success = run.train()
     finally:
         collectives.leave()
-    if speaks:
-        print(
-            f"{folder / 'model'}: success {100 * success:.1f} % on {'held-out games' if run.games.held_out else 'games it trained on'} "
-            f"after {time.monotonic() - began:.0f} s"
-        )
+    if prints:
+        games = "held-out games" if run.collector.sampler.held_out else "games it trained on"
+        seconds = time.monotonic() - began
+        print(f"{folder / 'model'}: success {100 * success:.1f} % on {games} after {seconds:.0f} s")
     return 0
 
 
+def _dry_run(recipe: Recipe, folder: Path) -> None:
+    """Prints what the run would do, and its memory."""
+    from envsuite import registry
+
+    names = [task.id for pattern in recipe.tasks for task in registry.tasks(pattern)]
+    header = f"{recipe.algorithm} on {', '.join(names)}: {_plan(recipe)} -> {folder}"
+    from baselines import memory
+
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by a launcher
+    per_process = f" in each of {processes} processes" if processes > 1 else ""
+    parts = memory.estimate(recipe, processes=processes)
+    if os.environ.get("RANK", "0") == "0":
+        print(f"{header}\nmemory with {recipe.model.name}{per_process}:\n{memory.table(parts)}")
+        if recipe.fsdp and not per_process:
+            print(
+                "fsdp = true shards the model over several processes: estimate under their launcher "
+                "(torchrun ... --dry-run)."
+            )
+
+
 def _plan(recipe: Recipe) -> str:
-    """What is done how often, in words."""
+    """Describes the amount of training."""
     games = recipe.sft.file or f"{recipe.sft.episodes} expert games"
     tuning = f"{recipe.sft.train.epochs} epochs of {games}" if recipe.sft.any else ""
-    if recipe.algorithm == "sft":
+    if not recipe.trains_policy:
         return tuning
-    batch = f"{recipe.turns} turns of {recipe.episodes} lanes" if recipe.turns else f"{recipe.episodes} episodes"
-    spent = (
+    batch = f"{recipe.turns} turns of {recipe.episodes} streams" if recipe.turns else f"{recipe.episodes} episodes"
+    updates = (
         f"updates of {batch}, {recipe.budget} units in all" if recipe.budget else f"{recipe.updates} updates of {batch}"
     )
-    return f"{tuning}, then {spent}" if tuning else spent
+    return f"{tuning}, then {updates}" if tuning else updates
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
-"""What a recipe needs of a device's memory, before any weight is loaded.
+"""Estimates the device memory that a recipe needs, before any weight is loaded.
 
-Parameters, gradients and the optimisers' moments are counted on a model without storage ("meta"), exactly; activations,
-logits and the keys and values of the rollout are reckoned from shapes, to within some tens of per cent. Of several processes
-it is what each needs.
+Weights, masters, gradients and moments are counted exactly on a model without storage ("meta"). Activations, logits and the
+keys and values of the rollout are computed from shapes. With several processes the estimate is for each of them.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from baselines.distributed import fsdp
 from baselines.model import Model
@@ -20,111 +21,124 @@ from baselines.train import CONCURRENT
 from envsuite.errors import UsageError
 from harness.lm import model_files
 
+PLAYING = ("gathered to play", "rollout's keys and values", "prefix store")
+LEARNING = ("gathered to learn", "gradients", "activations", "logits")
+LOADING = "before it is sharded"
+"""Parts that are in memory only some of the time; all others always are."""
+
 
 def configuration(name: str) -> Any:
-    """The architecture of a model: of its folder where it is here, else one that is shipped beside the recipes."""
+    """Returns the architecture of a model from its folder, or from the files shipped with the recipes.
+
+    Raises UsageError if it is in neither.
+    """
     from transformers import AutoConfig
 
     path: Path | None = Path(name) if Path(name).is_dir() else model_files.here(model_files.resolve(name))
     if path is not None:
         return AutoConfig.from_pretrained(path)
-    known = {one.stem: one for one in SHIPPED.glob("*.json")}
-    if name not in known:
+    shipped = {file.stem: file for file in SHIPPED.glob("*.json")}
+    if name not in shipped:
         raise UsageError(
             f"--dry-run cannot tell how large {name!r} is: it is not in the cache. "
-            f"Fetch it (envsuite-models get {name}), or name one of {', '.join(sorted(known))}."
+            f"Fetch it (envsuite-models get {name}), or name one of {', '.join(sorted(shipped))}."
         )
-    found = json.loads(known[name].read_text())
-    return AutoConfig.for_model(found.pop("model_type"), **found)
-
-
-PLAYING = ("gathered to play", "rollout's keys and values")
-LEARNING = ("gathered to learn", "activations", "logits")
-LOADING = "before it is cut"
-"""what is not there all the time"""
+    settings = json.loads(shipped[name].read_text())
+    return AutoConfig.for_model(settings.pop("model_type"), **settings)
 
 
 def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int = 1) -> dict[str, float]:
-    """Bytes by what they are for, in each of so many processes; `recipe.model.dtype` "auto" counts as `dtype`, as on a GPU."""
+    """Returns the bytes of each part of the memory, per process. `model.dtype` "auto" counts as `dtype`, as on a GPU."""
     from transformers import AutoModelForCausalLM
 
     config = configuration(recipe.model.name)
     kind = dtype if recipe.model.dtype == "auto" else getattr(torch, recipe.model.dtype)
     with torch.device("meta"):
         lm = AutoModelForCausalLM.from_config(config, dtype=kind)
-        model = Model(lm, None, recipe.model)
-    size = lambda tensors: float(sum(one.numel() * one.element_size() for one in tensors))
-    learning = [*model.actor_parameters(), *model.critic_parameters()]
-    critic = [] if model.critic is None else list(model.critic.parameters())
-    found = {
-        "actor's weights": size(model.lm.parameters()),
-        "critic's weights": size(critic),
+        model = Model(lm, None, recipe.model_config)
+    actor, critic = model.actor_parameters(), model.critic_parameters()
+    elements = sum(parameter.numel() for parameter in [*actor, *critic])
+    parts = {
+        "actor's weights": _bytes(model.lm.parameters()),
+        "critic's weights": _bytes(critic),
         "target critic": 0.0,
         "reference": 0.0,
-        "gradients": size(learning),
-        "optimisers' moments": 2 * size(learning),
+        "master weights": 4.0 * sum(p.numel() for p in [*actor, *critic] if p.dtype != torch.float32),
+        "gradients": 4.0 * elements,
+        "optimisers' moments": 8.0 * elements,
     }
-    if getattr(recipe.config, "target_tau", 0.0):
-        found["target critic"] = size(model.critic_parameters())
-    if recipe.algorithm != "sft" and recipe.config.kl_coef:
-        found["reference"] = size(model.actor_parameters()) if recipe.model.lora_rank else found["actor's weights"]
+    if recipe.config.trains_target_critic:
+        parts["target critic"] = 4.0 * sum(parameter.numel() for parameter in critic)
+    if recipe.needs_reference:
+        parts["reference"] = _bytes(actor) if recipe.model.lora_rank else parts["actor's weights"]
     if recipe.fsdp and processes > 1:
-        found = _shared_out(found, model, processes, plays=not recipe.generation.base_url)
-    return {**found, **_reckoned(recipe, config.get_text_config(), kind, processes)}
+        parts = _sharded(parts, model, processes, plays=not recipe.generation.base_url)
+    return {**parts, **_working_memory(recipe, config.get_text_config(), kind, processes)}
 
 
-def _shared_out(found: dict[str, float], model: Model, processes: int, plays: bool) -> dict[str, float]:
-    """A process's share of what stands, and what is gathered for a while."""
-    size = lambda module: float(sum(one.numel() * one.element_size() for one in module.parameters()))
-    blocks = [size(one) for one in fsdp.layers(model.lm)]
-    actor = found["actor's weights"]
-    # What lies between the blocks (embeddings, head), one block that computes and the next that is fetched.
-    together = actor - sum(blocks) + 2 * max(blocks, default=0.0)
+def _bytes(tensors: Iterable[Tensor]) -> float:
+    return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+
+
+def _sharded(parts: dict[str, float], model: Model, processes: int, plays: bool) -> dict[str, float]:
+    """Returns a process's share of each part, and what is gathered for a while."""
+    blocks = [_bytes(block.parameters()) for block in fsdp.blocks(model.lm)]
+    actor = parts["actor's weights"]
+    # Everything between the blocks (embeddings, head), the block that computes and the next one, which is being fetched.
+    at_once = actor - sum(blocks) + 2 * max(blocks, default=0.0)
     weights = ("actor's weights", "critic's weights", "target critic", "reference")
     return {
-        **{name: value / processes for name, value in found.items()},
+        **{name: value / processes for name, value in parts.items()},
         "gathered to play": actor * (1 - 1 / processes) if plays else 0.0,
-        "gathered to learn": min(together, actor),
-        LOADING: sum(found[name] for name in weights),
+        "gathered to learn": min(at_once, actor),
+        LOADING: sum(parts[name] for name in weights),
     }
 
 
-def _reckoned(recipe: Recipe, config: Any, kind: torch.dtype, processes: int) -> dict[str, float]:
+def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: int) -> dict[str, float]:
+    """Estimates the memory of forward and backward passes and of the rollout."""
     width, layers = config.hidden_size, config.num_hidden_layers
     length = recipe.acting.context or config.max_position_embeddings
-    share = lambda count: -(-count // processes)
-    passes = []
-    if recipe.algorithm != "sft":
-        passes.append(recipe.config.micro_rows or share(-(-recipe.episodes // max(1, recipe.config.minibatches))))
-    if recipe.sft.any:
-        passes.append(recipe.sft.train.micro_rows or share(recipe.sft.train.rows))
-    rows = max(passes)
+    rows = _rows_per_pass(recipe, processes)
     head = getattr(config, "head_dim", None) or width // config.num_attention_heads
     itemsize = torch.empty(0, dtype=kind).element_size()
-    # Of a layer: what normalisations, projections and the gated feed-forward network keep for the way back.
+    # What normalisations, projections and the gated feed-forward network of a layer keep for the backward pass.
     layer = (12 * width + 4 * config.intermediate_size) * itemsize
     kept = layers * width * itemsize + layer if recipe.model.gradient_checkpointing else layers * layer
-    # Logits in the model's type, then float32: the copy, log-softmax, its exponential, their gradient.
-    # Only columns in which a row of the pass was sampled have logits: of rows that are turns, those of the replies.
-    turns = recipe.prompting.history >= 0 or not getattr(recipe.config, "whole", True)
-    columns = min(length, rows * recipe.acting.max_tokens) if turns else length
-    at_once = min(CONCURRENT, share(recipe.episodes))
-    cache = 2 * layers * config.num_key_value_heads * head * itemsize
+    # Only sampled positions reach the head. Their logits and the gradient of these have the model's type.
+    turns = recipe.prompting.history >= 0 or not recipe.config.whole
+    positions = rows * min(length, recipe.acting.max_tokens) if turns else rows * length
+    concurrent = min(CONCURRENT, -(-recipe.episodes // processes))
+    cache = float(concurrent * length * 2 * layers * config.num_key_value_heads * head * itemsize)
+    plays = not recipe.generation.base_url
+    reuses = recipe.prompting.history != 0 or recipe.acting.choose == "admissible"
     return {
         "activations": float(rows * length * kept),
-        "logits": float(rows * columns * config.vocab_size * (itemsize + 4 * 4)),
-        "rollout's keys and values": 0.0 if recipe.generation.base_url else float(at_once * length * cache),
+        "logits": float(positions * config.vocab_size * 2 * itemsize),
+        "rollout's keys and values": cache if plays else 0.0,
+        "prefix store": min(cache, recipe.acting.cache_gb * 2**30) if plays and reuses else 0.0,
     }
+
+
+def _rows_per_pass(recipe: Recipe, processes: int) -> int:
+    """Returns the most rows that go through the model in one backward pass."""
+    rows = []
+    if recipe.trains_policy:
+        per_minibatch = -(-recipe.episodes // max(1, recipe.config.minibatches))
+        rows.append(recipe.config.micro_rows or -(-per_minibatch // processes))
+    if recipe.sft.any:
+        rows.append(recipe.sft.train.micro_rows or -(-recipe.sft.train.rows // processes))
+    return max(rows)
 
 
 def peak(parts: dict[str, float]) -> float:
-    """Playing and learning take turns, so that the larger of the two counts; and a model is loaded whole before it is cut."""
+    """Returns the most bytes in use at once: playing and learning alternate, and a model is loaded before it is sharded."""
     playing, learning = (sum(parts.get(name, 0.0) for name in names) for names in (PLAYING, LEARNING))
-    standing = sum(value for name, value in parts.items() if name not in (*PLAYING, *LEARNING, LOADING))
-    return max(standing + max(learning, playing), parts.get(LOADING, 0.0))
+    permanent = sum(value for name, value in parts.items() if name not in (*PLAYING, *LEARNING, LOADING))
+    return max(permanent + max(learning, playing), parts.get(LOADING, 0.0))
 
 
 def table(parts: dict[str, float]) -> str:
-    """The estimate in lines of megabytes (1e6 bytes)."""
-    shown = {**{name: value for name, value in parts.items() if value}, "at the most at once": peak(parts)}
-    return "\n".join(f"  {name:28} {value / 1e6:10,.1f} MB" for name, value in shown.items())
+    """Formats the estimate in lines of megabytes (1e6 bytes)."""
+    rows = {**{name: value for name, value in parts.items() if value}, "peak": peak(parts)}
+    return "\n".join(f"  {name:28} {value / 1e6:10,.1f} MB" for name, value in rows.items())

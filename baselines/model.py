@@ -1,7 +1,7 @@
-"""The model that is trained: a causal language model, and where an algorithm needs one, a critic.
+"""The model that is trained: a causal language model, and for some algorithms a critic and a frozen reference.
 
-Batches lie in the main memory; what is computed on a GPU comes back. Values and log-probs are those of what is about to be said: column l of [B, L] belongs to token l given the tokens before
-it, so V_{t,0} is read at the last token of the prompt, never at the token itself and never at a pad.
+Batches stay in main memory; results computed on a GPU return there. Log-probs and values at column l of [B, L] belong to
+token l given the tokens before it: the value of a state is read at the last token of the prompt, never at padding.
 """
 
 from __future__ import annotations
@@ -9,44 +9,29 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from baselines import prefix_sharing
 from baselines.configs import ModelConfig
+from baselines.critic import Critic
 from baselines.distributed import fsdp
-from envsuite.errors import MissingExtra, UsageError, did_you_mean
+from baselines.logprobs import token_logprobs
+from baselines.lora import add_adapter, merged_state, merged_weight
+from baselines.masters import MasterWeights
+from baselines.prefix_sharing import PackedRows, pack, read_head, set_checkpointing
+from baselines.reference import Reference
+from envsuite.errors import UsageError
 from harness.lm import model_files
 
 CRITICS = ("none", "head", "own")
 
 
-class Critic(nn.Module):
-    """A value per position from a trunk's last hidden state."""
-
-    def __init__(self, trunk: nn.Module, width: int, hidden: tuple[int, ...], frozen: bool) -> None:
-        super().__init__()
-        sizes = [width, *hidden]
-        layers: list[nn.Module] = []
-        for one, other in zip(sizes, sizes[1:]):
-            layers += [nn.Linear(one, other, bias=False), nn.ReLU()]
-        last = nn.Linear(sizes[-1], 1, bias=False)
-        nn.init.zeros_(last.weight)  # values start at 0: the first advantages are the returns themselves
-        self.head = nn.Sequential(*layers, last)
-        self.trunk, self.frozen = trunk, frozen
-
-    def forward(self, ids: Tensor, valid: Tensor, columns: Tensor) -> Tensor:
-        """[B, L], [B, L], [C] -> [B, C]: the value read at each of `columns`."""
-        with torch.no_grad() if self.frozen else contextlib.nullcontext():
-            output, first = prefix_sharing.forward(self.trunk, ids, valid, columns, logits=False)
-        return self.head(output.last_hidden_state[:, columns - first].float()).squeeze(-1)
-
-
 class Model:
-    """Actor, critic and frozen reference. The actor's `lm` and `tokenizer` also answer prompts in the rollout."""
+    """Actor, critic and reference. The actor's `lm` and `tokenizer` also generate the rollout."""
 
     def __init__(self, lm: Any, tokenizer: Any, config: ModelConfig) -> None:
         if config.critic not in CRITICS:
@@ -54,268 +39,263 @@ class Model:
         torch.manual_seed(config.seed)
         self.config, self.tokenizer = config, tokenizer
         self.device = next(lm.parameters()).device
+        self.sharded = False
+        """True if processes hold a share of the weights each, and must take the same forward passes."""
         width = lm.config.get_text_config().hidden_size
         self.critic: Critic | None = None
         self.target: Critic | None = None
-        self._reference: Any = None
-        self._began: list[Tensor] = []
-        """LoRA's adapter as training began with it; none: as it is made, when it changes nothing"""
-        self.cut = False
-        """over the processes; then all of them must take the same passes"""
         if config.critic == "own":
-            self.critic = Critic(copy.deepcopy(lm.base_model), width, (), frozen=False).to(self.device)
+            self.critic = Critic(width, (), copy.deepcopy(lm.base_model)).to(self.device)
         elif config.critic == "head":
-            trunk = copy.deepcopy(lm.base_model).requires_grad_(False)
-            self.critic = Critic(trunk, width, config.critic_hidden, frozen=True).to(self.device)
-        if config.gradient_checkpointing:
-            lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        if config.lora_rank:
-            lm = _with_lora(lm, config)
-        self.lm = lm
+            self.critic = Critic(width, config.critic_hidden).to(self.device)
+        networks = [lm] if self.critic is None or self.critic.trunk is None else [lm, self.critic.trunk]
+        for network in networks:
+            set_checkpointing(network, False)
+            if config.gradient_checkpointing:
+                network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.lm = add_adapter(lm, config) if config.lora_rank else lm
+        self.reference = Reference(self.lm, self.actor_parameters() if config.lora_rank else ())
 
     @classmethod
     def load(cls, config: ModelConfig) -> Model:
-        """The model a name stands for, as `envsuite-eval` resolves it."""
-        from harness.policies.hf import load
+        """Loads the model of a name, as `envsuite-eval` resolves it. Raises UsageError for float16."""
+        from harness.policies.hf import load, pick_device, pick_dtype
 
-        lm, tokenizer = load(config.name, config.device, config.dtype)
+        dtype = config.dtype
+        if pick_dtype(dtype, pick_device(config.device)) is torch.float16:
+            if dtype != "auto":
+                raise UsageError(
+                    f"model.dtype = {dtype!r} needs loss scaling, which is not done: set bfloat16 or float32."
+                )
+            dtype = "float32"
+        lm, tokenizer = load(config.name, config.device, dtype, config.attention)
         return cls(lm, tokenizer, config)
 
-    def logprobs(
-        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Log-prob of every token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]; column 0 is 0.
+    # ---- Forward passes ---------------------------------------------------------------------------------------------
 
-        With `sampled` [B, L], only columns in which it has an entry are computed, and the others are 0: of a prompt and its
-        reply, the prompt's logits (vocabulary x length) are most of the memory.
+    def logprobs(
+        self,
+        ids: Tensor,
+        valid: Tensor,
+        temperature: float = 1.0,
+        sampled: Tensor | None = None,
+        entropy_gradient: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the log-prob of each token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]
+
+        With `sampled` [B, L] only these tokens are computed; the others, and the first column, are 0.
         """
-        # Transformers checkpoints activations in training mode alone; there is no dropout that the mode would turn on.
-        self.lm.train(self.config.gradient_checkpointing and torch.is_grad_enabled())
-        return _logprobs(self.lm, ids, valid, temperature, sampled)
+        set_checkpointing(self.lm, self.config.gradient_checkpointing and torch.is_grad_enabled())
+        packed = pack(ids, valid, sampled, self.device)
+        return _logprobs(self.lm, packed, temperature, entropy_gradient)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
-        """[B, L] -> [B, L]; with `sampled`, 0 in columns in which it has no entry."""
+        """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B, L]"""
         return self._values(self.critic, ids, valid, sampled)
 
     def target_values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
-        """`values` of the target critic."""
+        """Returns the target critic's values, like `values`."""
         return self._values(self.target, ids, valid, sampled)
 
     def _values(self, critic: Critic | None, ids: Tensor, valid: Tensor, sampled: Tensor | None) -> Tensor:
         if critic is None:
             raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
-        columns = _before(ids, sampled).to(self.device)
-        rows, valid, back = prefix_sharing.distinct(ids.to(self.device), valid.to(self.device))
-        return _spaced(critic(rows, valid, columns), columns, ids.shape[1])[back].cpu()
+        packed = pack(ids, valid, sampled, self.device)
+        if critic.trunk is None:
+            return packed.spread(critic.of_features(self._reference_pass(packed, logits=False)[0])).cpu()
+        set_checkpointing(critic.trunk, self.config.gradient_checkpointing and torch.is_grad_enabled())
+        return packed.spread(critic(packed)).cpu()
 
-    def shard(self, reference: bool, target: bool) -> None:
-        """Keeps this process's share of everything, in this way for good. What will be kept to compare with (`reference`,
-        `target`) must be told now: what is cut cannot be copied, only written over.
+    @property
+    def reads_features(self) -> bool:
+        """True if the critic reads the hidden states of the frozen reference."""
+        return self.critic is not None and self.critic.trunk is None
+
+    def reference_logprobs(
+        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
+    ) -> Tensor:
+        """Returns the log-probs of the reference, like `logprobs`. [B, L]"""
+        return self.reference_logprobs_and_features(ids, valid, temperature, sampled)[0]
+
+    @torch.no_grad()
+    def reference_logprobs_and_features(
+        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None, logprobs: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the reference's log-probs [B, L] and its hidden states at all tokens in `sampled`, by rows [n, H].
+
+        One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
         """
-        if reference and not self.config.lora_rank:
-            self.keep_reference()
-        if target:
-            self.keep_target()
-        critics = [one for one in (self.critic, self.target) if one is not None]
-        trunks = {id(one.trunk): one.trunk for one in critics}.values()  # a frozen one serves both
-        for module in (self.lm, self._reference, *trunks, *(one.head for one in critics)):
-            if module is not None:
-                fsdp.cut(module, self.device)
-        self.cut = True
+        packed = pack(ids, valid, sampled, self.device)
+        hidden, logits = self._reference_pass(packed, logprobs)
+        scored = valid if sampled is None else sampled
+        row, column = scored[:, 1:].nonzero(as_tuple=True)
+        numbers = packed.spread(torch.arange(len(packed.row), device=self.device)).cpu()
+        features = hidden.cpu()[numbers[row, column + 1]]
+        if logits is None:
+            return torch.zeros(ids.shape), features
+        return packed.spread(token_logprobs(logits, packed.tokens, temperature)[0]).cpu(), features
 
-    @contextlib.contextmanager
-    def gathered(self) -> Iterator[None]:
-        """Within, this process can answer prompts by itself: it holds the whole actor."""
-        with fsdp.gathered(self.lm) if self.cut else contextlib.nullcontext():
-            yield
+    @torch.no_grad()
+    def _reference_pass(self, packed: PackedRows, logits: bool) -> tuple[Tensor, Tensor | None]:
+        with self.reference.active() as lm:
+            set_checkpointing(lm, False)
+            return read_head(lm, packed, logits)
+
+    # ---- Weights ----------------------------------------------------------------------------------------------------
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """Returns the trained weights of the actor, in the type of the forward pass."""
+        return [parameter for parameter in self.lm.parameters() if parameter.requires_grad]
+
+    def critic_parameters(self) -> list[nn.Parameter]:
+        """Returns the trained weights of the critic; [] without a critic."""
+        return [] if self.critic is None else [p for p in self.critic.parameters() if p.requires_grad]
+
+    @cached_property
+    def actor_masters(self) -> MasterWeights:
+        """The actor's trained weights with their float32 masters."""
+        return MasterWeights(self.actor_parameters())
+
+    def keep_reference(self) -> None:
+        """Makes the actor's present weights the reference."""
+        self.reference.keep()
+
+    def keep_target(self) -> None:
+        """Makes the target critic, an untrained copy of the critic's present weights."""
+        if self.critic is None:
+            return
+        if self.target is None:
+            self.target = self.critic.target()
+        else:
+            self.target.move_towards(self.critic, 1.0)
+
+    def follow(self, share: float) -> None:
+        """Moves the target critic the `share` of the way to the critic."""
+        if self.critic is not None and self.target is not None:
+            self.target.move_towards(self.critic, share)
 
     @torch.no_grad()
     def start_critic(self) -> None:
-        """Has a critic with a trunk of its own start from what the actor is now, LoRA's adapter included."""
-        if self.critic is None or self.critic.frozen:
+        """Copies the actor's present weights, LoRA's adapter included, into a critic with its own trunk."""
+        if self.critic is None or self.critic.trunk is None:
             return
         trunk = dict(self.critic.trunk.named_parameters())
         with self.gathered():
             base = (self.lm.get_base_model() if self.config.lora_rank else self.lm).base_model
             for name, module in base.named_modules():
                 if hasattr(module, "get_delta_weight"):
-                    changed = module.base_layer.weight + module.get_delta_weight("default")
-                    fsdp.fill(trunk[f"{name}.weight"], changed)
+                    fsdp.fill(trunk[f"{name}.weight"], merged_weight(module))
             for name, parameter in base.named_parameters():
                 if name in trunk:
                     fsdp.fill(trunk[name], parameter)
+        self.critic.masters.refresh()
 
-    def keep_target(self) -> None:
-        """Makes the target critic, a copy of the present one that learns nothing; a frozen trunk serves both."""
-        if self.critic is not None and self.target is not None:
-            self.follow(1.0)
-        elif self.critic is not None:
-            known = {id(self.critic.trunk): self.critic.trunk} if self.critic.frozen else {}
-            self.target = copy.deepcopy(self.critic, known).requires_grad_(False)
+    def shard(self, reference: bool, target: bool) -> None:
+        """Shards all weights over the processes, for good.
 
-    @torch.no_grad()
-    def follow(self, tau: float) -> None:
-        """Moves the target critic the share `tau` of the way to the critic."""
-        if self.critic is not None and self.target is not None:
-            named = dict(self.target.named_parameters())
-            for name, parameter in self.critic.named_parameters():
-                if parameter.requires_grad:
-                    named[name].lerp_(parameter, tau)
-
-    @torch.no_grad()
-    def reference_logprobs(
-        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
-    ) -> Tensor:
-        """Log-probs of the weights training began with. [B, L]"""
-        with self._as_reference() as lm:
-            return _logprobs(lm, ids, valid, temperature, sampled)[0]
-
-    def keep_reference(self) -> None:
-        """Freezes the present weights as the reference; of LoRA the adapter alone, for the base stays what it is."""
-        if self.config.lora_rank:
-            self._began = [parameter.detach().clone() for parameter in self.actor_parameters()]
-        elif self._reference is not None:
-            with torch.no_grad():
-                for kept, present in zip(self._reference.parameters(), self.lm.parameters(), strict=True):
-                    kept.copy_(present)
-        else:
-            self._reference = copy.deepcopy(self.lm).requires_grad_(False).eval()
+        `reference` and `target` state whether these will be kept: a sharded model can be written over, but not copied.
+        """
+        if reference:
+            self.keep_reference()
+        if target:
+            self.keep_target()
+        critics = [critic for critic in (self.critic, self.target) if critic is not None]
+        parts = [self.lm, self.reference.frozen, *(critic.trunk for critic in critics), *(c.head for c in critics)]
+        for module in parts:
+            if module is not None:
+                fsdp.shard(module, self.device)
+        self.sharded = True
 
     @contextlib.contextmanager
-    def _as_reference(self) -> Iterator[Any]:
-        if self._began:
-            present = [parameter.detach().clone() for parameter in self.actor_parameters()]
-            self._put(self._began)
-            try:
-                yield self.lm
-            finally:
-                self._put(present)
-        elif self.config.lora_rank:
-            with self.lm.disable_adapter():
-                yield self.lm
-        elif self._reference is None:
-            raise UsageError("A KL penalty needs a reference model: call keep_reference() before training.")
-        else:
-            yield self._reference
+    def gathered(self) -> Iterator[None]:
+        """Gathers the full actor on every process, so that each can generate by itself."""
+        with fsdp.gathered(self.lm) if self.sharded else contextlib.nullcontext():
+            yield
 
-    @torch.no_grad()
-    def _put(self, adapter: list[Tensor]) -> None:
-        for parameter, value in zip(self.actor_parameters(), adapter, strict=True):
-            parameter.copy_(value)
+    # ---- Files ------------------------------------------------------------------------------------------------------
 
-    def actor_parameters(self) -> list[nn.Parameter]:
-        return [parameter for parameter in self.lm.parameters() if parameter.requires_grad]
+    def gathered_state(self, adapter: bool = False) -> dict[str, Tensor] | None:
+        """Returns the weights that `save` needs of a sharded actor (only the `adapter` if asked), and None otherwise.
 
-    def critic_parameters(self) -> list[nn.Parameter]:
-        return [] if self.critic is None else [p for p in self.critic.parameters() if p.requires_grad]
-
-    def weights(self, adapter: bool = False) -> dict[str, Tensor] | None:
-        """What `save` needs of an actor that is cut: all of it, or LoRA's adapter. All processes must ask; the first gets it."""
-        if not self.cut:
+        All processes must call it; only the first receives the weights.
+        """
+        if not self.sharded:
             return None
-        learn = {name for name, p in self.lm.named_parameters() if p.requires_grad}
-        found = self.lm.state_dict()
-        return {name: fsdp.whole(value) for name, value in found.items() if not adapter or name in learn}
+        trained = {name for name, parameter in self.lm.named_parameters() if parameter.requires_grad}
+        tensors = self.lm.state_dict().items()
+        return {name: fsdp.unsharded(tensor) for name, tensor in tensors if not adapter or name in trained}
 
     def save(self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False) -> None:
-        """A plain Hugging Face folder (LoRA merged), which `envsuite-eval --model` takes; or LoRA's `adapter` alone.
+        """Writes a plain Hugging Face folder with LoRA merged, or with `adapter` only LoRA's adapter for peft.
 
-        `weights` are those of `self.weights(adapter)`.
+        `weights` are those of `gathered_state(adapter)`.
         """
         with model_files.quiet():
             if adapter:
                 self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
-            lm = self.lm if weights is None else self._uncut(weights)
+            lm = self.lm if weights is None else self._unsharded(weights)
             if self.config.lora_rank:
-                lm = (copy.deepcopy(lm) if weights is None else lm).merge_and_unload()
-            lm.save_pretrained(folder)
+                lm.get_base_model().save_pretrained(folder, state_dict=merged_state(lm))
+            else:
+                lm.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
-    def _uncut(self, weights: dict[str, Tensor]) -> Any:
-        """An actor that is not cut, around `weights`."""
+    def _unsharded(self, weights: dict[str, Tensor]) -> Any:
+        """Returns an actor of this architecture that holds `weights` and is not sharded."""
         from transformers import AutoModelForCausalLM
 
         base = self.lm.get_base_model() if self.config.lora_rank else self.lm
         with torch.device("meta"):
             lm = AutoModelForCausalLM.from_config(base.config, dtype=base.dtype)
-            lm = _with_lora(lm, self.config) if self.config.lora_rank else lm
+            lm = add_adapter(lm, self.config) if self.config.lora_rank else lm
         lm.load_state_dict(weights, assign=True)
         (lm.get_base_model() if self.config.lora_rank else lm).generation_config = base.generation_config
         lm.tie_weights()
         return lm
 
     def state(self) -> dict[str, Any]:
-        """Everything that learns, for a checkpoint. All processes must ask; of a model that is cut, the first gets it."""
-        whole = lambda module: {name: fsdp.whole(p) for name, p in module.named_parameters() if p.requires_grad}
-        found = {"lm": whole(self.lm)}
+        """Returns all trained weights for a checkpoint, in float32 where they have masters.
+
+        All processes must call it; of a sharded model the first receives the weights.
+        """
+        names = self._trained_names(self.lm)
+        state = {"lm": _named(names, self.actor_masters)}
         if self.critic is not None:
-            found["critic"] = whole(self.critic)
-            if self.target is not None:
-                named = dict(self.target.named_parameters())
-                found["target"] = {name: fsdp.whole(named[name]) for name in found["critic"]}
-        if self._reference is not None:
-            found["reference"] = {name: fsdp.whole(one) for name, one in self._reference.state_dict().items()}
-        if self._began:
-            found["reference"] = {name: fsdp.whole(one) for name, one in zip(found["lm"], self._began, strict=True)}
-        return found
+            state["critic"] = _named(self._trained_names(self.critic), self.critic.masters)
+        if self.target is not None:
+            state["target"] = {name: fsdp.unsharded(p) for name, p in self.target.named_parameters()}
+        reference = self.reference.state(names)
+        return {**state, "reference": reference} if reference else state
 
     def load_state(self, state: dict[str, Any]) -> None:
+        """Restores what `state` returned."""
         if "target" in state:
             self.keep_target()
-        for module, key in ((self.lm, "lm"), (self.critic, "critic"), (self.target, "target")):
-            if module is not None:
-                named = dict(module.named_parameters())
-                for name, value in state[key].items():
-                    fsdp.fill(named[name], value)
+        for index, name in enumerate(self._trained_names(self.lm)):
+            self.actor_masters.fill(index, state["lm"][name])
+        if self.critic is not None:
+            for index, name in enumerate(self._trained_names(self.critic)):
+                self.critic.masters.fill(index, state["critic"][name])
+        if self.target is not None:
+            parameters = dict(self.target.named_parameters())
+            for name, value in state["target"].items():
+                fsdp.fill(parameters[name], value)
         if "reference" in state:
-            self.keep_reference()
-            kept = self._reference.state_dict() if self._reference is not None else dict(zip(state["lm"], self._began))
-            for name, tensor in kept.items():
-                fsdp.fill(tensor, state["reference"][name])
+            self.reference.load_state(state["reference"], self._trained_names(self.lm))
+
+    @staticmethod
+    def _trained_names(module: nn.Module) -> list[str]:
+        return [name for name, parameter in module.named_parameters() if parameter.requires_grad]
 
 
-def _logprobs(lm: Any, ids: Tensor, valid: Tensor, temperature: float, sampled: Tensor | None) -> tuple[Tensor, Tensor]:
-    columns = _before(ids, sampled).to(lm.device)
-    rows, valid, back = prefix_sharing.distinct(ids.to(lm.device), valid.to(lm.device))
-    logits = prefix_sharing.forward(lm, rows, valid, columns, logits=True)[0].logits.float()
-    if temperature != 1.0 and temperature > 0:
-        logits = logits / temperature
-    logp = logits.log_softmax(-1)
-    found = logp.gather(-1, rows[:, columns + 1, None]).squeeze(-1)
-    spread = -(logp.exp() * logp).sum(-1)
-    width = ids.shape[1]
-    return _spaced(found, columns, width)[back].cpu(), _spaced(spread, columns, width)[back].cpu()
+def _named(names: list[str], weights: MasterWeights) -> dict[str, Tensor]:
+    return {name: fsdp.unsharded(master) for name, master in zip(names, weights.masters, strict=True)}
 
 
-def _before(ids: Tensor, sampled: Tensor | None) -> Tensor:
-    """Columns whose next token is sampled in some row: where what is said of it is read."""
-    wanted = torch.ones(ids.shape[1] - 1, dtype=torch.bool) if sampled is None else sampled[:, 1:].any(0)
-    return wanted.nonzero().flatten()
-
-
-def _spaced(x: Tensor, columns: Tensor, width: int) -> Tensor:
-    """[U, C] read at `columns` to [U, width], each under the token that follows; 0 elsewhere."""
-    return x.new_zeros(len(x), width).index_copy(1, columns + 1, x)
-
-
-def _with_lora(lm: Any, config: ModelConfig) -> Any:
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ModuleNotFoundError as error:
-        raise MissingExtra("LoRA needs the package 'peft': pip install 'envsuite[train]'") from error
-    layers = [name for name, module in lm.named_modules() if isinstance(module, nn.Linear)]
-    for target in config.lora_targets:
-        if not any(name == target or name.endswith(f".{target}") for name in layers):
-            names = sorted({name.rpartition(".")[2] for name in layers})
-            raise UsageError(
-                f"model.lora_targets: {config.name} has no linear layer {target!r}: it has {', '.join(names)}."
-                f"{did_you_mean(target, names)}"
-            )
-    wanted = LoraConfig(
-        r=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-        target_modules=list(config.lora_targets),
-        task_type="CAUSAL_LM",
-    )
-    return get_peft_model(lm, wanted)
+def _logprobs(lm: Any, packed: PackedRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies [B, L] of the packed positions, in main memory."""
+    _, logits = read_head(lm, packed)
+    assert logits is not None
+    logprobs, entropy = token_logprobs(logits, packed.tokens, temperature, entropy_gradient)
+    return packed.spread(logprobs).cpu(), packed.spread(entropy).cpu()

@@ -1,60 +1,146 @@
-"""The same numbers for less: rows that are copies go through the model once, and so does the beginning that all share.
+"""Forward passes that compute duplicate rows and a shared prompt prefix only once, and read only sampled positions.
 
-Rows of one batch begin with the same rules, rows of a group with the same game, and where an action is one of few and
-histories are short most rows are copies of each other. Equal tokens have equal states and their gradients add up, so
-nothing changes but the time and the memory.
+Rows of a batch begin with the same rules, rows of a group with the same game, and with short histories many rows are copies
+of each other. Equal tokens have equal hidden states and their gradients add up, so that results do not change.
+
+`pack` removes duplicate rows and lists the positions to read. `read_head` runs a causal language model and returns hidden
+states and logits at these positions, `read_trunk` a model without head.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from baselines.distributed.fsdp import is_cut
+from baselines.distributed.fsdp import is_sharded
 from harness.lm.cache import can_reuse
 
-WORTH = 16
-"""fewer shared tokens than this are not worth a pass of their own"""
+MIN_PREFIX = 16
+"""Shortest shared prefix, in tokens, that is worth a pass of its own."""
 
 
-def distinct(ids: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Each row once, and for every row of [B, L] where it went: [U, L], [U, L], [B]."""
-    rows, back = torch.unique(torch.where(valid, ids, -1), dim=0, return_inverse=True)
-    return rows.clamp(min=0), rows >= 0, back
+@dataclass(frozen=True)
+class PackedRows:
+    """U distinct rows and the P positions whose next token is scored."""
+
+    ids: Tensor  # [U, L]
+    valid: Tensor  # [U, L] bool
+    row: Tensor  # [P] row of each position
+    column: Tensor  # [P] its column; the scored token is the one after it
+    source: Tensor  # [B] the distinct row that equals each row of the batch
+
+    @property
+    def tokens(self) -> Tensor:
+        """The scored tokens. [P]"""
+        return self.ids[self.row, self.column + 1]
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Puts a number per position under the token that it scores, in every row of the batch. [P] -> [B, L]"""
+        out = x.new_zeros(self.ids.shape)
+        return out.index_put((self.row, self.column + 1), x)[self.source]
 
 
-def beginning(rows: Tensor, valid: Tensor, columns: Tensor) -> int:
-    """So many first tokens stand in every row and lie before the first of `columns`; 0 where that is not worth while."""
-    if len(rows) < 2 or not len(columns):
+def pack(ids: Tensor, valid: Tensor, sampled: Tensor | None, device: torch.device) -> PackedRows:
+    """Removes duplicate rows of [B, L] and lists the positions before `sampled` tokens (None: before all valid ones)."""
+    scored = valid if sampled is None else sampled & valid
+    rows, source = torch.unique(torch.where(valid, ids, -1), dim=0, return_inverse=True)
+    wanted = torch.zeros(rows.shape, dtype=torch.long).index_add_(0, source, scored.long())[:, 1:]
+    row, column = wanted.nonzero(as_tuple=True)
+    tensors = rows.clamp(min=0), rows >= 0, row, column, source
+    return PackedRows(*(tensor.to(device) for tensor in tensors))
+
+
+def shared_prefix(packed: PackedRows) -> int:
+    """Returns the number of first tokens that all rows share and that no position reads; 0 if not worth a pass."""
+    if len(packed.ids) < 2 or not len(packed.column):
         return 0
-    same = ((rows == rows[0]) & valid).all(0).long().cumprod(0).sum()
-    found = min(int(same), int(columns[0]))
-    return found if found >= WORTH else 0
+    equal = ((packed.ids == packed.ids[0]) & packed.valid).all(0).long().cumprod(0).sum()
+    length = min(int(equal), int(packed.column.min()))
+    return length if length >= MIN_PREFIX else 0
 
 
-def forward(module: Any, rows: Tensor, valid: Tensor, columns: Tensor, logits: bool) -> tuple[Any, int]:
-    """`module`'s output for rows [U, L], of which the first so many columns are left out: none of `columns` is among them.
+def read_trunk(trunk: Any, packed: PackedRows) -> Tensor:
+    """Returns the last hidden states of a model without head at the packed positions. [P, H]"""
+    output, first = _forward(trunk, packed, {})
+    return output.last_hidden_state[packed.row, packed.column - first]
 
-    `logits`: the module has a head, and of its logits those at `columns` are wanted alone.
+
+def read_head(lm: Any, packed: PackedRows, logits: bool = True) -> tuple[Tensor, Tensor | None]:
+    """Returns the hidden states [P, H] that enter the head at the packed positions, and their logits [P, V].
+
+    Only these positions reach the head: the vocabulary is much larger than the hidden size. With `logits=False` the head
+    computes nothing.
     """
-    # A pass more for the beginning would be a pass more than other processes take where the model is cut over them.
-    alone = module.training or is_cut(module) or not can_reuse(module.config)
-    first = 0 if alone else beginning(rows, valid, columns)
+    hidden: list[Tensor] = []
+    with _gathered_before(lm.get_output_embeddings(), packed, hidden, logits) as crop:
+        output, _ = _forward(lm, packed, {"logits_to_keep": 0}, crop)
+    return hidden[0], output.logits[0] if logits else None
+
+
+class _Crop:
+    """The number of first columns that a pass left out, known once the pass begins."""
+
+    first = 0
+    active = False
+
+
+@contextlib.contextmanager
+def _gathered_before(head: nn.Module, packed: PackedRows, hidden: list[Tensor], logits: bool) -> Iterator[_Crop]:
+    """Has `head` see only the packed positions, which are appended to `hidden`."""
+    crop = _Crop()
+
+    def gather(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not crop.active:
+            return None
+        hidden.append(arguments[0][packed.row, packed.column - crop.first])
+        return ((hidden[0] if logits else hidden[0][:0])[None], *arguments[1:])
+
+    handle = head.register_forward_pre_hook(gather)
+    try:
+        yield crop
+    finally:
+        handle.remove()
+
+
+def _forward(module: Any, packed: PackedRows, options: dict[str, Any], crop: _Crop | None = None) -> tuple[Any, int]:
+    """Runs `module` and returns its output with the number of first columns that the output lacks."""
+    # A pass for the prefix would be one more than other processes take where the model is sharded over them.
+    alone = is_checkpointed(module) or is_sharded(module) or not can_reuse(module.config)
+    first = 0 if alone else shared_prefix(packed)
     cache = None
     if first:
         cache = DynamicCache()
-        keep: dict[str, Any] = {"logits_to_keep": 1} if logits else {}
-        module(input_ids=rows[:1, :first], past_key_values=cache, use_cache=True, **keep)
-        cache.batch_repeat_interleave(len(rows))
-    wanted: dict[str, Any] = {"logits_to_keep": columns - first} if logits else {}
+        last = {"logits_to_keep": 1} if options else {}
+        module(input_ids=packed.ids[:1, :first], past_key_values=cache, use_cache=True, **last)
+        cache.batch_repeat_interleave(len(packed.ids))
+    if crop is not None:
+        crop.first, crop.active = first, True
     output = module(
-        input_ids=rows[:, first:],
-        attention_mask=valid.long(),
+        input_ids=packed.ids[:, first:],
+        attention_mask=packed.valid.long(),
         past_key_values=cache,
         use_cache=cache is not None,
-        **wanted,
+        **options,
     )
     return output, first
+
+
+def is_checkpointed(module: nn.Module) -> bool:
+    """Returns True if the next pass through `module` recomputes activations in its backward pass."""
+    return any(isinstance(layer, GradientCheckpointingLayer) and layer.training for layer in module.modules())
+
+
+def set_checkpointing(module: nn.Module, active: bool) -> None:
+    """Switches the recomputation of activations on or off, and leaves everything else in evaluation mode.
+
+    Transformers ties it to the training mode, in which models with dropout would no longer compute what was sampled.
+    """
+    for layer in module.modules():
+        layer.training = active and isinstance(layer, GradientCheckpointingLayer)

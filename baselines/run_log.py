@@ -1,4 +1,4 @@
-"""What a run writes down as it goes: what it is (`recipe.json`), and its numbers (`metrics.jsonl`, trackers, the screen)."""
+"""The written record of a run: `recipe.json`, and the numbers in `metrics.jsonl`, trackers and the display."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from baselines.logging import trackers
 from baselines.recipe import Recipe
 from envsuite.cache import write_atomically
 
-Say = Callable[[dict[str, Any]], None]
+Display = Callable[[dict[str, Any]], None]
+"""Shows a log line to the user."""
 
 
 class RunLog:
-    """Of several processes that train together, the first alone writes."""
+    """Writes the record of a run; of several processes only the first writes."""
 
-    def __init__(self, recipe: Recipe, folder: Path, say: Say) -> None:
-        self.recipe, self.folder, self.say = recipe, folder, say
+    def __init__(self, recipe: Recipe, folder: Path, display: Display) -> None:
+        self.recipe, self.folder, self.display = recipe, folder, display
         self.metrics = folder / "metrics.jsonl"
         self.trackers: list[trackers.Tracker] = []
         if collectives.first():
             self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
 
     def begin(self) -> None:
-        """Of a run that is new; lines of one that was killed before its first checkpoint go."""
+        """Begins a new run; removes the metrics of a run that was killed before its first checkpoint."""
         if collectives.first():
             self.metrics.unlink(missing_ok=True)
-            found = {
+            record = {
                 "recipe": recipes.plain(self.recipe),
                 "torch": torch.__version__,
                 "threads": torch.get_num_threads(),
@@ -42,23 +43,24 @@ class RunLog:
                 "host": platform.platform(),
                 "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             }
-            write_atomically(self.folder / "recipe.json", json.dumps(found, indent=2) + "\n")
+            write_atomically(self.folder / "recipe.json", json.dumps(record, indent=2) + "\n")
 
-    def line(self, line: dict[str, Any]) -> None:
-        """Appends a line to metrics.jsonl, passes its numbers to the trackers and says it."""
+    def write(self, line: dict[str, Any]) -> None:
+        """Appends a line to metrics.jsonl, and passes it to the trackers and the display."""
         if collectives.first():
             with self.metrics.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             numbers = {f"{line['kind']}/{key}": value for key, value in line.items() if isinstance(value, (int, float))}
             for tracker in self.trackers:
                 tracker.log(numbers, int(line.get("update", 0)))
-            self.say(line)
+            self.display(line)
 
     def count(self) -> int:
+        """Returns the number of lines in metrics.jsonl."""
         return sum(1 for _ in self.metrics.open()) if self.metrics.exists() else 0
 
-    def cut(self, lines: int) -> None:
-        """Forgets all but the first `lines`: what was noted after the checkpoint is played and noted again."""
+    def truncate(self, lines: int) -> None:
+        """Keeps only the first `lines`: what was logged after the checkpoint is played and logged again."""
         if collectives.first():
-            kept = self.metrics.read_text().splitlines(keepends=True)[:lines]
-            write_atomically(self.metrics, "".join(kept))
+            remaining = self.metrics.read_text().splitlines(keepends=True)[:lines]
+            write_atomically(self.metrics, "".join(remaining))

@@ -1,147 +1,129 @@
-"""The one loop: draw games, play them, learn, measure, save.
+"""The training loop: play episodes, learn from them, evaluate, save.
 
     {output_dir}/{run}/
-        recipe.json     the recipe with every default, and where it ran
-        metrics.jsonl   a line per update, and one per measurement on held-out seeds; appended and flushed
-        checkpoint.pt   everything the next update depends on; replaced atomically (as are the others: `store`)
-        model/          the latest model as a plain Hugging Face folder; best/ the one that measured best
+        recipe.json     the recipe with every default, and the host
+        metrics.jsonl   a line per update and per evaluation; appended and flushed
+        checkpoint.pt   everything that the next update depends on, as plain data
+        model/          the latest model as a plain Hugging Face folder; best/ the one with the best evaluation
+        adapter/        with LoRA, the latest adapter for peft
 
-Games and dice are addressed by the number of the update, so that a run killed anywhere and resumed goes on with the very
-same update (on a CPU with fixed threads: to the bit).
+Games and sampling seeds are addressed by the number of the update, so that a run killed at any moment and resumed continues
+with the very same update (on a CPU with a fixed number of threads, to the bit). Entry point: `TrainingRun(...).train()`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import filelock
-import numpy as np
 import torch
 
 from baselines import recipe as recipes
 from baselines.algorithms import sft
-from baselines.algorithms.policy_step import NonFiniteLoss, Optimisers
+from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers
+from baselines.algorithms.update import UpdateInput
 from baselines.collection import fixed_turns
-from baselines.collection.actor import Actor, template
+from baselines.collection.actor import template
+from baselines.collection.collector import Collected, Collector
 from baselines.collection.env_cache import EnvCache
-from baselines.collection.sampler import Games
-from baselines.collection.servers import Servers
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
+from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
 from baselines.model import Model
 from baselines.recipe import Recipe
-from baselines.run_log import RunLog, Say
-from envsuite.errors import DataError, UsageError
-from envsuite.types import StopReason
-from harness.demos import demonstrations
-from harness.evaluate import Execution, RunConfig
-from harness.policies import make_policy
-from harness.rollout.loop import rollout
-from harness.stats.intervals import wilson
-from harness.types import Episode, Trajectory
+from baselines.run_log import Display, RunLog
+from envsuite.errors import UsageError
+from harness.evaluate import Execution
 
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
-"""units of the Practitioner's Guide's budget rule (its Table 9)"""
+"""Units of the budget rule in the Practitioner's Guide (its Table 9)."""
 
-FREE = ("updates", "budget", "eval_every", "save_every", "stop_at", "generation", "fsdp")
-"""keys of a recipe that may be others when its run goes on"""
+MAY_CHANGE = ("updates", "budget", "eval_every", "save_every", "keep_checkpoints", "stop_at", "generation", "fsdp")
+"""Keys of a recipe that may differ when its run is resumed."""
 
 CONCURRENT = 64
-"""so many episodes are played at once"""
+"""Episodes that are played at once, by default."""
 
 
-class Run:
-    """A training run: what it is (`recipe`), where it lies (`folder`), and where it stands."""
+class TrainingRun:
+    """A training run: its recipe, its folder, and its state between updates."""
 
     def __init__(
         self,
         recipe: Recipe,
         folder: Path,
         resume: bool = False,
-        say: Say = lambda line: None,
+        display: Display = lambda line: None,
         execution: Execution | None = None,
         environments: EnvCache | None = None,
     ) -> None:
-        """`execution` says where the environments live; what is learned does not depend on it. `environments`: open ones, to
-        be used and left open for the next run.
+        """Loads the model, and with `resume` the checkpoint in `folder`.
+
+        `execution` states where environments run; results do not depend on it. `environments` are used and left open; by
+        default the run opens and closes its own. Raises UsageError if the folder is in use or holds another run.
         """
         self.recipe, self.folder = recipe, folder
-        self.execution = execution or Execution(max_concurrent=CONCURRENT)
-        self.games = Games(recipe)
-        kept = folder / "checkpoint.pt"
-        if kept.exists() and not resume:
-            raise UsageError(f"{folder} exists: go on with --resume, remove it, or choose another --output-dir.")
+        checkpoint = folder / checkpoints.LATEST
+        if checkpoint.exists() and not resume:
+            raise UsageError(f"{folder} exists: continue it with --resume, remove it, or choose another --output-dir.")
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = filelock.FileLock(folder / ".lock")
         try:
-            if collectives.first():  # of several processes that train together
+            if collectives.first():
                 self.lock.acquire(timeout=0)
         except filelock.Timeout:
             raise UsageError(
                 f"{folder} is in use by another process: wait for it, or choose another --output-dir."
             ) from None
-        self.model = Model.load(recipe.model)
+        self.model = Model.load(recipe.model_config)
         if recipe.fsdp and collectives.size() > 1:
-            self.model.shard(self._refers, bool(getattr(recipe.config, "target_tau", 0.0)))
+            self.model.shard(recipe.needs_reference and not recipe.model.lora_rank, recipe.config.trains_target_critic)
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
-        self.update, self.spent, self.best, self.tuned = 0, 0, -1.0, False
-        self.success, self.measured = -1.0, -1  # the last measured success, and after which update that was
-        self.rung = 0 if recipe.advance_at else len(self.games.configs) - 1  # the last of the tasks that are played
-        self.lanes = [fixed_turns.Lane() for _ in range(recipe.episodes if recipe.turns else 0)]
-        self.environments = environments or EnvCache()
-        self.mine = environments is None
-        self.notes = RunLog(recipe, folder, say)
-        self.servers = Servers(recipe, folder) if recipe.generation.base_url else None
+        self.update, self.spent, self.tuned = 0, 0, False
+        self.best, self.success, self.evaluated_at = -1.0, -1.0, -1
+        execution = execution or Execution(max_concurrent=CONCURRENT)
+        self.collector = Collector(recipe, self.model, folder, execution, environments)
+        self.stage = 0 if recipe.advance_at else len(self.collector.sampler.configs) - 1
+        self.log = RunLog(recipe, folder, display)
         if collectives.first():
             checkpoints.tidy(folder)
-        if kept.exists():
-            self._restore(kept)
+        if checkpoint.exists():
+            self._restore(checkpoint)
         else:
-            self.notes.begin()
-
-    @property
-    def _refers(self) -> bool:
-        """Whether the updates need the weights that training begins with."""
-        return self.recipe.algorithm != "sft" and bool(self.recipe.config.kl_coef)
+            self.log.begin()
 
     def train(self) -> float:
-        """Everything the recipe asks for; returns the last measured success on held-out seeds."""
+        """Runs everything that the recipe asks for; returns the last success rate on held-out games."""
         recipe = self.recipe
         try:
             if not self.tuned:
-                self._tune()
-            if recipe.algorithm != "sft":
-                self._ready()
-                if self.update == 0 > self.measured:
-                    self.measure()
-                while not self._over():
+                self._fine_tune()
+            if recipe.trains_policy:
+                self._prepare_updates()
+                if self.update == 0 and self.evaluated_at < 0:
+                    self.evaluate()
+                while not self._finished():
                     self._step()
                     if recipe.eval_every and self.update % recipe.eval_every == 0:
-                        self.measure()
+                        self.evaluate()
                     if self.update % recipe.save_every == 0:
                         self.save()
-            if self.measured < self.update:
-                self.measure()
+            if self.evaluated_at < self.update:
+                self.evaluate()
             self.save()
             return self.success
         finally:
             self.close()
 
     def close(self) -> None:
-        """Ends the environments, and leaves the folder to others."""
-        if self.mine:
-            self.environments.close()
-        if self.servers is not None:
-            self.servers.close()
+        """Closes environments and servers, and releases the folder."""
+        self.collector.close()
         self.lock.release()
 
-    def _over(self) -> bool:
+    def _finished(self) -> bool:
         recipe = self.recipe
         if recipe.stop_at and self.success >= recipe.stop_at:
             return True
@@ -149,197 +131,122 @@ class Run:
             return self.spent + recipe.episodes * EPISODE_COST > recipe.budget
         return self.update >= recipe.updates
 
-    def _tune(self) -> None:
-        """Supervised fine-tuning on the expert's games, where the recipe asks for it."""
-        asked = self.recipe.sft
-        found = sft.read(Path(asked.file)) if asked.file else self._demonstrations()
-        if found:
-            # With a window of history a line is one turn: what it remembers has a line of its own.
-            how = dataclasses.replace(
-                asked.train, last_only=asked.train.last_only or self.recipe.prompting.history >= 0
-            )
-            for line in sft.train(
-                self.model, sft.rows_of(found), template(self.model, self.recipe.prompting), how, self.generator
-            ):
-                self.notes.line({"kind": "sft", **line})
-            games = {(one["task"], one["seed"]) if "seed" in one else place for place, one in enumerate(found)}
-            self.spent += DEMONSTRATION_COST * len(games)
-            self.model.start_critic()  # actor and critic both start from the tuned weights (docs/specs/algorithms.md)
-            self._changed()
+    # ---- Fine-tuning ------------------------------------------------------------------------------------------------
+
+    def _fine_tune(self) -> None:
+        """Trains on the expert's games, if the recipe asks for it."""
+        settings = self.recipe.sft
+        games = sft.read(Path(settings.file)) if settings.file else self.collector.demonstrations()
+        if games:
+            # With a window of history a line is one turn: the turns that it remembers have lines of their own.
+            last_only = settings.train.last_only or self.recipe.prompting.history >= 0
+            config = dataclasses.replace(settings.train, last_only=last_only)
+            chat_template = template(self.model, self.recipe.prompting)
+            conversations = sft.conversations_of(games)
+            for line in sft.train(self.model, conversations, chat_template, config, self.generator):
+                self.log.write({"kind": "sft", **line})
+            distinct = {(game["task"], game["seed"]) if "seed" in game else place for place, game in enumerate(games)}
+            self.spent += DEMONSTRATION_COST * len(distinct)
+            self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
+            self.collector.weights_changed()
         self.tuned = True
 
-    def _demonstrations(self) -> list[dict[str, Any]]:
-        """The expert's games from the first training seeds, as chats."""
-        asked = self.recipe.sft
-        found: list[dict[str, Any]] = []
-        for config, todo in self.games.shown(asked.episodes) if asked.episodes else []:
-            found += demonstrations(self._play(config, todo, make_policy(asked.expert)), self.recipe.prompting)
-        return sorted(found, key=lambda one: (one["task"], one["seed"]))
-
-    def _ready(self) -> None:
-        """The reference and the optimisers, once the weights are those training begins with."""
+    def _prepare_updates(self) -> None:
+        """Makes reference, target critic and optimisers, once the weights are those that reinforcement learning starts from."""
         if self.optimisers is None:
-            if self._refers:
+            if self.recipe.needs_reference:
                 self.model.keep_reference()
-            if getattr(self.recipe.config, "target_tau", 0.0):
+            if self.recipe.config.trains_target_critic:
                 self.model.keep_target()
             self.optimisers = Optimisers(self.model, self.recipe.config)
 
+    # ---- Updates ----------------------------------------------------------------------------------------------------
+
     def _step(self) -> None:
-        recipe, began = self.recipe, time.monotonic()
-        actor = self.actor()
-        with self._gathered():
-            taken = self._batch(actor)
-        runs = [run for run, _ in taken]
-        kept = [one for one in taken if not one[0].broken and any(turn.reply.ids for turn in one[0].turns[one[1] :])]
-        if not kept:
-            raise DataError(f"update {self.update + 1}: {_nothing_said(runs)}")
-        finals = [actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in kept]
-        usable = [fixed_turns.since(run, first) if first else run for run, first in kept]
-        over = [run for run, _ in kept if not (self.lanes and fixed_turns.unfinished(run, recipe.max_turns))]
-        actor.close()  # the memory of the rollout is wanted for the update
-        played = time.monotonic() - began
-        gap = self._gap(usable, recipe.acting.temperature)
-        assert self.optimisers is not None
-        done = self.spent / recipe.budget if recipe.budget else self.update / max(1, recipe.updates)
-        self.optimisers.anneal(done)
-        try:
-            log = recipe.module.update(
-                self.model, self.optimisers, usable, recipe.config, self.generator, finals,
-                recipe.acting.temperature, self.update,
-            )  # fmt: skip
-        except NonFiniteLoss as error:
-            saved = self.folder / "checkpoint.pt"
-            left = f"{saved} is of an earlier update" if saved.exists() else "nothing had been saved"
-            raise NonFiniteLoss(f"Update {self.update + 1} of {self.folder}: {error} Stopped; {left}.") from error
+        """Plays one batch of episodes and learns from it."""
+        began = time.monotonic()
+        batch = self.collector.collect(self.update, self.stage)
+        gap = self.collector.server_gap(batch.learned, self.recipe.acting.temperature)
+        log = self._learn(batch)
         self.update += 1
-        self._changed()
-        # A batch of so many turns may hold the end of no episode: then there is nothing to say about ends.
-        ends: dict[str, list[float]] = {
-            "reward": [run.total_reward for run in over],
-            "success": [float(run.success) for run in over],
-        }
-        won = float(np.mean(ends["success"])) if over else 0.0
-        if recipe.advance_at and won >= recipe.advance_at:
-            self.rung = min(self.rung + 1, len(self.games.configs) - 1)
-        self.spent += EPISODE_COST * (len(runs) - (len(kept) - len(over)))  # what goes on is not paid for twice
-        turns = [turn for run in usable for turn in run.turns]
-        sampled = sum(len(turn.reply.ids) for turn in turns)
-        self.notes.line(
+        self.collector.weights_changed()
+        outcomes = outcome_metrics(batch.ended)
+        if self.recipe.advance_at and outcomes.get("success", 0.0) >= self.recipe.advance_at:
+            self.stage = min(self.stage + 1, len(self.collector.sampler.configs) - 1)
+        unfinished = len(batch.learned) - len(batch.ended)
+        self.spent += EPISODE_COST * (len(batch.played) - unfinished)  # an episode is paid for when it ends
+        self.log.write(
             {
                 "kind": "update",
                 "update": self.update,
-                "episodes": self.update * recipe.episodes,
-                "env_steps": len(turns),
-                **{name: float(np.mean(found)) for name, found in ends.items() if found},
-                "over": len(over),
-                "tasks": self.rung + 1,
-                "turns": len(turns) / len(usable),
-                "invalid": float(np.mean([bool(turn.fault) for turn in turns])),
-                "broken": len(runs) - len(usable),
-                "tokens": sampled,
-                "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
-                "too_long": sum(run.stop_reason is StopReason.CONTEXT for run in runs),
-                "rollout_seconds": round(played, 3),
-                "update_seconds": round(time.monotonic() - began - played, 3),
+                "episodes": self.update * self.recipe.episodes,
+                **outcomes,
+                "over": len(batch.ended),
+                "tasks": self.stage + 1,
+                **episode_metrics(batch.played, batch.learned),
+                "rollout_seconds": round(batch.seconds, 3),
+                "update_seconds": round(time.monotonic() - began - batch.seconds, 3),
                 **gap,
                 **{key: float(value) for key, value in log.items()},
             }
         )
 
-    def _batch(self, actor: Actor) -> list[tuple[Trajectory, int]]:
-        """What an update learns from: episodes, each with the number of its first turn that is new."""
-        play = lambda todo, policy, cap=None: [
-            run
-            for config in self.games.configs
-            if (mine := [episode for episode in todo if episode.task.id == config.task.id])
-            for run in self._play(config, mine, policy, cap)
-        ]
-        if self.lanes:
-            most = self.recipe.max_turns
-            following = lambda lane, number: self.games.following(lane, number, self.rung)
-            taken = fixed_turns.collect(self.lanes, self.recipe.turns, most, following, play, actor)
-        else:
-            taken = [(run, 0) for run in play(self.games.drawn(self.update, self.rung), actor)]
-        return sorted(taken, key=lambda one: one[0].episode.key)
+    def _learn(self, batch: Collected) -> dict[str, float]:
+        """Takes the algorithm's steps on a batch and returns numbers to log."""
+        recipe = self.recipe
+        assert self.optimisers is not None
+        done = self.spent / recipe.budget if recipe.budget else self.update / max(1, recipe.updates)
+        self.optimisers.set_rates(done, self.update)
+        inputs = UpdateInput(
+            self.model,
+            self.optimisers,
+            batch.learned,
+            recipe.config,
+            self.generator,
+            batch.final_prompts,
+            recipe.acting.temperature,
+            self.update,
+        )
+        try:
+            log: dict[str, float] = recipe.module.update(inputs)
+        except NonFiniteLoss as error:
+            checkpoint = self.folder / checkpoints.LATEST
+            saved = f"{checkpoint} is of an earlier update" if checkpoint.exists() else "nothing had been saved"
+            raise NonFiniteLoss(f"Update {self.update + 1} of {self.folder}: {error} Stopped; {saved}.") from error
+        return log
 
-    def measure(self) -> float:
-        """Success on held-out seeds, greedily unless the recipe says otherwise; keeps the best model."""
-        recipe, began = self.recipe, time.monotonic()
-        actor = self.actor(recipe.acting.eval_temperature)
-        with self._gathered():
-            runs = [run for config, todo in self.games.measured() for run in self._play(config, todo, actor)]
-        actor.close()
-        scored = [run for run in runs if not run.broken]
-        if not scored:
-            raise DataError(f"all {len(runs)} episodes of the measurement broke: {runs[0].error}")
-        gap = self._gap(scored, recipe.acting.eval_temperature)
-        wins = sum(run.success for run in scored)
-        interval = wilson(wins, len(scored))
-        names = sorted({name for run in scored for name in run.metrics})
-        self.notes.line(
+    def evaluate(self) -> float:
+        """Returns the success rate on held-out games, and exports the model if it is the best so far.
+
+        Replies are greedy unless `acting.eval_temperature` says otherwise.
+        """
+        began = time.monotonic()
+        scored = self.collector.evaluation()
+        gap = self.collector.server_gap(scored, self.recipe.acting.eval_temperature)
+        metrics = evaluation_metrics(scored)
+        self.log.write(
             {
                 "kind": "eval",
                 "update": self.update,
-                "episodes": self.update * recipe.episodes,
+                "episodes": self.update * self.recipe.episodes,
                 "spent": self.spent,
-                "n": len(scored),
-                "held_out": self.games.held_out,
-                "success": interval.value,
-                "low": interval.low,
-                "high": interval.high,
-                "reward": float(np.mean([run.total_reward for run in scored])),
-                "turns": float(np.mean([len(run.turns) for run in scored])),
-                "metrics": {n: float(np.mean([run.metrics[n] for run in scored if n in run.metrics])) for n in names},
+                "held_out": self.collector.sampler.held_out,
+                **metrics,
                 "seconds": round(time.monotonic() - began, 3),
                 **gap,
             }
         )
-        if interval.value > self.best:
-            self.best = interval.value
+        self.success, self.evaluated_at = float(metrics["success"]), self.update
+        if self.success > self.best:
+            self.best = self.success
             self._export("best")
-        self.success, self.measured = interval.value, self.update
-        return interval.value
+        return self.success
 
-    def actor(self, temperature: float | None = None) -> Actor:
-        acting = self.recipe.acting
-        chosen = acting.temperature if temperature is None else temperature
-        if self.servers is not None:
-            self.servers.follow(self.model)
-        return Actor(self.model, acting, self.recipe.prompting, chosen, self.servers.options if self.servers else None)
-
-    def _gathered(self) -> contextlib.AbstractContextManager[None]:
-        """Within, this process can play by itself, where it is not servers that do."""
-        return contextlib.nullcontext() if self.servers else self.model.gathered()
-
-    def _changed(self) -> None:
-        """The weights did: servers must load them before they play again."""
-        if self.servers is not None:
-            self.servers.stale = True
-
-    def _gap(self, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
-        """For metrics.jsonl: how far the servers that played were from the weights that learn."""
-        if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
-            return {}
-        return {"server_gap": self.servers.check(self.model, runs, temperature)}
-
-    def _play(
-        self, config: RunConfig, todo: Sequence[Episode], policy: Any, cap: fixed_turns.Cap | None = None
-    ) -> list[Trajectory]:
-        mine = collectives.share(todo)
-        runs: list[Trajectory] = []
-        if mine:
-            slots = self.environments.slots(
-                config, self.execution, len(mine), policy.advice_kind, self.recipe.shaping_gamma
-            )
-            runs = list(rollout(policy, mine, slots, self.recipe.prompting, cap or self.recipe.max_turns or None))
-        return sorted(collectives.gather(runs), key=lambda run: run.episode.key)
-
-    # ---- on disk ----------------------------------------------------------------------------------------------------
+    # ---- Files ------------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Replaces the checkpoint; a crash leaves the old one or the new one."""
-        if not (collectives.first() or self.model.cut):
+        """Replaces the checkpoint and the exported model; a crash leaves the old ones or the new ones."""
+        if not (collectives.first() or self.model.sharded):
             return
         state = {
             "recipe": recipes.plain(self.recipe),
@@ -350,26 +257,28 @@ class Run:
             "spent": self.spent,
             "best": self.best,
             "success": self.success,
-            "measured": self.measured,
-            "rung": self.rung,
-            "lanes": self.lanes,
-            "lines": self.notes.count(),
+            "evaluated_at": self.evaluated_at,
+            "stage": self.stage,
+            "streams": [stream.state() for stream in self.collector.streams],
+            "lines": self.log.count(),
         }
         if collectives.first():
-            checkpoints.save(self.folder / "checkpoint.pt", state)
+            checkpoints.save_and_keep(self.folder, state, self.recipe.keep_checkpoints)
         self._export("model")
+        if self.recipe.model.lora_rank:
+            self._export("adapter", adapter=True)
 
-    def _export(self, name: str) -> None:
-        weights = self.model.weights()
+    def _export(self, name: str, adapter: bool = False) -> None:
+        weights = self.model.gathered_state(adapter)
         if collectives.first():
-            checkpoints.export(self.folder / name, lambda path: self.model.save(path, weights))
+            checkpoints.export(self.folder / name, lambda path: self.model.save(path, weights, adapter))
 
-    def _restore(self, kept: Path) -> None:
-        state = checkpoints.load(kept)
-        mine, theirs = recipes.plain(self.recipe), state["recipe"]
+    def _restore(self, checkpoint: Path) -> None:
+        state = checkpoints.load(checkpoint)
+        mine, saved = recipes.plain(self.recipe), state["recipe"]
         for key in mine:
-            if mine[key] != theirs.get(key) and key not in FREE:
-                raise UsageError(f"{kept.parent} was trained with {key} = {theirs.get(key)!r}, not {mine[key]!r}.")
+            if mine[key] != saved.get(key) and key not in MAY_CHANGE:
+                raise UsageError(f"{checkpoint.parent} was trained with {key} = {saved.get(key)!r}, not {mine[key]!r}.")
         self.model.load_state(state["model"])
         self.tuned = True
         if state["optimisers"] is not None:
@@ -377,13 +286,7 @@ class Run:
             self.optimisers.load_state(state["optimisers"])
         self.generator.set_state(state["generator"])
         self.update, self.spent, self.best = state["update"], state["spent"], state["best"]
-        self.success, self.measured = state["success"], state["measured"]
-        self.rung, self.lanes = state["rung"], state["lanes"]
-        self.notes.cut(state["lines"])
-
-
-def _nothing_said(runs: Sequence[Trajectory]) -> str:
-    """Why no episode of a batch holds a sampled token."""
-    if all(run.stop_reason is StopReason.CONTEXT for run in runs):
-        return "all prompts are too long for a reply: raise acting.context, or show less history."
-    return f"all {len(runs)} episodes broke: {runs[0].error}"
+        self.success, self.evaluated_at = state["success"], state["evaluated_at"]
+        self.stage = state["stage"]
+        self.collector.streams = [fixed_turns.EpisodeStream.of_state(stream) for stream in state["streams"]]
+        self.log.truncate(state["lines"])

@@ -1,11 +1,11 @@
-"""ALFWorld's own engine and ours in one run: the same games, the same commands, ratios pair by pair.
+"""Compares ALFWorld's own engine with ours on the same games and commands, in one process.
 
     python -m benchmarks.alfworld [--games 8] [--write]
 
-Ours is measured through the public API: `gym.make`, with text, info and admissible commands on every turn. The stock
-engine is set up as ALFWorld sets it up (textworld's PddlEnv in alfworld's demangler). Times are processor seconds of the
-one process, because the machine is shared; memory is the resident set, each in a process of its own.
-Reads the official games: $ALFWORLD_DATA must be set.
+Ours is measured through the public API: `gym.make`, with text, info and admissible commands on
+every turn. The stock engine is set up as in ALFWorld (textworld's PddlEnv with alfworld's
+demangler). Times are processor seconds, because the machine may be shared. Memory is the resident
+set, measured in separate processes. Reads the official games under $ALFWORLD_DATA.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ MODES = ("sync", "vector_entry_point")
 
 
 def seconds(work: Callable[[], object], repeats: int = 1) -> float:
-    """Median processor time of `work`."""
+    """Returns the median processor time of `work`."""
     times = []
     for _ in range(repeats):
-        began = time.process_time()
+        log_starts = time.process_time()
         work()
-        times.append(time.process_time() - began)
+        times.append(time.process_time() - log_starts)
     return median(times)
 
 
@@ -61,7 +61,7 @@ def stock_env() -> Any:
 
 
 def random_tape(env: gym.Env[str, str], seed: int, steps: int) -> list[str]:
-    """Random admissible commands of one episode."""
+    """Returns random admissible commands for one episode."""
     rng = random.Random(seed)
     _, info = env.reset(seed=seed)
     tape = []
@@ -79,12 +79,12 @@ def play(env: gym.Env[str, str], tape: list[str]) -> None:
 
 
 def forget_games() -> None:
-    """Makes the next reset a cold one: the game is read and parsed again."""
+    """Clears the caches, so that the next reset reads and parses its game."""
     alfworld_env._official.cache_clear()
 
 
 def pairs(games: int) -> list[dict[str, tuple[float, float]]]:
-    """Per game: what -> (stock seconds, ours)."""
+    """Returns per game: measurement -> (stock seconds, our seconds)."""
     stock, ours = stock_env(), registry.make(TASK)
     core = ours.unwrapped
     assert isinstance(core, AlfworldEnv)
@@ -129,7 +129,9 @@ def pairs(games: int) -> list[dict[str, tuple[float, float]]]:
 
 
 def random_play(stock_episodes: int) -> tuple[float, float]:
-    """Processor seconds of an episode of 50 random commands, stock and ours over 1,000."""
+    """Returns processor seconds of an episode of 50 random commands: stock, and ours averaged over
+    1,000.
+    """
     ours, stock = registry.make(TASK), stock_env()
 
     def ours_all() -> None:
@@ -155,14 +157,16 @@ def random_play(stock_episodes: int) -> tuple[float, float]:
 
 
 def at_once(numbers: tuple[int, ...] = (1, 8, 64, 512)) -> dict[int, tuple[float, float, float]]:
-    """Number of games -> steps/s of one environment playing them in turn, of Gymnasium's SyncVectorEnv, of ours."""
-    found = {}
+    """Returns steps/s by number of games: one environment in turn, SyncVectorEnv, our vector
+    environment.
+    """
+    results = {}
     single = registry.make(TASK)
     for n in numbers:
         tapes = [random_tape(single, seed, 49) for seed in range(n)]
         turns = min(len(tape) for tape in tapes) if n < 64 else 40
-        tapes = [(tape * turns)[:turns] for tape in tapes]  # a won game goes on being asked, and is reset
-        columns = list(zip(*tapes))
+        tapes = [(tape * turns)[:turns] for tape in tapes]  # a won game receives further commands and is reset
+        columns = list(zip(*tapes, strict=False))
         rivals = [gym.make_vec(f"envsuite/{TASK}", num_envs=n, vectorization_mode=mode) for mode in MODES]
         spent: list[list[float]] = [[], [], []]
         for _ in range(5):
@@ -171,22 +175,25 @@ def at_once(numbers: tuple[int, ...] = (1, 8, 64, 512)) -> dict[int, tuple[float
                 single.reset(seed=seed)
                 total += seconds(lambda tape=tape: play_on(single, tape))
             spent[0].append(total)
-            for envs, times in zip(rivals, spent[1:]):
+            for envs, times in zip(rivals, spent[1:], strict=False):
                 envs.reset(seed=0)
                 times.append(seconds(lambda columns=columns, envs=envs: [envs.step(column) for column in columns]))
-        one, sync, ours = (n * turns / median(times) for times in spent)
-        found[n] = one, sync, ours
+        in_turn, sync, ours = (n * turns / median(times) for times in spent)
+        results[n] = in_turn, sync, ours
         for envs in rivals:
             envs.close()
-    return found
+    return results
 
 
 def rollouts(numbers: tuple[int, ...] = (8, 64)) -> dict[int, list[tuple[float, float]]]:
-    """Number of slots -> (milliseconds to open the run, microseconds a turn) with an environment per slot, and with the
-    seats of one vector environment; the random player, 20 episodes a slot."""
+    """Returns by number of concurrent episodes: (ms to start the run, microseconds per turn).
+
+    Compares one environment per episode with one vector environment, for the random player and 20
+    episodes per slot.
+    """
     task = registry.TASKS[TASK]
     policy = make_policy("random")
-    found: dict[int, list[tuple[float, float]]] = {}
+    results: dict[int, list[tuple[float, float]]] = {}
     for n in numbers:
         todo = [episode(task, seed % 140, seed // 140) for seed in range(20 * n)]
         for make in (
@@ -201,9 +208,9 @@ def rollouts(numbers: tuple[int, ...] = (8, 64)) -> dict[int, list[tuple[float, 
                 turns.append(sum(len(run.turns) for run in rollout(policy, todo, slots)))
 
             spent = seconds(play_all, 3)
-            found.setdefault(n, []).append((1e3 * opening, 1e6 * spent / turns[0]))
+            results.setdefault(n, []).append((1e3 * opening, 1e6 * spent / turns[0]))
             slots.close()
-    return found
+    return results
 
 
 def play_on(env: gym.Env[str, str], tape: list[str]) -> None:
@@ -214,7 +221,7 @@ def play_on(env: gym.Env[str, str], tape: list[str]) -> None:
 
 
 def expert_speed() -> float:
-    """States a second in which the exact solver says the next command, over random states of 50 games."""
+    """Returns how many commands per second the exact solver finds, over random states of 50 games."""
     env = registry.make(TASK)
     core = env.unwrapped
     assert isinstance(core, AlfworldEnv)
@@ -228,23 +235,26 @@ def expert_speed() -> float:
                 break
             assert core._native is not None
             states.append((core._native.game, core._native.get_state()))
-    ask = lambda: [solver.next_command(game, state) for game, state in states]
+
+    def ask():
+        return [solver.next_command(game, state) for game, state in states]
+
     ask()
     return len(states) / seconds(ask, 3)
 
 
-# ---- memory, each in a process of its own ------------------------------------------------------------------------------
+# ---- memory, each in a separate process
 
 
 def resident() -> float:
-    """Megabytes of memory this process holds now."""
+    """Returns the resident memory of this process in megabytes."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
 
 
 def grown_by_resets(who: str, resets: int) -> float:
-    """Megabytes a process has grown by after so many resets, from game to game."""
+    """Returns by how many megabytes a process grows after the given numbers of resets."""
     ours = registry.make(TASK)
     if who == "ours":
         ours.reset(seed=0)
@@ -264,9 +274,9 @@ def grown_by_resets(who: str, resets: int) -> float:
     return resident() - before
 
 
-def live_games(what: str) -> float:
-    """Megabytes that 1,000 games hold which are all in play, ten random commands on."""
-    task = {"official": TASK, "generated": "ALFWorld-generated-v0"}[what]
+def live_games(label: str) -> float:
+    """Returns the megabytes that 1,000 running games need after ten random commands each."""
+    task = {"official": TASK, "generated": "ALFWorld-generated-v0"}[label]
     registry.make(task).reset(seed=5_000)
     before = resident()
     envs = [registry.make(task) for _ in range(LIVE)]
@@ -291,18 +301,18 @@ def main() -> None:
     lines = [
         "# ALFWorld: stock engine and ours",
         "",
-        f"One run, {args.games} official games, the same {STEPS} random commands; ours through `gym.make` with text, info and "
-        "admissible commands. Processor time, of ours the median of repeats, on two cores busy with other work; ratios are of "
-        "each game's own pair. `python -m benchmarks.alfworld --write` runs it again.",
+        f"One run, {args.games} official games, the same {STEPS} random commands; ours through `gym.make` with text, "
+        "info and admissible commands. Processor time (ours: median of repeats) on two busy cores; ratios are medians "
+        "of each game's own pair. `python -m benchmarks.alfworld --write` runs it again.",
         "",
         "| | stock, median | ours, median | ratio, median | least | most |",
         "|---|---|---|---|---|---|",
     ]
-    for what in rows[0]:
-        ratios = [row[what][0] / row[what][1] for row in rows]
-        stock, ours = (median(row[what][side] for row in rows) for side in (0, 1))
+    for label in rows[0]:
+        ratios = [row[label][0] / row[label][1] for row in rows]
+        stock, ours = (median(row[label][side] for row in rows) for side in (0, 1))
         lines.append(
-            f"| {what} | {stock * 1e3:,.1f} ms | {ours * 1e6:,.1f} µs | **{median(ratios):,.0f}x** "
+            f"| {label} | {stock * 1e3:,.1f} ms | {ours * 1e6:,.1f} µs | **{median(ratios):,.0f}x** "
             f"| {min(ratios):,.0f}x | {max(ratios):,.0f}x |"
         )
     stock, ours = random_play(args.stock_episodes)
@@ -312,25 +322,26 @@ def main() -> None:
     )
     lines += [
         "",
-        "| games at once | one environment after another, steps/s | SyncVectorEnv, steps/s | ours, steps/s | ours to one | ours to SyncVectorEnv |",
+        "| games at once | one environment, steps/s | SyncVectorEnv, steps/s | ours, steps/s "
+        "| ours / one | ours / SyncVectorEnv |",
         "|---|---|---|---|---|---|",
     ]
-    for n, (one, sync, ours) in at_once().items():
-        lines.append(f"| {n} | {one:,.0f} | {sync:,.0f} | {ours:,.0f} | {ours / one:.2f}x | {ours / sync:.2f}x |")
+    for n, (single, sync, ours) in at_once().items():
+        lines.append(f"| {n} | {single:,.0f} | {sync:,.0f} | {ours:,.0f} | {ours / single:.2f}x | {ours / sync:.2f}x |")
     lines += [
         "",
-        "The rollout of the random player, which reads no prompts: an environment per slot, and the seats of one vector environment.",
+        "Rollouts of the random player, which reads no prompts: one environment per slot, or one vector environment.",
         "",
         "| slots | opening: one each | seats | a turn: one each | seats |",
         "|---|---|---|---|---|",
     ]
-    for n, ((opened, each), (opened_seats, seat)) in rollouts().items():
-        lines.append(f"| {n} | {opened:,.0f} ms | {opened_seats:,.0f} ms | {each:,.0f} µs | {seat:,.0f} µs |")
+    for n, ((opened, each), (opened_seats, index)) in rollouts().items():
+        lines.append(f"| {n} | {opened:,.0f} ms | {opened_seats:,.0f} ms | {each:,.0f} µs | {index:,.0f} µs |")
     grown = apart(grown_by_resets, "stock", args.stock_resets)
     lines += [
         "",
         f"- Exact expert: {expert_speed():,.0f} states/s (next command, random states).",
-        f"- Memory grown after resets from game to game: ours {apart(grown_by_resets, 'ours', 1_000):,.1f} MB after 1,000, "
+        f"- Memory growth over resets: ours {apart(grown_by_resets, 'ours', 1_000):,.1f} MB after 1,000, "
         f"stock {grown:,.0f} MB after {args.stock_resets}.",
         f"- {LIVE:,} games in play at once: {apart(live_games, 'official'):,.0f} MB over 140 official files, "
         f"{apart(live_games, 'generated'):,.0f} MB all different (generated).",

@@ -1,14 +1,15 @@
-"""The native ALFWorld engine against the stock one: the same commands, and every answer must be the same to the letter.
+"""Compares the native ALFWorld engine with the stock engine: equal commands must give equal
+answers.
 
     python -m benchmarks.alfworld_equivalence [--games N] [--processes 2] [--recorded] [--write]
 
-The stock engine (textworld 1.7 with alfworld's own demangler) plays each game in a process of its own, four walks in the
-dialect of the file and one re-made in the other dialect, and what it said is kept in the cache; so a cut run goes on
-where it was, and after a change to the native engine the comparison alone takes seconds (`--recorded`: only of what is
-in the cache, nothing is played by the stock engine).
-Compared at reset and after each command: feedback, list of admissible commands, reward, won, done.
+The stock engine (textworld 1.7 with alfworld's demangler) plays each game in separate processes:
+four walks in the dialect of the file and one in the second dialect. Its answers are cached, so
+an interrupted run resumes, and after a change of the native engine the comparison takes seconds
+(`--recorded` compares only what is in the cache). Feedback, admissible commands, reward, won and
+done are compared at reset and after each command.
 
-A stock game costs 15 to 30 s of processor time; all 340 about two hours of it.
+A stock game takes 15 to 30 s of processor time, all 340 games about two hours.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.engine import Game, NativeEngine
+from envsuite.envs.alfworld.engine import AlfworldGame, NativeEngine
 from envsuite.envs.alfworld.logic import remake
 
 RECIPE = "1"
 """Changes when walks are chosen otherwise: transcripts of another recipe are not used."""
 
-OTHER = {True: "2.1.1", False: "0.4"}  # by whether a game speaks 0.4
+OTHER = {True: "2.1.1", False: "0.4"}  # by whether a game has dialect 0.4
 IDLE = ("look", "inventory", "help", "examine ", "go to ")
 
 
 class Point(NamedTuple):
-    """One compared moment: the command (None at reset) and all that was answered."""
+    """One compared moment: the command (None at reset) and the full answer."""
 
     command: str | None
     feedback: str
@@ -54,13 +55,14 @@ class Point(NamedTuple):
 Walk = list[Point]
 
 
-# ---- the stock side, in its own process ------------------------------------------------------------------------------
+# ---- the stock side, in its own process
 
 
 def record(text: str, name: str, plan: list[str], kinds: Sequence[str], memoise: bool = False) -> list[Walk]:
-    """What the stock engine answers on one game, walk by walk. To be called in a process that does nothing else.
+    """Returns the stock engine's answers for one game, walk by walk; call it in a separate process.
 
-    With `memoise` the stock engine does not translate the same problem, or parse the same grammar expression, twice.
+    With `memoise`, the stock engine translates each problem and parses each grammar expression
+    once.
     """
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
@@ -76,10 +78,11 @@ def record(text: str, name: str, plan: list[str], kinds: Sequence[str], memoise:
 
 
 def _memoise_stock() -> None:
-    """Keeps the results of the stock engine's three pure functions, which it asks for the same thing again and again.
+    """Caches the results of three pure functions of the stock engine.
 
-    Copies are handed out where the engine writes into what it gets: of its contexts the dicts, which it adds names to,
-    and not the things named, which it only reads. A game then costs a fifth of the time, most of which went into copies.
+    Where the engine modifies a result it gets a copy: of a context only the dictionaries, to which
+    it adds names, and not the objects, which it only reads. This reduces the time per game to a
+    fifth.
     """
     import fast_downward
     from textworld.envs.pddl import textgen
@@ -123,7 +126,7 @@ def _record_walk(env: Any, kind: str, plan: list[str], rng: random.Random) -> Wa
 
 
 def _plan_player(walk: Walk, plan: list[str], rng: random.Random) -> Iterator[str]:
-    """The optimal plan with nonsense strewn in, then six commands past the win, then nonsense again."""
+    """Plays the optimal plan mixed with nonsense, six commands after the win, and nonsense again."""
     for command in plan:
         if rng.random() < 0.5:
             yield nonsense(walk[-1].admissible, rng)
@@ -151,13 +154,13 @@ def _remade_player(walk: Walk, plan: list[str], rng: random.Random) -> Iterator[
 
 
 def _busy_command(admissible: list[str], rng: random.Random) -> str:
-    """An admissible command, three times in four one that changes something, where there is one."""
+    """Returns an admissible command, in three of four cases one with an effect if there is one."""
     busy = [command for command in admissible if not command.startswith(IDLE)]
     return rng.choice(busy) if busy and rng.random() < 0.75 else rng.choice(admissible)
 
 
 def nonsense(admissible: list[str], rng: random.Random) -> str:
-    """Something no engine understands, or nearly: a spoilt admissible command, the other dialect, anything at all."""
+    """Returns an invalid command: a damaged admissible one, one of the second dialect, or anything."""
     command = rng.choice(admissible)
     there = rng.choice(admissible).removeprefix("go to ")
     return rng.choice(
@@ -165,7 +168,7 @@ def nonsense(admissible: list[str], rng: random.Random) -> str:
             command.upper(),
             command + ".",
             command.replace(" ", "  ", 1) + " ",
-            f"  {command}\n",  # stripped by the stock engine: this one is understood
+            f"  {command}\n",  # the stock engine strips commands, so this one is valid
             command + " 1",
             f"go to {there}",
             f"open {there}",
@@ -199,11 +202,11 @@ def _record_job(job: tuple[str, str, list[str], tuple[str, ...], str]) -> str:
     return key
 
 
-# ---- the native side -------------------------------------------------------------------------------------------------
+# ---- the native side
 
 
-def replay(game: Game, walk: Walk) -> Iterator[tuple[Point, Point]]:
-    """(stock's answer, native answer) for every point of a walk."""
+def replay(game: AlfworldGame, walk: Walk) -> Iterator[tuple[Point, Point]]:
+    """Yields (stock answer, native answer) for every point of a walk."""
     engine = NativeEngine(game)
     for point in walk:
         feedback, admissible, won = engine.reset() if point.command is None else engine.step(point.command)
@@ -224,15 +227,15 @@ class Job(NamedTuple):
 
 
 def jobs_of(path: Path, name: str, walks: tuple[str, ...] = ("plan", "uniform", "busy", "busy")) -> list[Job]:
-    """A game file's share: its own dialect, and the other."""
+    """Returns the jobs of a game file: its own dialect and the second one."""
     text = path.read_text()
-    other = OTHER[Game.from_json(text, name).sentences.help is not None]
-    return [Job(name, text, walks), Job(f"{name}@{other}", remake(text, other), ("remade",))]
+    second_dialect = OTHER[AlfworldGame.from_json(text, name).sentences.help is not None]
+    return [Job(name, text, walks), Job(f"{name}@{second_dialect}", remake(text, second_dialect), ("remade",))]
 
 
 def compare(job: Job) -> tuple[Counter[str], list[str]]:
-    """Totals of a recorded job (walks, commands, points, mismatches, wins) and a line for each of its mismatches."""
-    game = Game.from_json(job.text, job.name)
+    """Returns the totals of a recorded job and one line per mismatch."""
+    game = AlfworldGame.from_json(job.text, job.name)
     totals: Counter[str] = Counter()
     lines = []
     for number, rows in enumerate(json.loads(gzip.decompress(_kept(job.key).read_bytes()))):
@@ -243,28 +246,28 @@ def compare(job: Job) -> tuple[Counter[str], list[str]]:
             if stock != native:
                 totals["mismatches"] += 1
                 fields = [f for f in Point._fields if getattr(stock, f) != getattr(native, f)]
-                told = "; ".join(f"{f}: {getattr(stock, f)!r} != {getattr(native, f)!r}" for f in fields)
-                lines.append(f"{job.name} walk {number} turn {turn} {stock.command!r}: {told}")
+                differences = "; ".join(f"{f}: {getattr(stock, f)!r} != {getattr(native, f)!r}" for f in fields)
+                lines.append(f"{job.name} walk {number} turn {turn} {stock.command!r}: {differences}")
     return totals, lines
 
 
 def record_all(jobs: list[Job], processes: int) -> Iterator[int]:
-    """Has the stock engine play what is not yet in the cache; yields how many are left, as they finish."""
+    """Runs the stock engine for all jobs missing in the cache; yields the number left."""
     missing = [job for job in jobs if not _kept(job.key).exists()]
     work = []
     for job in missing:
-        game = Game.from_json(job.text, job.name)
+        game = AlfworldGame.from_json(job.text, job.name)
         work.append((job.text, job.name, solver.commands(game, game.start) or [], job.kinds, job.key))
     if not work:
         return
-    # a fresh process every few games: each keeps a copy of the stock engine's 34 MB library
+    # a new process every few games, because each keeps a copy of the 34 MB library
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=8) as pool:
         for count, _ in enumerate(pool.imap_unordered(_record_job, work), 1):
             yield len(work) - count
 
 
 def main() -> int:
-    """Compares, prints the totals, and returns 1 if anything differs."""
+    """Compares all games, prints the totals, and returns 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=0, help="only the first N (default: all)")
     parser.add_argument("--processes", type=int, default=2)
@@ -274,7 +277,7 @@ def main() -> int:
     shared = Path(os.environ.get("ENVSUITE_SHARED", "../shared"))
     root = Path(os.environ.get("ALFWORLD_DATA", shared / "data" / "alfworld")) / "json_2.1.1"
     paths = sorted(root.glob("*/*/*/game.tw-pddl"))
-    random.Random(0).shuffle(paths)  # a cut run, or --games, is then a fair sample
+    random.Random(0).shuffle(paths)  # an interrupted run, or one with --games, is then a fair sample
     paths = paths[: args.games or None]
     if not paths:
         sys.exit(f"No games under {root}: set ALFWORLD_DATA or ENVSUITE_SHARED.")
@@ -306,9 +309,11 @@ def _report(jobs: list[Job], games: str) -> tuple[str, bool]:
     table = [
         "# Native ALFWorld engine against the stock one",
         "",
-        f"{games}, {len(jobs)} transcripts with those of games re-made in the other dialect. Per game as published: the optimal plan with malformed and inadmissible "
-        "commands strewn in, play past the win and more nonsense; one uniform and two busy random walks of 30 admissible "
-        "commands. Re-made: the plan walk and 12 busy commands. A point is one answer of either engine: feedback (exact), admissible list "
+        f"{games}, {len(jobs)} transcripts including games converted to the second dialect. "
+        "Per game as published: the optimal plan mixed with malformed and inadmissible "
+        "commands, play past the win and more nonsense; one uniform and two busy random walks of 30 admissible "
+        "commands. Converted: the plan walk and 12 busy commands. A point is one answer "
+        "of either engine: feedback (exact), admissible list "
         "(exact, in order), reward, won, done.",
         "",
         "| games | "

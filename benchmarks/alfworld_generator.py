@@ -1,8 +1,8 @@
-"""The generator: games a second, and its rooms beside the official ones.
+"""Measures the game generator and compares its rooms with the official ones.
 
     python -m benchmarks.alfworld_generator [games]
 
-Reads the official games under $ALFWORLD_DATA (valid_seen and train) for the comparison.
+Reads the official games under $ALFWORLD_DATA (valid_seen and train).
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections import defaultdict
 from statistics import mean, median
 
 from envsuite.envs.alfworld import data, solver
-from envsuite.envs.alfworld.game import Game
+from envsuite.envs.alfworld.floorplans import ROOMS, TASK_TYPES
+from envsuite.envs.alfworld.game import AlfworldGame
 from envsuite.envs.alfworld.generator import generate
-from envsuite.envs.alfworld.logic import PORTABLE
-from envsuite.envs.alfworld.scenery import ROOMS, TASK_TYPES
+from envsuite.envs.alfworld.logic import PICKUPABLE
 
 SHORT = {kind: kind.split("_")[1] if "then" in kind else kind.split("_")[0] for kind in TASK_TYPES}
 SHORT |= {"pick_and_place_simple": "simple", "pick_two_obj_and_place": "two"}
 
 
-def describe(games: list[tuple[int, Game]]) -> dict[str, dict[str, str]]:
-    """Row -> column -> 'median (least-most)' or a share, of (floor plan, game) pairs."""
+def describe(games: list[tuple[int, AlfworldGame]]) -> dict[str, dict[str, str]]:
+    """Maps rows and columns to 'median (min-max)' or a share, for pairs of (floor plan, game)."""
     rooms: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     types: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for plan, game in games:
         room = next(room for room, plans in ROOMS.items() if plan in plans)
         start, openable = game.start, game.openable
-        inside = {o: r for r, row in enumerate(start.contents) for o in row if game.flags[o] & PORTABLE}
+        inside = {o: r for r, row in enumerate(start.contents) for o in row if game.flags[o] & PICKUPABLE}
         numbers = {
             "receptacles": len(game.receptacles),
             "distinct locations": len({*game.receptacle_location}),
@@ -48,15 +48,15 @@ def describe(games: list[tuple[int, Game]]) -> dict[str, dict[str, str]]:
         types["target objects, mean"][kind].append(len(targets))
         types["share of targets hidden"][kind] += [openable >> inside[o] & 1 for o in targets]
         types["several receptacles of the target's type"][kind].append(len(game.destinations) > 1)
-    found: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     for row, columns in rooms.items():
-        found[row] = {room: f"{median(v):g} ({min(v):g}-{max(v):g})" for room, v in columns.items()}
+        results[row] = {room: f"{median(v):g} ({min(v):g}-{max(v):g})" for room, v in columns.items()}
     for row, columns in types.items():
         if row == "share of games":
-            found[row] = {kind: f"{len(v) / len(games):.2f}" for kind, v in columns.items()}
+            results[row] = {kind: f"{len(v) / len(games):.2f}" for kind, v in columns.items()}
         else:
-            found[row] = {kind: f"{mean(v):.2f}" for kind, v in columns.items()}
-    return found
+            results[row] = {kind: f"{mean(v):.2f}" for kind, v in columns.items()}
+    return results
 
 
 def main() -> None:
@@ -64,11 +64,11 @@ def main() -> None:
     official = []
     for split in ("valid_seen", "train"):
         for file in data.games(split):
-            official.append((int(file.name.split("/")[1].rsplit("-", 1)[1]), Game.load(file.path)))
+            official.append((int(file.name.split("/")[1].rsplit("-", 1)[1]), AlfworldGame.load(file.path)))
     generate(0)  # reads the package's tables
-    began, cpu = time.perf_counter(), time.process_time()
+    log_starts, cpu = time.perf_counter(), time.process_time()
     made = [generate(seed) for seed in range(count)]
-    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    wall, cpu = time.perf_counter() - log_starts, time.process_time() - cpu
     print(f"{count:,} games, each solved exactly: {count / wall:.0f} games/s ({count / cpu:.0f} per CPU second)\n")
     ours = describe([(int(m.name.split("/")[1].rsplit("-", 1)[1]), m.game) for m in made])
     theirs = describe(official)

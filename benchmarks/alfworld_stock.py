@@ -1,9 +1,11 @@
-"""What the wrapper costs: our TextEnv on the stock engine beside that engine as ALFWorld itself sets it up, in one run.
+"""Measures the overhead of our TextEnv on the stock engine, against the engine set up as in
+ALFWorld.
 
     python -m benchmarks.alfworld_stock [games]
 
-CPU time, so that a busy machine tells as much as an idle one. Every game is loaded, reset and played with the same commands by both, in turns; which goes first alternates. Games are
-official ones where $ALFWORLD_DATA is set, else generated ones.
+Times are processor seconds, because the machine may be shared. Both sides load, reset and play
+every game with the same commands in alternating order. Games are official if $ALFWORLD_DATA is
+set, else generated.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def main() -> None:
             file.write_text(ours._find(seed).text)
             pair = {}
             for who in ("raw", "ours") if seed % 2 else ("ours", "raw"):
-                began = time.process_time()
+                log_starts = time.process_time()
                 if who == "raw":
                     raw.load(str(file))
                     raw.reset()
@@ -60,21 +62,22 @@ def main() -> None:
                 started = time.process_time()
                 for command in commands:
                     (raw if who == "raw" else ours).step(command)
-                pair[who] = started - began, (time.process_time() - started) / len(commands)
-            for index, what in enumerate(times):
-                times[what].append((pair["raw"][index], pair["ours"][index]))
+                pair[who] = started - log_starts, (time.process_time() - started) / len(commands)
+            for index, label in enumerate(times):
+                times[label].append((pair["raw"][index], pair["ours"][index]))
             print(
                 f"game {seed}: "
                 + ", ".join(f"{w} x{o / r:.3f}" for w, (r, o) in ((w, t[-1]) for w, t in times.items()))
             )
     print(
-        f"\n{task}, {games} games, {STEPS} commands each\n\n| | stock engine | our TextEnv on it | ratio, median of pairs |\n|---|---|---|---|"
+        f"\n{task}, {games} games, {STEPS} commands each\n\n"
+        "| | stock engine | our TextEnv on it | ratio, median of pairs |\n|---|---|---|---|"
     )
-    for what, pairs in times.items():
-        r, o = (median(side) for side in zip(*pairs))
-        print(f"| {what} | {r * 1e3:.1f} ms | {o * 1e3:.1f} ms | {median(ours / raw for raw, ours in pairs):.3f} |")
+    for label, pairs in times.items():
+        r, o = (median(side) for side in zip(*pairs, strict=False))
+        print(f"| {label} | {r * 1e3:.1f} ms | {o * 1e3:.1f} ms | {median(ours / raw for raw, ours in pairs):.3f} |")
     print(
-        json.dumps({what: round(sum(o for _, o in t) / sum(r for r, _ in t), 4) for what, t in times.items()}),
+        json.dumps({label: round(sum(o for _, o in t) / sum(r for r, _ in t), 4) for label, t in times.items()}),
         "ratio of sums",
     )
 

@@ -1,8 +1,10 @@
-"""Steps per second of BabyAI beside raw minigrid, in one run, turn and turn about: python -m benchmarks.babyai
+"""Compares steps per second of BabyAI with raw minigrid, alternating in one run.
 
-Columns: minigrid's own step (its encoded image and nothing else); the same with the image put into the words of
-BabyAI-Text, as a wrapper around it would; ours (the words, validity, the admissible commands, progression, and all of
-TextEnv's contract). The commands are the same random ones; games are reset as they end, which is timed too.
+    python -m benchmarks.babyai
+
+Columns: minigrid's own step (with its encoded image); the same with the image converted to the text
+of BabyAI-Text by a wrapper; ours (text, validity, admissible commands, progression, and all of
+TextEnv's contract). All use the same random commands; resets are included.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ STATES = ("open", "closed", "locked")
 
 
 def words(image: Any) -> str:
-    """The text of an image [n, n, 3], as a wrapper of minigrid would make it."""
+    """Returns the text for an image [n, n, 3], as a wrapper of minigrid would create it."""
     n = len(image)
     cells, facts = image.tolist(), []
     kind, color, _ = cells[n // 2][n - 1]
@@ -50,14 +52,14 @@ def words(image: Any) -> str:
         for y in range(n):
             kind, color, state = cells[x][y]
             if kind in TYPES and (x, y) != (n // 2, n - 1):
-                said = STATES[state] if kind == 4 else ""
+                text = STATES[state] if kind == 4 else ""
                 place = max(0, n // 2 - x), max(0, x - n // 2), n - 1 - y
-                facts.append(Fact("object", TYPES[kind], COLORS[color], said, *place))
+                facts.append(Fact("object", TYPES[kind], COLORS[color], text, *place))
     return describe(facts, "babyai-text")
 
 
-def raw(level: str, told: bool) -> Callable[[], None]:
-    """Plays STEPS steps on minigrid, its image put into words or not."""
+def raw(level: str, as_text: bool) -> Callable[[], None]:
+    """Plays STEPS steps on minigrid, with or without converting its image to text."""
     env: Any = gym.make(f"BabyAI-{level}-v0", disable_env_checker=True).unwrapped
     actions = np.random.default_rng(0).integers(6, size=STEPS).tolist()
 
@@ -66,7 +68,7 @@ def raw(level: str, told: bool) -> Callable[[], None]:
         env.reset(seed=seed)
         for action in actions:
             observation, _, terminated, truncated, _ = env.step(action)
-            if told:
+            if as_text:
                 words(observation["image"])
             if terminated or truncated:
                 seed += 1
@@ -76,7 +78,7 @@ def raw(level: str, told: bool) -> Callable[[], None]:
 
 
 def ours(level: str) -> Callable[[], None]:
-    """Plays the same on envsuite."""
+    """Plays the same commands on envsuite."""
     env = registry.build(f"BabyAI-level-{level}-v0", wording="babyai-text")
     commands = [COMMANDS[action] for action in np.random.default_rng(0).integers(6, size=STEPS)]
 
@@ -93,7 +95,7 @@ def ours(level: str) -> Callable[[], None]:
 
 
 def same_words(level: str) -> int:
-    """How many steps were told in exactly the same words by both; stops at the first that was not."""
+    """Returns the number of steps with equal texts until the first difference."""
     env: Any = gym.make(f"BabyAI-{level}-v0", disable_env_checker=True).unwrapped
     mine = registry.build(f"BabyAI-level-{level}-v0", wording="babyai-text")
     env.reset(seed=1)
@@ -114,19 +116,19 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     compared = 0
     for level in LEVELS:
-        plays = ours(level), raw(level, False), raw(level, True)  # ours first: building it imports minigrid
+        plays = ours(level), raw(level, False), raw(level, True)  # ours first, because it imports minigrid
         times: list[list[float]] = [[], [], []]
-        with contextlib.redirect_stdout(io.StringIO()):  # minigrid prints each layout it rejects
+        with contextlib.redirect_stdout(io.StringIO()):  # minigrid prints every rejected layout
             compared += same_words(level)
             for play in plays:
                 play()
             for _ in range(ROUNDS):
-                for play, taken in zip(plays, times):
+                for play, taken in zip(plays, times, strict=False):
                     began = time.process_time()
                     play()
                     taken.append(time.process_time() - began)
-        mine, image, told = (STEPS / statistics.median(taken) for taken in times)
-        print(f"| {level} | {image:,.0f} | {told:,.0f} | {mine:,.0f} | {mine / image:.2f} | {mine / told:.2f} |")
+        mine, image, text = (STEPS / statistics.median(taken) for taken in times)
+        print(f"| {level} | {image:,.0f} | {text:,.0f} | {mine:,.0f} | {mine / image:.2f} | {mine / text:.2f} |")
     print(f"\n{compared:,} steps told in the same words by both.")
 
 

@@ -1,7 +1,7 @@
 """Cleanup after interrupts: 200 episodes in eight sandboxes at once, with a Ctrl-C and a SIGKILL in
 between.
 
-    .ci/dockerd python -m benchmarks.swegym_proof [driver] [--episodes 200] [--markdown FILE]
+    `.ci/dockerd python -m benchmarks.swegym_proof [driver] [--episodes 200] [--markdown FILE]`
 
 The expert plays generated tasks with `envsuite-eval`, eight at a time. After a third the run
 receives the terminal's Ctrl-C; it is resumed, after two thirds all its processes are killed at

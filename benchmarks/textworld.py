@@ -1,10 +1,11 @@
-"""TextWorld: generation beside `tw-make`, and steps beside the raw engine with the same information requested.
+"""Compares generation with `tw-make`, and steps with the raw engine for the same information.
 
-    python -m benchmarks.textworld [--games 5] [--episodes 20] [--processes 2] [--only generation|parallel|steps] [--kinds NAME ...]
+    python -m benchmarks.textworld [--games 5] [--episodes 20] [--processes 2]
+        [--only generation|parallel|steps] [--kinds NAME ...]
 
-Both sides of a ratio are taken in turns within one run, on the same games and the same commands. Generation one by one and
-steps are CPU seconds of all processes that take part (the worker and its compilers included), so that other work on the
-machine does not enter; side by side, it is both: CPU seconds, and time on the clock.
+Both sides of a ratio alternate within one run, on the same games and commands. Sequential
+generation and steps are measured in processor seconds of all processes involved (worker and
+compilers included), parallel generation in processor seconds and wall-clock time.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from envsuite import registry
+from envsuite.envs.textworld.game_cache import generate_many
 from envsuite.envs.textworld.games import GameSpec, game_spec
 from envsuite.envs.textworld.interpreter import Interpreter
-from envsuite.envs.textworld.store import generate_many
 
 KINDS = {
     "w2-o3-q4": ("custom", {"world_size": 2, "nb_objects": 3, "quest_length": 4}),
@@ -40,7 +41,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def tw_make(spec: GameSpec, folder: Path) -> int:
-    """Runs TextWorld's own command line; its exit code (not 0 where it finds no game for the seed)."""
+    """Runs TextWorld's command line; returns its exit code (not 0 if the seed has no game)."""
     program = Path(sys.executable).parent / "tw-make"
     target = folder / f"{spec.key}.z8"
     words = [sys.executable, str(program), *spec.tw_make, "--output", str(target), "--silent", "-f"]
@@ -48,7 +49,7 @@ def tw_make(spec: GameSpec, folder: Path) -> int:
 
 
 def tw_make_cpu(spec: GameSpec, folder: Path) -> float:
-    """CPU seconds of `tw-make` and of its compilers."""
+    """Returns the processor seconds of `tw-make` and its compilers."""
     before = children()
     if tw_make(spec, folder):
         raise SystemExit(f"tw-make makes no game for {spec.name}")
@@ -56,19 +57,19 @@ def tw_make_cpu(spec: GameSpec, folder: Path) -> float:
 
 
 def children() -> float:
-    """CPU seconds of all processes that were started from here and have ended, and of those they had started."""
-    found = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found.ru_utime + found.ru_stime
+    """Returns the processor seconds of all finished child processes and their children."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def spent(worker: Interpreter) -> float:
-    """CPU seconds of a worker so far, and of the compilers it has started and waited for."""
+    """Returns the processor seconds of a worker so far, and of its finished compilers."""
     fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / TICK
 
 
 def on_cpu(worker: Interpreter) -> float:
-    """The same to the nanosecond, without compilers."""
+    """Like `spent`, in nanosecond resolution and without compilers."""
     return int(Path(f"/proc/{worker.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
@@ -79,7 +80,7 @@ def generation(games: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, (challenge, settings) in KINDS.items():
             mine = [game_spec(challenge, settings, 7_000 + i) for i in range(games + 1)]
-            worker.ask("make", mine[0], timeout=300)  # the rules of this kind are read once
+            worker.ask("make", mine[0], timeout=300)  # reads the rules of this kind once
             theirs, ours = [], []
             for spec in mine[1:]:
                 theirs.append(tw_make_cpu(spec, Path(folder)))
@@ -100,7 +101,7 @@ def parallel(games: int, processes: int) -> None:
             refused = sum(code != 0 for code in pool.map(lambda spec: tw_make(spec, Path(folder)), specs))
         theirs, their_cpu = time.perf_counter() - began, children() - before
         began, before = time.perf_counter(), children()
-        failed = sum(found.path is None for found in generate_many(specs, processes))
+        failed = sum(result.path is None for result in generate_many(specs, processes))
         ours, our_cpu = time.perf_counter() - began, children() - before
     print(f"{len(specs)} games of all kinds, {processes} at a time, starting its processes included")
     print(f"(seeds without a game: {refused} for tw-make, {failed} here):\n")
@@ -142,7 +143,7 @@ def steps(episodes: int) -> None:
                             raw_seconds += time.process_time() - began
                         else:
                             worker = on_cpu(env.interpreter)  # type: ignore[attr-defined]
-                            began = time.process_time()  # after that reading, which is no part of a step
+                            began = time.process_time()  # reading is not part of a step
                             _, _, over, _, _ = env.step(command)
                             here_seconds += time.process_time() - began
                             here_seconds += on_cpu(env.interpreter) - worker  # type: ignore[attr-defined]

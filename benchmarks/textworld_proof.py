@@ -1,11 +1,13 @@
-"""Games generated into one cache while players play from it: is anything ever seen half made or damaged?
+"""Generates games into a cache while players use it, and checks that no game is ever incomplete.
 
-    python -m benchmarks.textworld_proof [--games 1000] [--players 8] [--processes 2] [--pause 0] [--minutes 0]
+    python -m benchmarks.textworld_proof [--games 1000] [--players 8] [--processes 2] [--pause 0]
+        [--minutes 0]
 
-The players follow the generator over the same seeds in an order of their own: they find a game whole, or make it
-themselves under the lock, and play it to its end by the shortest plan, `--pause` seconds between two games. Then every
-game in the cache is checked: story file by its header and checksum, .json read (every tenth equal to the game made anew),
-nothing half made left. After `--minutes` no further game is begun, and those made so far are checked.
+The players visit the same seeds in a different order: they find a complete game, or generate it
+under the lock, and play it to its end with the shortest plan, pausing `--pause` seconds between
+games. Then every game in the cache is checked: header and checksum of the story file, .json
+readable (every tenth game equal to a new one), no partial folders. After `--minutes` no further
+game is started, and the existing ones are checked.
 """
 
 from __future__ import annotations
@@ -23,16 +25,16 @@ from typing import NamedTuple
 
 from envsuite import registry
 from envsuite.cache import cache_dir
+from envsuite.envs.textworld.game_cache import find_game, generate_many
 from envsuite.envs.textworld.games import game_spec
-from envsuite.envs.textworld.store import find_game, generate_many
-from envsuite.envs.textworld.story import check_story
+from envsuite.envs.textworld.story_files import check_story
 
 TASK = "TextWorld-w2-o3-q4-v0"
 FIRST = 60_001  # outside of every split
 
 
 class Proof(NamedTuple):
-    """What was done, and what was found wrong (one line each)."""
+    """What was played, and one line per error."""
 
     games: int
     episodes: int
@@ -42,10 +44,11 @@ class Proof(NamedTuple):
 
 
 def prove(games: int, players: int, processes: int, pause: float = 0.0, minutes: float = 0.0) -> Proof:
-    """Generates `games` games while `players` play, each waiting `pause` seconds between two; in the cache that
-    $ENVSUITE_CACHE names. Stops after so many `minutes`, unless they are 0.
+    """Generates `games` games while `players` play, in the cache of $ENVSUITE_CACHE.
+
+    Each player pauses `pause` seconds between games. Stops after `minutes` unless they are 0.
     """
-    from envsuite.envs.textworld.generator import canonical, make_game
+    from envsuite.envs.textworld.generator import canonical_game, make_game
 
     specs = [game_spec("custom", {}, FIRST + number) for number in range(games)]
     over, lock = threading.Event(), threading.Lock()
@@ -78,9 +81,9 @@ def prove(games: int, players: int, processes: int, pause: float = 0.0, minutes:
         thread.start()
     began, made = time.monotonic(), 0
     try:
-        for made, found in enumerate(generate_many(specs, processes), 1):
-            if found.path is None:
-                wrong.append(found.problem)
+        for made, result in enumerate(generate_many(specs, processes), 1):
+            if result.path is None:
+                wrong.append(result.problem)
             if made % 50 == 0:
                 print(f"{made} games, {count['episodes']} episodes", file=sys.stderr, flush=True)
             if 0 < minutes * 60 < time.monotonic() - began:
@@ -96,7 +99,7 @@ def prove(games: int, players: int, processes: int, pause: float = 0.0, minutes:
             continue
         check_story(path)
         stored = json.loads(path.with_suffix(".json").read_text())
-        if number % 10 == 0 and canonical(stored) != canonical(make_game(spec).serialize()):
+        if number % 10 == 0 and canonical_game(stored) != canonical_game(make_game(spec).serialize()):
             wrong.append(f"{spec.name}: another game than made anew")
         if sorted(file.name for file in path.parent.iterdir()) != ["game.json", "game.z8"]:
             wrong.append(f"{spec.name}: its folder holds something else")
@@ -124,7 +127,8 @@ def main() -> None:
         proof = prove(options.games, options.players, options.processes, options.pause, options.minutes)
     print(
         f"{proof.games} of {options.games} games generated in {options.processes} processes while {options.players} "
-        f"players played {proof.episodes} episodes ({proof.steps} commands, {proof.won} won), {time.perf_counter() - began:.0f} s: "
+        f"players played {proof.episodes} episodes ({proof.steps} commands, {proof.won} won), "
+        f"{time.perf_counter() - began:.0f} s: "
         f"{len(proof.wrong)} faults"
     )
     for line in proof.wrong:

@@ -1,12 +1,15 @@
-"""Which seeds of the papers' ranges repeat another game: makes envsuite/envs/textworld/left_out.json.
+"""Finds the seeds of the published ranges that repeat another game; writes left_out.json.
 
     python -m benchmarks.textworld_splits [--scan FOLDER] [--processes 2] [w2-o3-q4 ...]
 
-Contents are compared: facts and quests, entities by name (`generator.content`). Where the seed draws a map, the map comes
-first, in milliseconds: a game of `train` whose map no game of `test` or `valid` has repeats none of them and is not made. All
-others are (no .z8), but those of the fixed house, where a few draws say it all. Lines already in FOLDER are not worked out again. Games of `test` are all
-kept; `valid` loses what `test` has or what came before in it, `train` what either has, or what came before among those made. Of a
-seed that is not made it is not known whether it has a game: that is said when it is first played.
+The target is envsuite/envs/textworld/left_out.json. Games are compared by content: facts and
+quests, with entities by name (`generator.content_digest`). If the seed draws a map, the map is
+compared first, which takes milliseconds: a game of `train` whose map does not occur in `test` or
+`valid` cannot repeat their games and is not generated. All others are generated (without .z8),
+except those of the fixed house, which a few random draws determine. Lines already in FOLDER are
+reused. All games of `test` are kept; `valid` loses repetitions of `test` and of earlier seeds,
+`train` loses repetitions of both and of earlier generated seeds. Whether a game that was not
+generated exists is known only when it is first played.
 """
 
 from __future__ import annotations
@@ -33,18 +36,19 @@ ORDER = ("test", "valid", "train")
 
 
 def sketch(facts: Iterable[dict[str, Any]]) -> str:
-    """16 hex digits over the map among a game's facts: for each room its exits, which have doors, and its neighbours' exits.
+    """Returns 16 hex digits over the map: per room its exits, their doors, and the neighbours'
+    exits.
 
-    It takes no names, and neither quest nor objects change it. So games of different sketches differ in content too: names
-    are unique in a game, and equal contents would map room to room.
+    It does not depend on names, quest or objects. Games with different sketches therefore differ
+    in content too: names are unique in a game, and equal contents would map room to room.
     """
     exits: dict[str, dict[str, str]] = defaultdict(dict)
     doors = set()
     for fact in facts:
-        places = [one["name"] for one in fact["arguments"]]
+        places = [item["name"] for item in fact["arguments"]]
         if fact["name"] == "link":
             doors.add((places[0], places[2]))
-        elif fact["name"].endswith("_of") and {one["type"] for one in fact["arguments"]} == {"r"}:
+        elif fact["name"].endswith("_of") and {item["type"] for item in fact["arguments"]} == {"r"}:
             exits[places[1]][fact["name"]] = places[0]
     own = {room: sorted((way, (room, to) in doors) for way, to in ways.items()) for room, ways in exits.items()}
     around = sorted([own[room], sorted((way, own[to]) for way, to in ways.items())] for room, ways in exits.items())
@@ -52,7 +56,7 @@ def sketch(facts: Iterable[dict[str, Any]]) -> str:
 
 
 def draw_map(spec: GameSpec) -> str:
-    """'seed sketch' of the game's map, drawn as its generator draws it."""
+    """Returns 'seed sketch' of the game's map, drawn as by its generator."""
     import textworld
     from textworld.generator import World, make_map
 
@@ -66,33 +70,34 @@ def draw_map(spec: GameSpec) -> str:
 
 
 class _Placed(BaseException):
-    """Everything is in its place: what follows (names, prose, a walkthrough that is tried out) takes most of the time."""
+    """Raised when all objects are placed; names, prose and walkthrough would take most of the time."""
 
 
 def placed(spec: GameSpec) -> list[Any]:
-    """The facts of a game that textworld's GameMaker puts together, stopped before it finishes it."""
+    """Returns the facts of a game that textworld's GameMaker builds, stopped before it finishes."""
     from textworld import GameMaker
 
     from envsuite.envs.textworld.generator import make_game
-    from envsuite.envs.textworld.hasten import hasten
+    from envsuite.envs.textworld.patches import apply_patches
 
-    def stop(maker: GameMaker, *rest: object) -> None:
+    def stop(maker: GameMaker, *remaining: object) -> None:
         raise _Placed(list(maker.facts))
 
-    hasten()  # before, since it replaces one of the two as well
+    apply_patches()  # first, because it replaces one of the two functions
     with mock.patch.multiple(GameMaker, build=stop, set_walkthrough=stop):
         try:
             make_game(spec)
-        except _Placed as found:
-            return list(found.args[0])
+        except _Placed as error:
+            return list(error.args[0])
     raise SystemExit(f"{spec.name}: its generator has changed: it makes its games without GameMaker.")
 
 
 def furnish(spec: GameSpec) -> str:
-    """'seed content' of a game of the fixed house: what its seed decides, drawn as its generator draws it.
+    """Returns 'seed content' of a game of the fixed house, drawn as by its generator.
 
-    Which food lies where, where the key is, and which food is asked for; nothing else is asked or differs but prose. Foods
-    in one place may be exchanged. (A test holds this against `generator.content`.)
+    The content is the position of each food and of the key, and the requested food; only prose
+    differs otherwise. Foods in one place are interchangeable. A test compares this with
+    `generator.content_digest`.
     """
     import textworld
 
@@ -103,32 +108,32 @@ def furnish(spec: GameSpec) -> str:
     foods = ["apple", "milk", "chips", "tomato", "pepper", "lettuce"]
     dice.shuffle(foods)
     in_the_drawer = bool(dice.rand() > 0.5)
-    asked = foods[int(dice.choice(len(foods)))]
-    drawn = json.dumps([sorted(zip(places, foods)), in_the_drawer, asked])
+    requested = foods[int(dice.choice(len(foods)))]
+    drawn = json.dumps([sorted(zip(places, foods, strict=False)), in_the_drawer, requested])
     return f"{spec.seed} {hashlib.sha256(drawn.encode()).hexdigest()[:16]}"
 
 
 def describe(spec: GameSpec) -> str:
-    """'seed content sketch', or 'seed ! why not'."""
-    from envsuite.envs.textworld.generator import CannotGenerate, content, make_game
+    """Returns 'seed content sketch', or 'seed ! reason'."""
+    from envsuite.envs.textworld.generator import CannotGenerate, content_digest, make_game
 
     try:
         game = make_game(spec).serialize()
     except CannotGenerate as error:
         return f"{spec.seed} ! {error}"
-    return f"{spec.seed} {content(game)} {sketch(game['world'])}"
+    return f"{spec.seed} {content_digest(game)} {sketch(game['world'])}"
 
 
 def worked_out(work: Callable[[GameSpec], str], specs: list[GameSpec], file: Path, pool: Any) -> dict[int, list[str]]:
-    """By seed what `work` says of each game; kept in `file` line by line, and read from there where it is."""
+    """Returns the result of `work` by seed; results are appended to `file` and read from there."""
     lines = file.read_text().splitlines() if file.exists() else []
-    known = {int(seed): rest.split() for seed, rest in (line.split(" ", 1) for line in lines)}
+    known = {int(seed): values.split() for seed, values in (line.split(" ", 1) for line in lines)}
     with file.open("a") as out:
         for line in pool.imap(work, [spec for spec in specs if spec.seed not in known], chunksize=8):
             out.write(line + "\n")
             out.flush()
-            seed, rest = line.split(" ", 1)
-            known[int(seed)] = rest.split()
+            seed, values = line.split(" ", 1)
+            known[int(seed)] = values.split()
     return known
 
 
@@ -137,7 +142,7 @@ def scan(name: str, folder: Path, pool: Any) -> dict[str, object]:
     challenge = str(task.kwargs.get("challenge", "custom"))
     settings = {key: value for key, value in task.kwargs.items() if key in SETTINGS[challenge]}
     ranges = {split: range(task.splits[split].start, task.splits[split].stop) for split in ORDER}
-    specs = [game_spec(challenge, settings, seed) for one in ranges.values() for seed in one]
+    specs = [game_spec(challenge, settings, seed) for seeds in ranges.values() for seed in seeds]
     todo, maps, work = specs, {}, furnish
     if challenge != "simple":
         work = describe
@@ -157,7 +162,7 @@ def scan(name: str, folder: Path, pool: Any) -> dict[str, object]:
         left_out[split] = []
         for seed in seeds:
             if seed not in made:
-                continue  # its map is its own
+                continue  # its map is unique
             first = made[seed][0]
             if first == "!" or (first in seen and split != "test"):
                 left_out[split].append(seed)
@@ -171,14 +176,14 @@ def main() -> None:
     parser.add_argument("--scan", type=Path)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    found = json.loads(TARGET.read_text()) if TARGET.exists() else {}
+    results = json.loads(TARGET.read_text()) if TARGET.exists() else {}
     with tempfile.TemporaryDirectory() as fresh:
         for name in options.names:
             with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-                found[name] = scan(name, options.scan or Path(fresh), pool)
-            counts = {key: value for key, value in found[name].items() if key != "left_out"}
-            print(name, counts, {split: len(seeds) for split, seeds in found[name]["left_out"].items()}, flush=True)
-            lines = [f" {json.dumps(key)}: {json.dumps(found[key])}" for key in sorted(found)]
+                results[name] = scan(name, options.scan or Path(fresh), pool)
+            counts = {key: value for key, value in results[name].items() if key != "left_out"}
+            print(name, counts, {split: len(seeds) for split, seeds in results[name]["left_out"].items()}, flush=True)
+            lines = [f" {json.dumps(key)}: {json.dumps(results[key])}" for key in sorted(results)]
             write_atomically(TARGET, "{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -18,8 +18,11 @@ from typing import Any
 
 import torch
 
-from baselines.algorithms import grpo, policy_step
-from baselines.batch import collate
+from baselines.algorithms import grpo
+from baselines.algorithms.groups import group_of
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateInput
+from baselines.batch import collate, turn_rewards
 from baselines.collection.actor import Actor
 from baselines.math.losses import aggregate, clipped_surrogate
 from baselines.model import Model, ModelConfig
@@ -121,14 +124,16 @@ def main() -> None:
     for number, run in enumerate(runs):  # whatever was earned: a spread within each group
         run.turns[-1].reward = float(number % 4)
     config = grpo.Config(group_size=4, kl_coef=0.0, whole=False, aggregation="token-mean", max_grad_norm=1e9)
-    advantages = grpo.advantages(runs, config)
+    rewards = turn_rewards(runs)
+    groups = [group_of(run, 4) for run in runs]
+    advantages = grpo.advantages(rewards, groups, config)
     read = int(collate(runs, whole=False).valid.sum())
     began = clock()
     plain_update(model, runs, advantages)
     slow = clock() - began
     plain = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     began = clock()
-    grpo.update(model, policy_step.Optimisers(model, config), runs, config, dice)
+    grpo.update(UpdateInput(model, Optimisers(model, config), runs, config, dice))
     fast = clock() - began
     once = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     gap = float((once - plain).norm() / plain.norm())

@@ -24,7 +24,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from transformers.utils import get_json_schema
 from trl.chat_template_utils import qwen2_5_chat_template
 
-from baselines.algorithms import grpo, policy_step
+from baselines.algorithms import grpo
+from baselines.algorithms.optimisers import Optimisers
+from baselines.algorithms.update import UpdateInput
 from baselines.collection.actor import Actor
 from baselines.model import Model, ModelConfig
 from baselines.recipe import Acting
@@ -106,7 +108,7 @@ def theirs(model: Any, tokenizer: Any, steps: int, folder: Path) -> tuple[float,
 def ours(lm: Any, tokenizer: Any, steps: int) -> tuple[float, float, int, int]:
     model = Model(lm, tokenizer, ModelConfig("tiny", critic="none"))
     config = grpo.Config(group_size=GROUP, kl_coef=0.0, learning_rate=1e-6)
-    optimisers, dice = policy_step.Optimisers(model, config), torch.Generator().manual_seed(0)
+    optimisers, generator = Optimisers(model, config), torch.Generator().manual_seed(0)
     rolled, updated, sampled, read = [], [], 0, 0
     for step in range(steps):
         began = time.process_time()
@@ -120,7 +122,7 @@ def ours(lm: Any, tokenizer: Any, steps: int) -> tuple[float, float, int, int]:
         sampled = sum(len(turn.reply.ids) for run in runs for turn in run.turns)
         read = sampled + sum(len(turn.reply.prompt_ids) for run in runs for turn in run.turns)
         began = time.process_time()
-        grpo.update(model, optimisers, runs, config, dice)
+        grpo.update(UpdateInput(model, optimisers, runs, config, generator))
         updated.append(time.process_time() - began)
     return sum(rolled[1:]) / (steps - 1), sum(updated[1:]) / (steps - 1), sampled, read
 

@@ -39,7 +39,7 @@ def loop(turns: int = 1_000_000) -> float:
 
 
 def steps(env: TextEnv, count: int, turn: int) -> float:
-    """Steps per second of a random player, resets included; each round has seeds of its own."""
+    """Returns steps per second of a random player, including resets; each round uses different seeds."""
     choose = random.Random(turn).random
     seed = turn * 1_000_000
     began = time.process_time()

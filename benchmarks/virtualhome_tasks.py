@@ -1,4 +1,4 @@
-"""How many different household tasks there are, and that each is solved: draws, plans and carries out many.
+"""Counts distinct household tasks, and proves each solvable: draws, plans and executes many.
 
 python -m benchmarks.virtualhome_tasks [HOW_MANY]
 """
@@ -7,8 +7,8 @@ import sys
 import time
 from statistics import mean
 
-from envsuite.envs.virtualhome.games import MendedGame
-from envsuite.envs.virtualhome.generator import SPLITS, Wishes, draw
+from envsuite.envs.virtualhome.games import FixedGame
+from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw
 
 
 def main(how_many: int = 12_000) -> None:
@@ -25,21 +25,21 @@ def main(how_many: int = 12_000) -> None:
         began = time.process_time()
         different, classes, lengths, solved = set(), set(), [], 0
         for seed in range(count):
-            found = draw(seed, Wishes(rooms=5, split=split, goal_length=parts))
-            game = MendedGame(found.home, found.goal)
+            household = draw(seed, HouseholdSettings(rooms=5, split=split, goal_length=parts))
+            game = FixedGame(household.home, household.goal)
             length = game.plan()[0] or 0
             for _ in range(length):
                 outcome = game.act(game.plan()[1] or "")
             solved += outcome.success
-            different.add((found.plan, found.goal))
-            classes.add(found.goal.name)
+            different.add((household.plan, household.goal))
+            classes.add(household.goal.name)
             lengths.append(length)
         all_different |= different
         all_drawn, all_solved = all_drawn + count, all_solved + solved
         spent = 1000 * (time.process_time() - began) / count
-        told = f"{mean(lengths):.1f} ({min(lengths)}-{max(lengths)})"
+        texts = f"{mean(lengths):.1f} ({min(lengths)}-{max(lengths)})"
         print(
-            f"{split:17} {parts:5} {count:7,} {len(different):9,} {solved:7,} {len(classes):7,} {told:>12} {spent:8.1f}",
+            f"{split:17} {parts:5} {count:7,} {len(different):9,} {solved:7,} {len(classes):7,} {texts:>12} {spent:8.1f}",
             flush=True,
         )
     print(f"{'all':17} {'':5} {all_drawn:7,} {len(all_different):9,} {all_solved:7,}")

@@ -1,12 +1,13 @@
-"""Lays out the site for mkdocs: docs/, and beside them the leaderboards, the benchmarks and the command line.
+"""Lays out the site for mkdocs: docs/, the leaderboards, the benchmarks and the command line.
 
-Links between files of the repository are written as they are on disk (`../benchmarks/scoring.md`); here they are turned
-into links of the site, and what is no page of it (code, folders) becomes plain text.
+Pages link to files of the repository by their path on disk (`../benchmarks/scoring.md`). The hooks
+turn these into links of the site. A link to a file that is not a page, such as code, becomes text.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import posixpath
 import re
@@ -19,37 +20,48 @@ from mkdocs.structure.files import File, Files
 from envsuite import registry
 from harness import report
 from harness.cli.envs import card
-from harness.suites import leaderboards
+from harness.suites import leaderboard_pages
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = ("evaluation", "models", "report", "environments", "training", "interop")
-"""pages of docs/ in the order they are read; others follow"""
+HOWTO = (
+    *("model-server", "own-environment", "read-episodes", "reproduce", "leaderboard"),
+    *("train-one-gpu", "ray", "other-tools"),
+)
+"""how-to pages in the order of a project; others follow"""
+REFERENCE = ("cli", "evaluation", "models", "suites", "recipes", "api-environments", "api-harness", "api-training")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: Any) -> Any:
-    """The navigation, from what is there."""
-    pages = {path.stem: path.name for path in (ROOT / "docs").glob("*.md")}
-    order = [name for name in FIRST if name in pages]
-    order += sorted(name for name in pages if name not in (*FIRST, "README"))
+    """Builds the navigation from the files that exist."""
+    # Shapes such as [N][T] in docstrings look like cross-references, which the pages do not use.
+    logging.getLogger("mkdocs.plugins.mkdocs_autorefs").setLevel(logging.ERROR)
+    environments = [f"envs/{path.name}" for path in sorted((ROOT / "docs" / "envs").glob("*.md"))]
+    first = ["envs/gallery.md", "envs/cards.md"]
+    boards = [f"leaderboards/{folder.name}/README.md" for folder in _boards()]
     config.nav = [
         {"Home": "README.md"},
-        {"Guides": [pages[name] for name in order]},
+        {"Tutorial": "tutorial/first-hour.md"},
+        {"How-to": _section("howto", HOWTO)},
+        {"Environments": [*first, *(page for page in environments if page not in first)]},
+        {"Reference": _section("reference", REFERENCE)},
         {"Explanation": _section("explanation")},
-        {"Environments": [*sorted(f"envs/{path.name}" for path in (ROOT / "docs" / "envs").glob("*.md")), "cards.md"]},
-        {"Leaderboards": ["leaderboards/README.md", *(f"leaderboards/{one.name}/README.md" for one in _boards())]},
-        {"Generalisation, measured": "leaderboards/generalisation/README.md"},
-        {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
-        {"Training in small": [path.relative_to(ROOT).as_posix() for path in _studies()]},
-        {"Benchmarks": sorted(f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.md"))},
-        {"Specifications": _section("specs")},
-        {"Command line": "cli.md"},
+        {
+            "Results": [
+                {"Leaderboards": ["leaderboards/README.md", *boards]},
+                {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
+                {"Training studies": [path.relative_to(ROOT).as_posix() for path in _studies()]},
+                {"Generalization": "leaderboards/generalisation/README.md"},
+                {"Benchmarks": sorted(f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.md"))},
+            ]
+        },
+        {"Development": [*_loose(), *_section("specs")]},
     ]
     return config
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds what does not lie in docs/."""
+    """Adds the pages from outside docs/."""
 
     def add(path: str, content: str) -> None:
         files.append(File.generated(config, path, content=content))
@@ -58,22 +70,24 @@ def on_files(files: Files, config: Any) -> Files:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
-    for path, text in leaderboards.pages(ROOT / "leaderboards").items():
+    for path, text in leaderboard_pages.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
     for folder in _boards():
         page = report.render(
             report.ReportData(report.read_board(folder)), f"{folder.name}: episodes", config.extra["replays"]
         )
         add(f"leaderboards/{folder.name}/episodes.html", page)
-    add("cli.md", command_line())
-    add("cards.md", cards())
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links as the site needs them; a board's page leads to its episodes."""
+    """Adapts links to the site, links boards to their episodes, and fills the generated pages."""
     here = page.file.src_uri
-    # Where the page lies in the repository: only docs/ is not at its own place.
+    if here == "README.md":
+        page.meta["hide"] = ["navigation", "toc"]
+    if here in GENERATED:
+        markdown += GENERATED[here]()
+    # The site's root is docs/, so only pages from outside docs/ have their path in the repository.
     elsewhere = here.startswith(("benchmarks/", "leaderboards/"))
     base = posixpath.dirname(here if elsewhere else f"docs/{here}")
 
@@ -82,11 +96,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if "://" in target or target.startswith("mailto:"):
             return match.group(0)
         path = posixpath.normpath(posixpath.join(base, target)).removeprefix("docs/")
-        for one in (path, f"{path}/README.md"):
-            if files.get_file_from_path(one) is not None:
-                return f"[{text}]({posixpath.relpath(one, posixpath.dirname(here) or '.')}{anchor})"
+        for source in (path, f"{path}/README.md"):
+            if files.get_file_from_path(source) is not None:
+                return f"[{text}]({posixpath.relpath(source, posixpath.dirname(here) or '.')}{anchor})"
         if not (ROOT / posixpath.join(base, target)).exists():
-            return match.group(0)  # leads nowhere: mkdocs says so
+            return match.group(0)  # a dead link: mkdocs reports it
         return text
 
     if files.get_file_from_path(posixpath.join(posixpath.dirname(here), "episodes.html")) is not None:
@@ -95,58 +109,62 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return LINK.sub(link, markdown)
 
 
-def _section(folder: str) -> list[str]:
-    """Returns the pages of a folder of docs/, its overview first."""
-    pages = sorted((ROOT / "docs" / folder).glob("*.md"), key=lambda path: (path.stem != "README", path.name))
+def _section(folder: str, order: tuple[str, ...] = ()) -> list[str]:
+    """Returns the pages of a folder of docs/: its overview, those in `order`, then the others."""
+    ranks = {name: rank for rank, name in enumerate(("README", *order))}
+    pages = sorted((ROOT / "docs" / folder).glob("*.md"), key=lambda path: (ranks.get(path.stem, 99), path.name))
     return [f"{folder}/{path.name}" for path in pages]
 
 
+def _loose() -> list[str]:
+    """Returns the pages directly in docs/, without the home page."""
+    return sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.stem != "README")
+
+
 def _boards() -> list[Path]:
-    return leaderboards.folders(ROOT / "leaderboards")
+    return leaderboard_pages.folders(ROOT / "leaderboards")
 
 
 def _tables() -> list[Path]:
-    """Published tables beside our runs, their overview first."""
+    """Returns the published tables with our runs, their overview first."""
     return sorted((ROOT / "leaderboards" / "tables").glob("*.md"), key=lambda path: (path.stem != "README", path.name))
 
 
 def _studies() -> list[Path]:
-    """Trainings in small, their overview first, and the notes on each."""
+    """Returns the training studies and the notes on each, their overview first."""
     root = ROOT / "leaderboards" / "training"
     return [root / "README.md", *sorted([*root.glob("*/README.md"), *root.glob("*/NOTES.md")])]
 
 
 def cards() -> str:
-    """What was measured of every task's difficulty, from the cards that the package ships."""
-    lines = [
-        "# Difficulty cards\n",
-        "What was measured of each task, as `envsuite-envs NAME --card` prints it with the task's knobs. Success of the random",
-        "player and of the expert is a share of the card's episodes; a dash stands where nothing was measured.",
-    ]
+    """Returns the measured difficulty of every task, from the cards that the package ships."""
+    lines = []
     family = ""
     for task in sorted(registry.tasks("*"), key=lambda task: (task.family, task.id)):
-        if not (found := card(task)):
+        if not (measured := card(task)):
             continue
         if task.family != family:
             family = task.family
-            lines += [
-                f"\n## {family}\n",
-                "| task | episodes | random | expert | its commands, mean (most) | admissible, mean |",
-            ]
+            lines += [f"\n## {family}\n", "| task | games | random | expert | commands, mean (most) | choices, mean |"]
             lines.append("|---|--:|--:|--:|--:|--:|")
-        length = found.get("solution_length")
-        cells = [task.id, found["episodes"], found["random_success"], found.get("expert_success", "–")]
-        cells += [f"{length['mean']} ({length['max']})" if length else "–", found["admissible_commands"]["mean"] or "–"]
+        length = measured.get("solution_length")
+        cells = [task.id, measured["episodes"], measured["random_success"], measured.get("expert_success", "–")]
+        cells.append(f"{length['mean']} ({length['max']})" if length else "–")
+        cells.append(measured["admissible_commands"]["mean"] or "–")
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 
 def command_line() -> str:
-    """Every command's own help, as its parser prints it."""
-    os.environ["COLUMNS"] = "84"  # argparse folds to the terminal it finds
+    """Returns the help of every command, as its parser prints it."""
+    os.environ["COLUMNS"] = "84"  # the width to which argparse folds
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    parts = ["# Command line\n", "Every command's help, from the code.\n"]
+    parts = []
     for name, target in sorted(scripts.items()):
         text = importlib.import_module(target.partition(":")[0]).parser().format_help()
-        parts.append(f"## {name}\n\n```text\n{text.rstrip()}\n```\n")
-    return "\n".join(parts)
+        parts.append(f"\n## {name}\n\n```text\n{text.rstrip()}\n```\n")
+    return "".join(parts)
+
+
+GENERATED = {"reference/cli.md": command_line, "envs/cards.md": cards}
+"""page -> the function that writes the part below its introduction"""

@@ -143,6 +143,12 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
 
     If a family chooses its default task by what is installed, a line about the choice is appended
     to `notices`.
+
+    Examples:
+        >>> tasks("virtualhome-easy")[0].id
+        'VirtualHome-easy-v0'
+        >>> [task.level for task in tasks("overcooked-[emh]*-v0") if task.level]
+        ['easy', 'medium', 'hard']
     """
     _load_plugins()
     name_pattern = pattern.removeprefix(NAMESPACE + "/")
@@ -180,7 +186,16 @@ def make(
     render_mode: str | None = None,
     **knobs: Any,
 ) -> gym.Env[str, str]:
-    """Builds a task's environment with `gym.make`; accepts every spelling that `--env` accepts."""
+    """Builds a task's environment with `gym.make`; accepts every spelling that `--env` accepts.
+
+    Examples:
+        >>> env = make("overcooked-easy", reward_mode="dense", size=7)
+        >>> text, info = env.reset(seed=0)
+        >>> command = info["admissible_commands"][0]
+        >>> text, reward, terminated, truncated, info = env.step(command)
+        >>> info["success"]
+        False
+    """
     task = _single(task)
     settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
     return _with_extra(task, lambda: gym.make(f"{NAMESPACE}/{task.id}", **settings))
@@ -215,6 +230,12 @@ def make_vec(
 ) -> Any:
     """Builds `num_envs` environments of a task with `gym.make_vec`, using the task's own vector
     environment if it has one.
+
+    Examples:
+        >>> envs = make_vec("virtualhome-easy", 2)
+        >>> texts, infos = envs.reset(seed=0)
+        >>> len(texts)
+        2
     """
     task = _single(task)
     settings = _settings(task, reward_mode, shaping_gamma, None, knobs)

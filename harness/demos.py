@@ -1,4 +1,4 @@
-"""Demonstrations: what the expert would have written, as conversations to fine-tune on."""
+"""Demonstrations: an expert's episodes as conversations for supervised fine-tuning."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from harness.types import Message, Reply, Trajectory, Turn
 
 
 def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
-    """The episode as chats, every reply spelled in the grammar that evaluation will parse.
+    """Converts an episode to chats whose replies use the grammar that evaluation parses.
 
-    The messages are those of `prompting.messages`, so that what is learned is what will be asked: one chat of the whole
-    episode where all turns are remembered, and with a window of history one chat per turn, whose last reply is the
-    turn's.
+    The messages come from `prompting.messages`, so that a model learns from the prompts it will see. With complete
+    history there is one chat per episode; with a limited history there is one chat per turn, which ends with its reply.
     """
     grammar = GRAMMARS[prompting.grammar]
-    spelled = [
+    turns = [
         Turn(
             observation=turn.observation,
             reply=Reply(grammar.spell(turn.commands[-1], turn.thought) if turn.commands else turn.reply.text),
@@ -29,19 +28,22 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
         )
         for turn in run.turns
     ]
-    chats, past = [], Past()
-    for place in range(len(spelled)) if prompting.history >= 0 else [len(spelled) - 1]:
-        last = spelled[place]
-        told = run.instructions, run.objective, spelled[:place], last.observation, last.admissible
-        asked = prompting.messages(*told, past)
-        chats.append([*asked, {"role": "assistant", "content": last.reply.text}])
+    chats = []
+    past = Past()
+    for index in range(len(turns)) if prompting.history >= 0 else [len(turns) - 1]:
+        last = turns[index]
+        messages = prompting.messages(
+            run.instructions, run.objective, turns[:index], last.observation, last.admissible, past
+        )
+        chats.append([*messages, {"role": "assistant", "content": last.reply.text}])
     return chats
 
 
 def demonstrations(runs: Iterable[Trajectory], prompting: Prompting) -> Iterator[dict[str, Any]]:
-    """JSON objects of solved episodes: `messages` in OpenAI's spelling, and where they came from.
+    """Yields JSON objects for the solved episodes: `messages` in OpenAI's format and the episode's key.
 
-    One per episode; with a window of history one per turn, of which the last message alone is to be learned.
+    With complete history there is one object per episode. With a limited history there is one per turn, and only its
+    last message is a training target.
     """
     for run in runs:
         if run.success and run.turns:

@@ -1,4 +1,8 @@
-"""Evaluation: a policy plays a task's episodes, and each becomes a record on disk as it ends."""
+"""Evaluation: a policy plays the episodes of a task, and each finished episode is recorded on disk.
+
+Main entry points: `RunConfig` (settings that define a result), `Execution` (settings that do not change it),
+`evaluate` and `open_slots`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,48 +33,49 @@ from harness.policies import is_model
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
 from harness.rollout.executors import Executor, LocalExecutor, ProcessExecutor
+from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
-from harness.rollout.vector import VectorExecutor, seated
+from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.stats.summary import Summary, summarise
-from harness.types import Episode, Policy, Trajectory
+from harness.types import Episode, Policy, Trajectory, WatchesWeights
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a model's tokens are drawn."""
+    """Sampling settings of a model."""
 
     temperature: float = 0.0
     top_p: float = 1.0
     max_tokens: int = 512
     action_mode: str = "write"
-    """write | score: choose among the admissible commands by their likelihood (TWOSOME)"""
+    """write | score: choose among admissible commands by likelihood (TWOSOME)"""
     normalisation: str = "word"
-    """of these likelihoods: sum | token | word"""
+    """normalisation of likelihoods: sum | token | word"""
     dtype: str = "auto"
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides what a run measures: two runs of equal `run_id` are the same experiment."""
+    """All settings that define a run's result: two runs with equal `run_id` are the same experiment."""
 
     task: Task
     model: str
     knobs: dict[str, Any] = field(default_factory=dict)
     split: str = ""
     episodes: int | None = None
-    """seeds played, from the split's first; None: a whole panel, or 100"""
+    """number of seeds; None: the complete panel, or 100"""
     attempts: int = 1
     seed: int = 0
-    """the first seed's offset in the split"""
+    """offset of the first seed in the split"""
     reward_mode: str = "sparse"
     max_turns: int | None = None
     sampling: Sampling = Sampling()
     prompting: Prompting = Prompting()
 
     def identity(self) -> dict[str, Any]:
-        """What is hashed into `run_id`. Prompting and sampling count for models alone."""
+        """Returns the settings hashed into `run_id`; prompting and sampling only count for models."""
         panel = self.panel
-        found: dict[str, Any] = {
+        identity: dict[str, Any] = {
             "schema_version": records.SCHEMA,
             "envsuite": envsuite.__version__,
             "task": self.task.id,
@@ -83,30 +88,33 @@ class RunConfig:
             "panel": [panel.name, panel.digest, len(panel)] if panel else None,
         }
         if is_model(self.model):
-            found["sampling"], found["prompting"] = asdict(self.sampling), asdict(self.prompting)
-            if self.prompting.wording == "plain":  # runs from before there were wordings keep their names
-                del found["prompting"]["wording"]
-            found["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
-        return found
+            identity["sampling"] = asdict(self.sampling)
+            identity["prompting"] = asdict(self.prompting)
+            if self.prompting.wording == "plain":  # keeps the ids of runs that are older than this setting
+                del identity["prompting"]["wording"]
+            identity["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
+        return identity
 
     @property
     def run_id(self) -> str:
-        spelled = json.dumps(self.identity(), sort_keys=True)
-        return hashlib.sha256(spelled.encode()).hexdigest()[:12]
+        """Hash of `identity`, 12 hexadecimal digits."""
+        text = json.dumps(self.identity(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def panel(self) -> Panel | None:
+        """The fixed list of games of the task with these knobs, if it has one."""
         return registry.panel(self.task, **self.knobs)
 
     @property
     def seeds(self) -> Sequence[int]:
-        """The seeds played: of a panel by index, else of the split's range."""
+        """The seeds to play: indices into the panel, or numbers from the split's range."""
         panel = self.panel
         if panel is not None:
             span: Sequence[int] = range(len(panel))
-            what = f"panel {panel.name} holds {len(panel)} games"
+            available = f"panel {panel.name} has {len(panel)} games"
             if not len(panel):
-                raise UsageError(f"{self.task.id}: panel {panel.name} holds no games on this machine.")
+                raise UsageError(f"{self.task.id}: panel {panel.name} has no games on this machine.")
         else:
             name = self.split or registry.default_split(self.task)
             if name not in self.task.splits:
@@ -115,84 +123,86 @@ class RunConfig:
                     f"{self.task.id} has no split {name!r}: it has {', '.join(known)}.{did_you_mean(name, known)}"
                 )
             span = self.task.splits[name]
-            what = f"split {name!r} holds {len(span)} seeds"
+            available = f"split {name!r} has {len(span)} seeds"
         count = self.episodes if self.episodes is not None else len(span) if panel is not None else min(100, len(span))
         if count < 1:
             raise UsageError(f"--episodes must be at least 1, not {count}.")
         if self.seed < 0 or self.seed + count > len(span):
-            raise UsageError(f"{self.task.id}: {what}, and {count} from number {self.seed} on were asked for.")
+            raise UsageError(f"{self.task.id}: {available}, but {count} starting at number {self.seed} were requested.")
         return span[self.seed : self.seed + count]
 
     def all_episodes(self) -> list[Episode]:
-        """In the order they are played: every seed's first attempt, then the second ones."""
+        """Returns all episodes in playing order: the first attempt of every seed, then the second attempts."""
         knobs = knobs_json(self.knobs)
         return [Episode(self.task, knobs, seed, attempt) for attempt in range(self.attempts) for seed in self.seeds]
 
     def folder(self, output_dir: Path) -> Path:
+        """Returns the run folder below `output_dir`."""
         name = re.sub(r"[^\w.+=-]+", "_", self.model.rstrip("/").removesuffix(".jsonl"))[-80:]
         return output_dir / f"{self.task.id}--{name}" / self.run_id
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may use before it stops cleanly; 0: no bound. Tokens and cost count what the journal holds already."""
+    """Limits at which a run stops cleanly; 0 means no limit. Tokens and cost include records from earlier calls."""
 
     cost: float = 0.0
     """USD"""
     tokens: int = 0
-    """prompt and reply tokens together"""
+    """prompt and reply tokens"""
     seconds: float = 0.0
-    """of this call"""
+    """duration of this call"""
     before: tuple[float, int, float] = (0.0, 0, 0.0)
-    """cost, tokens and seconds that other runs of the same call have used"""
+    """cost, tokens and seconds used by earlier runs of the same call"""
 
     def after(self, began: float, used: Sequence[Summary]) -> Budget:
-        """The same bounds for the next of several runs, of which the first `began` then and these are through."""
-        tokens = sum(one["input_tokens"] + one["output_tokens"] for one in used)
-        return replace(self, before=(sum(one["cost"] for one in used), tokens, time.monotonic() - began))
+        """Returns the budget of the next run of a call that began at time `began` and has finished the runs `used`."""
+        tokens = sum(summary["input_tokens"] + summary["output_tokens"] for summary in used)
+        cost = sum(summary["cost"] for summary in used)
+        return replace(self, before=(cost, tokens, time.monotonic() - began))
 
-    def spent(self, found: Iterable[Record], began: float) -> str:
-        """Which bound has been reached, in words; '' while there is room."""
+    def reached(self, records: Iterable[Mapping[str, Any]], began: float) -> str:
+        """Returns the limit that `records` and the time since `began` have reached, as its flag; '' if none."""
         cost, tokens, seconds = self.before
         if self.seconds and seconds + time.monotonic() - began >= self.seconds:
             return f"--max-time {self.seconds:g} s"
         if not (self.cost or self.tokens):
             return ""
-        for one in found:
-            tokens += one["input_tokens"] + one["output_tokens"]
-            cost += one["cost"]
+        for record in records:
+            tokens += record["input_tokens"] + record["output_tokens"]
+            cost += record["cost"]
         if self.tokens and tokens >= self.tokens:
             return f"--max-tokens-total {self.tokens:,}"
         return f"--max-cost {self.cost:g} USD" if self.cost and cost >= self.cost else ""
 
 
 class BudgetReached(EnvsuiteError):
-    """A run stopped at its budget: what had ended is in the journal, and --resume goes on."""
+    """Raised when a run stops at its budget. Finished episodes are in the journal, and --resume continues."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run is carried out: nothing here changes what it measures."""
+    """Settings of a run that do not change its result."""
 
     max_concurrent: int = 16
     num_workers: int = -1
-    """worker processes for environments; 0 none, -1 as the environment needs"""
+    """worker processes for environments; 0: none, -1: as the environment needs"""
     resume: bool = False
     budget: Budget = Budget()
     patience: float = 0.0
-    """seconds to wait for another process that writes to the same run"""
+    """seconds to wait for another process that is writing to the same run"""
     executor: str = "local"
     """local | ray"""
     ray_address: str = ""
-    """host:port | auto | "" for a cluster of this process"""
+    """host:port | auto | "" for a cluster started by this process"""
 
     def __post_init__(self) -> None:
         if self.ray_address and self.executor != "ray":
-            raise UsageError("--ray-address belongs to --executor ray, which was not given.")
+            raise UsageError("--ray-address needs --executor ray.")
 
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
-    """The task that holds `split`: where splits are tasks of their own, another one than was named."""
+    """Returns the task and split name for `split`; families whose splits are separate tasks return another task."""
     if split in task.split_ids:
         return registry.TASKS[task.split_ids[split]], ""
     return task, split
@@ -206,17 +216,26 @@ def evaluate(
     on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
 ) -> tuple[Results, Summary]:
-    """Plays what the run folder does not hold yet; returns all records (`records.light`), sorted, and their summary.
+    """Plays the episodes missing in the run folder; returns all records (`records.light`), sorted, and their summary.
 
-    Raises UsageError where the folder exists and `resume` is off, or another process is writing to it. Interrupted at
-    any point, what has ended is in the journal, and a later call with `resume` goes on from there. `play` replaces the
-    rollout of a policy, where somebody else plays: a person.
+    After an interruption, the journal has all finished episodes, and a later call with `resume` continues from there.
+    `play` replaces the policy's rollout, for example when a person plays. Raises UsageError if the folder exists and
+    `resume` is off, or if another process is writing to it; BudgetReached at a limit of `execution.budget`.
+
+    Examples:
+        >>> import tempfile
+        >>> from harness.policies import make_policy
+        >>> config = RunConfig(registry.tasks("overcooked-easy")[0], "expert", episodes=5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     results, summary = evaluate(config, Path(folder), lambda: make_policy("expert"))
+        >>> summary["success"]["value"]
+        1.0
     """
     folder = config.folder(output_dir)
     episodes = config.all_episodes()
-    kept = folder / "journal.jsonl"
-    if not execution.resume and kept.exists() and kept.stat().st_size:
-        raise UsageError(f"{folder} exists: go on with --resume, remove it, or choose another --output-dir.")
+    journal_path = folder / "journal.jsonl"
+    if not execution.resume and journal_path.exists() and journal_path.stat().st_size:
+        raise UsageError(f"{folder} exists: continue with --resume, remove it, or choose another --output-dir.")
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock")
     try:
@@ -227,41 +246,41 @@ def evaluate(
         ) from None
     try:
         _write_config(folder, config, execution)
-        journal = Journal(kept)
+        journal = Journal(journal_path)
         try:
             done = journal.done()
             todo = [episode for episode in episodes if episode.key not in done]
             weights = folder / "weights.json"
             if not done:
-                weights.unlink(missing_ok=True)  # nothing was played with them
+                weights.unlink(missing_ok=True)  # no record depends on it
             if todo:
-                runs = play(todo) if play else _roll(config, todo, make_policy, execution, weights)
+                runs = play(todo) if play else _play(config, todo, make_policy, execution, weights)
                 with contextlib.closing(runs):  # type: ignore[type-var]
-                    _keep(config, runs, journal, len(done), folder / "timing.jsonl", execution.budget, on_episode)
-            found = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
+                    _record(config, runs, journal, len(done), folder / "timing.jsonl", execution.budget, on_episode)
+            results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
         finally:
             journal.close()
-        summary = {**config.identity(), **summarise(found)}
+        summary = {**config.identity(), **summarise(results)}
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-        return found, summary
+        return results, summary
     finally:
         lock.release()
 
 
-def _roll(
+def _play(
     config: RunConfig, todo: Sequence[Episode], make_policy: Callable[[], Policy], execution: Execution, weights: Path
 ) -> Iterator[Trajectory]:
     policy = make_policy()
-    if hasattr(policy, "keep_weights"):  # a server's may change behind the run's back
+    if isinstance(policy, WatchesWeights):
         policy.keep_weights(weights)
-    slots = open_slots(config, execution, len(todo), policy.advice_kind)
+    executor = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
-        yield from rollout(policy, todo, slots, config.prompting, config.max_turns)
+        yield from rollout(policy, todo, executor, config.prompting, config.max_turns)
     finally:
-        slots.close()
+        executor.close()
 
 
-def _keep(
+def _record(
     config: RunConfig,
     runs: Iterator[Trajectory],
     journal: Journal,
@@ -270,7 +289,7 @@ def _keep(
     budget: Budget,
     on_episode: Callable[[Record, Trajectory], None],
 ) -> None:
-    """`played`: episodes that the journal holds already."""
+    """Appends the played episodes to the journal, which already has `played` of them."""
     began = time.monotonic()
     with timing.open("a") as times:
         for run in runs:
@@ -281,27 +300,28 @@ def _keep(
             times.write(json.dumps(line) + "\n")
             on_episode(record, run)
             played += not run.broken
-            reached = budget.spent([journal.spent], began)
-            if reached and played < len(config.all_episodes()):
-                raise BudgetReached(
-                    f"{reached} is used up after {played} of {len(config.all_episodes())} episodes: --resume goes on."
-                )
+            limit = budget.reached([journal.spent], began)
+            total = len(config.all_episodes())
+            if limit and played < total:
+                note = " The server sends no token counts: they are estimated." if journal.estimated else ""
+                raise BudgetReached(f"{limit} is used up after {played} of {total} episodes: --resume continues.{note}")
 
 
 def open_slots(
     config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping_gamma: float = 0.99
 ) -> Executor:
-    """The slots a run needs: in this process for engines that answer at once, else in a pool; or on a Ray cluster."""
+    """Opens an executor for a run: in this process for fast engines, in worker processes, or on a Ray cluster."""
     count = max(1, min(execution.max_concurrent, episodes))
     workers = execution.num_workers
     cls = registry.env_class(config.task)
     settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
+    check_expert(cls, advice_kind)
     if execution.executor == "ray":
         from harness.cluster import connect
         from harness.cluster.executors import RayExecutor
 
         needs = cls.resources(settings)
-        # A cluster of our own has a whole one of each, of which every worker takes its share.
+        # A cluster started here offers one unit of each resource, which the workers share.
         ray = connect.connect(execution.ray_address, offers=dict.fromkeys(needs, 1.0))
         if workers <= 0:
             workers = max(1, int(ray.available_resources().get("CPU", 1)))
@@ -311,9 +331,9 @@ def open_slots(
         workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
     if workers:
         return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping_gamma)
-    if advice_kind:  # nobody is waited for, and one environment at a time stays in the processor's caches
+    if advice_kind:  # advice needs no waiting, and a single environment makes the best use of the CPU caches
         return LocalExecutor(1, config.reward_mode, advice_kind, shaping_gamma)
-    if seated(config.task, settings):
+    if has_vector_env(config.task, settings):
         return VectorExecutor(
             count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping_gamma
         )
@@ -321,7 +341,7 @@ def open_slots(
 
 
 def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:
-    found = {
+    content = {
         **config.identity(),
         "run_id": config.run_id,
         "split": config.split,
@@ -329,4 +349,4 @@ def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None
         "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "host": {"platform": platform.platform(), "python": sys.version.split()[0], "cpus": os.cpu_count()},
     }
-    write_atomically(folder / "config.json", json.dumps(found, indent=2) + "\n")
+    write_atomically(folder / "config.json", json.dumps(content, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""A person plays, and is recorded like any policy."""
+"""Interactive play by a person, recorded like a policy's episodes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def play(
     say: Callable[[str], None],
     max_turns: int | None = None,
 ) -> Iterator[Trajectory]:
-    """Plays each episode by asking for commands; an episode left by :quit (EOFError) is not recorded.
+    """Plays each episode with the commands that `ask(admissible)` returns, and yields its trajectory.
 
-    `ask(admissible)` returns a line. Undo goes back in the engine where it can; the record holds the commands that
-    remain, which replay to the same game.
+    :quit or EOFError ends play without recording the current episode. :undo restores the engine's snapshot if the
+    engine supports it; the record contains only the remaining commands, which replay to the same game.
     """
     for episode in episodes:
         run = _episode(env, episode, ask, say, max_turns)
@@ -65,7 +65,7 @@ def _episode(
         else:
             try:
                 past.append((env.snapshot(), text, info))
-            except UsageError:  # this engine cannot go back
+            except UsageError:  # this engine has no snapshots
                 past.clear()
             text, info = _turn(env, run, line, text, info)
             say(text)
@@ -78,19 +78,22 @@ def _episode(
 
 def _turn(env: TextEnv, run: Trajectory, line: str, text: str, info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     commands = (line,) if line else ()
-    after, reward, run.terminated, run.truncated, told = env.step(line)
-    fault = "format" if not line else "" if told["is_action_valid"] else "invalid"
+    after, reward, run.terminated, run.truncated, new_info = env.step(line)
+    fault = "format" if not line else "" if new_info["is_action_valid"] else "invalid"
     run.turns.append(
         Turn(
             text,
             Reply(line, commands=commands),
             commands,
             reward,
-            told,
+            new_info,
             fault=fault,
             admissible=info["admissible_commands"],
         )
     )
-    run.final_observation, run.success, run.progression = after, told["success"], told["progression"]
-    run.stop_reason, run.metrics = told["stop_reason"], told.get("metrics", {})
-    return after, told
+    run.final_observation = after
+    run.success = new_info["success"]
+    run.progression = new_info["progression"]
+    run.stop_reason = new_info["stop_reason"]
+    run.metrics = new_info.get("metrics", {})
+    return after, new_info

@@ -1,34 +1,34 @@
-"""What a run leaves on disk.
+"""Records of episodes, and the files of a run.
 
     {output_dir}/{task}--{model}/{run_id}/
-        config.json     what was asked for, resolved, and where it ran; written first
-        journal.jsonl   finished episodes, appended and flushed as they end
-        results.jsonl   the same, sorted by key, broken attempts superseded; written atomically when the run ends
-        timing.jsonl    how long each episode took
-        weights.json    of a model on a server: what it said to a fixed question (harness.policies.server_weights)
-        summary.json    the numbers
+        config.json     resolved settings and the host; written first
+        journal.jsonl   finished episodes, appended and flushed one by one
+        results.jsonl   the journal's records sorted by key, without superseded broken attempts; written when the run ends
+        timing.jsonl    duration of each episode
+        weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
+        summary.json    aggregated results
 
-results.jsonl holds nothing of host, time, worker count or run id: for a deterministic policy it is the same to the byte
-however the run went.
+results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it is byte-identical
+after every run, interrupted or not.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
+import math
 import os
-import zlib
 from array import array
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from envsuite import reading
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
 from envsuite.types import StopReason, knobs_json
-from harness.types import Trajectory
+from harness.types import Trajectory, Turn
 
 SCHEMA = "envsuite-record-1"
 
@@ -40,13 +40,13 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("knobs", "faults", "labels", "metrics"), dict),
     "steps": list,
 }
-"""what every record holds: who reads one need not look again"""
+"""Fields required in every record, with their types; validated on read."""
 FAULTS = ("format", "invalid", "length")
 STEP: dict[str, type | tuple[type, ...]] = {"commands": list, "observation": str, "reward": (int, float), "fault": str}
-"""what each of its steps holds"""
+"""Fields required in every step of a record, with their types."""
 
 SPENT = ("input_tokens", "output_tokens", "cost")
-"""what a budget counts of a record"""
+"""Fields of a record that count towards a budget."""
 
 Key = tuple[str, str, int, int]
 T = TypeVar("T")
@@ -54,7 +54,7 @@ Record = dict[str, Any]
 
 
 def record(run: Trajectory, model: str, reward_mode: str) -> Record:
-    """One episode as one JSON object."""
+    """Converts a played episode to its record, a JSON object."""
     turns = run.turns
     return {
         "schema_version": SCHEMA,
@@ -72,12 +72,13 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "truncated": run.truncated,
         "num_turns": len(turns),
         "faults": {kind: sum(turn.fault == kind for turn in turns) for kind in FAULTS},
-        "labels": {name: str(label) for name, label in run.labels.items()},  # readers hold the fields to their types
-        "metrics": run.metrics,
+        "labels": {name: str(label) for name, label in run.labels.items()},  # readers check types
+        "metrics": {name: value for name, value in run.metrics.items() if math.isfinite(value)},
         "input_tokens": sum(turn.reply.input_tokens for turn in turns),
         "output_tokens": sum(turn.reply.output_tokens for turn in turns),
         "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
         "cost": sum(turn.reply.cost for turn in turns),
+        **_estimated(turns),
         "error": run.error,
         "objective": run.objective,
         "first_observation": turns[0].observation if turns else run.final_observation,
@@ -88,26 +89,34 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
     }
 
 
-def _step(turn: Any, observation: str) -> dict[str, Any]:
+def _estimated(turns: Sequence[Turn]) -> Record:
+    """Returns the estimated tokens and cost of replies without usage; an empty dict if there are none."""
+    estimates = [turn.reply.estimated for turn in turns if turn.reply.estimated is not None]
+    if not estimates:
+        return {}
+    return {"estimated": {name: sum(column) for name, column in zip(SPENT, zip(*estimates, strict=True), strict=True)}}
+
+
+def _step(turn: Turn, observation: str) -> dict[str, Any]:
     step = {"commands": list(turn.commands), "observation": observation, "reward": turn.reward, "fault": turn.fault}
-    if list(turn.commands) != [turn.reply.text]:  # random and expert say the bare command: stored once
+    if list(turn.commands) != [turn.reply.text]:  # bare commands of random and expert are stored once
         step["reply"] = turn.reply.text
     return step
 
 
 def reply_text(step: dict[str, Any]) -> str:
-    """What was said at a stored step."""
+    """Returns the reply of a stored step."""
     text: str = step.get("reply", step["commands"][0] if step["commands"] else "")
     return text
 
 
 def key_of(record: Record) -> Key:
-    """(task, canonical knobs, seed, attempt)."""
+    """Returns (task, canonical knobs, seed, attempt)."""
     return record["task"], knobs_json(record["knobs"]), record["seed"], record["attempt"]
 
 
 def is_broken(record: Record) -> bool:
-    """A fault of the infrastructure: neither scored nor kept once the episode has been replayed."""
+    """Returns True if the infrastructure failed: such a record is not scored, and replaying the episode replaces it."""
     return record["stop_reason"] == StopReason.BROKEN
 
 
@@ -115,34 +124,33 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circ
 
 
 def dump(record: Record) -> bytes:
-    """One line, its newline included. A lone surrogate, which UTF-8 cannot hold, is written as JSON's own escape."""
+    """Encodes a record as one line of JSON. Lone surrogates, which UTF-8 cannot encode, become JSON escapes."""
     return _encode(record).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def results_file(folder: Path) -> Path:
-    """A run folder's records: gzipped where they were kept so, else results.jsonl, which need not be there."""
-    kept = folder / "results.jsonl.gz"
-    return kept if kept.exists() else folder / "results.jsonl"
+    """Returns the path of a run's records: results.jsonl.gz if it exists, else results.jsonl."""
+    compressed = folder / "results.jsonl.gz"
+    return compressed if compressed.exists() else folder / "results.jsonl"
 
 
 def read_results(path: Path) -> list[Record]:
-    """All records of a finished file, also of a gzipped one (`.gz`). Raises DataError naming the file and line."""
-    try:
-        data = path.read_bytes()
-        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is not a whole gzip file ({error}): fetch it again.") from error
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
-    return [_parse(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    """Reads all records of a results file, plain or gzipped. Raises DataError naming the file and line.
+
+    Examples:
+        >>> for record in read_results(Path("leaderboards/overcooked/results.jsonl.gz"))[:1]:
+        ...     print(record["task"], record["model"], record["stop_reason"])
+        Overcooked-easy-v0 expert solved
+    """
+    return [_parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
 
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        found: Record = json.loads(line)
-        schema = found["schema_version"]  # of another version nothing else need be as it is here
+        record: Record = reading.parse_json(line)
+        schema = record["schema_version"]  # another schema may differ in every other field
         if schema == SCHEMA:
-            _check(found)
+            _check(record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
             f"{path}:{number} is not a record ({type(error).__name__}: {error}): remove that line to replay its episode, "
@@ -150,88 +158,93 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         ) from error
     if schema != SCHEMA:
         raise DataError(f"{path}:{number} has schema_version {schema!r}: {schema_cure(schema)}.")
-    return found
+    return record
 
 
-def _check(found: Record) -> None:
-    """As `are`, of a whole record."""
-    are(found, FIELDS)
-    are(found["faults"], dict.fromkeys(FAULTS, int))
-    are(found["labels"], dict.fromkeys(found["labels"], str))
-    are(found["metrics"], dict.fromkeys(found["metrics"], (int, float)))
-    for step in found["steps"]:
-        are(step, STEP)
+def _check(record: Record) -> None:
+    """Raises KeyError or TypeError if a record lacks a field or a field has the wrong type."""
+    check_types(record, FIELDS)
+    check_types(record["faults"], dict.fromkeys(FAULTS, int))
+    check_types(record["labels"], dict.fromkeys(record["labels"], str))
+    check_types(record["metrics"], dict.fromkeys(record["metrics"], (int, float)))
+    if "estimated" in record:
+        check_types(record["estimated"], {name: FIELDS[name] for name in SPENT})
+    for step in record["steps"]:
+        check_types(step, STEP)
         if not all(isinstance(command, str) for command in step["commands"]):
             raise TypeError(f"commands are {step['commands']!r}"[:80])
 
 
-def are(found: Any, kinds: Mapping[Any, type | tuple[type, ...]]) -> None:
-    """Raises KeyError or TypeError where a field is not there or of another kind."""
-    for name, kind in kinds.items():
-        if not isinstance(found[name], kind):
-            raise TypeError(f"{name} is {found[name]!r}"[:80])
+def check_types(values: Any, types: Mapping[Any, type | tuple[type, ...]]) -> None:
+    """Raises KeyError or TypeError if a field of `values` is missing or has the wrong type."""
+    for name, expected in types.items():
+        if not isinstance(values[name], expected):
+            raise TypeError(f"{name} is {values[name]!r}"[:80])
 
 
 LIGHT = ("steps", "first_observation", "objective", "schema_version")
-"""what a record in memory is spared"""
+"""Fields that records in memory omit."""
 
 
-def light(found: Record) -> Record:
-    """A record without the texts of its turns: what the numbers need."""
-    return {name: value for name, value in found.items() if name not in LIGHT}
+def light(record: Record) -> Record:
+    """Returns a record without its texts, which statistics do not need."""
+    return {name: value for name, value in record.items() if name not in LIGHT}
 
 
 def schema_cure(schema: Any) -> str:
-    """How to migrate a file of another schema, in words."""
+    """Returns the advice for a file with another schema version."""
     kind, _, number = SCHEMA.rpartition("-")
     theirs, _, version = str(schema).rpartition("-")
     if theirs == kind and version.isdecimal() and int(version) > int(number):
         return f"this envsuite reads {SCHEMA!r}; to migrate, upgrade to the release that wrote it (pip install -U envsuite)"
     return (
-        f"this envsuite reads {SCHEMA!r} and knows no way from there; to migrate, run the settings of its config.json "
+        f"this envsuite reads {SCHEMA!r} and cannot convert it; to migrate, run the settings of its config.json "
         "again with envsuite-eval, or read it with the envsuite version that config.json names"
     )
 
 
-def read_lines(path: Path, take: Callable[[Any], T], what: str, cure: str) -> list[T]:
-    """What `take` makes of each line of JSON; a last line that a crash cut short is left out.
+def read_lines(path: Path, parse: Callable[[Any], T], noun: str, cure: str) -> list[T]:
+    """Applies `parse` to each line of a JSON Lines file; skips a last line that a crash left incomplete.
 
-    Raises DataError naming file and line, where one is no `what`, with its `cure`; `take` says so by KeyError and the like.
+    Raises DataError with file, line and `cure` if a line is not a valid `noun`: `parse` raises ValueError, LookupError
+    or TypeError for those.
     """
-    found: list[T] = []
-    written = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(written, 1):
+    values: list[T] = []
+    lines = list(reading.read_lines(path))
+    for number, line in lines:
         try:
-            found.append(take(json.loads(line)))
+            values.append(parse(reading.parse_json(line)))
         except (ValueError, LookupError, TypeError) as error:
-            if number == len(written) and not line.endswith(b"\n"):
+            if number == len(lines) and not line.endswith(b"\n"):
                 break
-            raise DataError(f"{path}:{number} is no {what} ({type(error).__name__}: {error}): {cure}.") from error
-    return found
+            raise DataError(f"{path}:{number} is no {noun} ({type(error).__name__}: {error}): {cure}.") from error
+    return values
 
 
 def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
-    """Lines with their records (None: an empty line), up to what a crash left half-written. Raises DataError."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                break
-            yield line, _parse(path, number, line) if line.strip() else None
+    """Yields each complete line with its record, None for an empty line. Raises DataError."""
+    for number, line in reading.read_lines(path):
+        if not line.endswith(b"\n"):
+            break
+        yield line, _parse(path, number, line) if line.strip() else None
 
 
 class Journal:
-    """Append-only, flushed line by line; what a crash left half-written at its end is cut off when it is opened.
+    """Append-only file of records, flushed after each line. Opening it removes a half-written last line.
 
-    Memory holds where each line lies, `ROW` numbers of 8 bytes, and nothing of what it says.
+    Memory holds only an index of the lines: `ROW` integers of 8 bytes per line.
     """
 
     ROW = 6
-    """kind (its number), seed, attempt, broken, offset, length"""
+    """number of (task, knobs), seed, attempt, broken, offset, length"""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spent: dict[str, float] = dict.fromkeys(SPENT, 0)
-        self._kinds: dict[tuple[str, str], int] = {}  # (task, knobs), numbered
+        """tokens and cost of all records, estimates included"""
+        self.estimated = False
+        """a record has estimated tokens"""
+        self._kinds: dict[tuple[str, str], int] = {}  # numbers of (task, knobs)
         self._rows = array("q")
         self._size = 0
         if path.exists():
@@ -239,31 +252,35 @@ class Journal:
         self._file = path.open("ab")
 
     def _load(self) -> None:
-        for line, found in read_journal(self.path):
-            if found is not None:
-                self._keep(found, len(line))
+        for line, record in read_journal(self.path):
+            if record is not None:
+                self._index(record, len(line))
             self._size += len(line)
         if self._size < self.path.stat().st_size:
             os.truncate(self.path, self._size)
 
-    def _keep(self, found: Record, length: int) -> None:
-        task, knobs, seed, attempt = key_of(found)
+    def _index(self, record: Record, length: int) -> None:
+        task, knobs, seed, attempt = key_of(record)
         kind = self._kinds.setdefault((task, knobs), len(self._kinds))
-        self._rows.extend((kind, seed, attempt, is_broken(found), self._size, length))
+        self._rows.extend((kind, seed, attempt, is_broken(record), self._size, length))
+        estimated = record.get("estimated")
+        self.estimated = self.estimated or estimated is not None
         for name in SPENT:
-            self.spent[name] += found[name]
+            self.spent[name] += record[name] + (estimated[name] if estimated is not None else 0)
 
-    def append(self, found: Record) -> None:
-        """Raises OSError where the disk is full; the half-written line is cut off by the next run."""
-        line = dump(found)
+    def append(self, record: Record) -> None:
+        """Writes and flushes a record. Raises OSError if the disk is full; the next run removes the partial line."""
+        line = dump(record)
         self._file.write(line)
         self._file.flush()
-        self._keep(found, len(line))
+        self._index(record, len(line))
         self._size += len(line)
 
     def _sorted(self) -> Iterator[tuple[Key, bool, int, int]]:
-        """Key, broken, offset and length of each episode, by key. Of several lines the first that is whole counts, else the
-        last."""
+        """Yields key, broken, offset and length of each episode, sorted by key.
+
+        If an episode has several lines, its first unbroken line counts, or else its last line.
+        """
         rows = np.array(self._rows, np.int64).reshape(-1, self.ROW)
         kinds = sorted(self._kinds)
         rows[:, 0] = np.array([kinds.index(kind) for kind in self._kinds], np.int64)[rows[:, 0]]
@@ -276,11 +293,11 @@ class Journal:
             yield (*kinds[rank], seed, attempt), bool(broken), offset, length
 
     def done(self) -> set[Key]:
-        """The episodes that need not be played again."""
+        """Returns the keys of episodes with an unbroken record."""
         return {key for key, broken, _, _ in self._sorted() if not broken}
 
     def lines(self, keys: Container[Key]) -> Iterator[bytes]:
-        """The whole records of those of these episodes that it has, sorted by key, as they lie in the file."""
+        """Yields the stored lines of the episodes in `keys`, sorted by key."""
         with self.path.open("rb") as file:
             for key, _, offset, length in self._sorted():
                 if key in keys:
@@ -292,8 +309,10 @@ class Journal:
 
 
 class Results:
-    """The records of finished files without the texts of their turns, read anew whenever they are gone through: those of a
-    million episodes need not fit in memory."""
+    """An iterable over the records of results files, without their texts.
+
+    Every iteration reads the files again, so that memory does not grow with the number of episodes.
+    """
 
     def __init__(self, *paths: Path) -> None:
         self.paths = paths
@@ -306,11 +325,11 @@ class Results:
 
 
 def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results:
-    """Writes the records of these episodes, sorted and whole."""
+    """Writes the records of the episodes in `keys` atomically, sorted by key."""
     write_atomically(path, journal.lines(keys))
     return Results(path)
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:
-    """The run folders below `folder`."""
+    """Yields the run folders below `folder`."""
     yield from sorted(path.parent for path in folder.glob("**/config.json"))

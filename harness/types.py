@@ -1,123 +1,154 @@
-"""The nouns of the harness: what crosses between policies, the rollout, evaluation and the trainers."""
+"""Shared types of the harness: episodes, prompts, replies, policies, turns and trajectories."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from envsuite.types import StopReason, Task, knobs_json
 
-Message = dict[str, Any]  # {"role": "system" | "user" | "assistant", "content": str, ...}, OpenAI's spelling
+Message = dict[str, Any]
+"""A chat message in OpenAI's format: {"role": "system" | "user" | "assistant", "content": str, ...}"""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode to be played: the record key, and what is needed to build its environment."""
+    """One episode to play: its record key and the data needed to build its environment."""
 
     task: Task
-    knobs: str  # canonical JSON of the settings that differ from the task's
+    knobs: str
+    """canonical JSON of the settings that differ from the task's defaults"""
     seed: int
     attempt: int = 0
 
     @property
     def key(self) -> tuple[str, str, int, int]:
+        """(task id, knobs, seed, attempt)."""
         return self.task.id, self.knobs, self.seed, self.attempt
 
-    def dice(self, turn: int) -> int:
-        """A 63-bit seed for what is drawn at `turn`: addressed, so that batch and worker count change nothing."""
-        return self.all_dice((turn,))[0]
+    def turn_seed(self, turn: int) -> int:
+        """Returns a 63-bit random seed for `turn`, which depends only on the episode and the turn."""
+        return self.turn_seeds((turn,))[0]
 
-    def all_dice(self, turns: Iterable[int]) -> list[int]:
-        """The same for many turns, what they share hashed once."""
-        start = hashlib.sha256(f"{self.task.id}\0{self.knobs}\0{self.seed}\0{self.attempt}\0".encode())
-        found = []
+    def turn_seeds(self, turns: Iterable[int]) -> list[int]:
+        """Returns `turn_seed` of several turns, and hashes the episode's key only once."""
+        prefix = hashlib.sha256(f"{self.task.id}\0{self.knobs}\0{self.seed}\0{self.attempt}\0".encode())
+        seeds = []
         for turn in turns:
-            one = start.copy()
-            one.update(b"%d" % turn)
-            found.append(int.from_bytes(one.digest()[:8], "big") >> 1)
-        return found
+            digest = prefix.copy()
+            digest.update(b"%d" % turn)
+            seeds.append(int.from_bytes(digest.digest()[:8], "big") >> 1)
+        return seeds
 
 
 def episode(task: Task, seed: int, attempt: int = 0, **knobs: Any) -> Episode:
-    """An Episode from plain values; `knobs` must be checked already (`registry.overrides`)."""
+    """Builds an Episode from plain values; check `knobs` first with `registry.overrides`."""
     return Episode(task, knobs_json(knobs), seed, attempt)
 
 
 class Prompt(NamedTuple):
-    """What a policy is asked."""
+    """One request to a policy."""
 
     messages: Sequence[Message]
     admissible: Sequence[str] = ()
-    seed: int = 0  # for this turn's dice
-    key: str = ""  # the same for all turns of an episode: whose prefix may be cached
-    advice: str | None = None  # what the environment's expert or random player says, where the policy asked for it
+    seed: int = 0
+    """random seed of this turn"""
+    key: str = ""
+    """identifies the conversation: equal for all turns of an episode, used to cache prefixes"""
+    advice: str | None = None
+    """command of the environment's expert or random player, if the policy has an `advice_kind`"""
     turn: int = 0
-    episode: Episode | None = None  # for policies that replay
-    tools: Sequence[dict[str, Any]] = ()  # declared to servers and templates that know tools
+    episode: Episode | None = None
+    """the episode played, for policies that replay records"""
+    tools: Sequence[dict[str, Any]] = ()
+    """tools to declare to servers and chat templates that support them"""
 
 
 @dataclass(slots=True)
 class Reply:
-    """What a policy says: the text, and the very tokens it sampled where it knows them."""
+    """A policy's answer: its text, and the sampled tokens if the policy knows them."""
 
     text: str
     prompt_ids: Sequence[int] = ()
-    ids: Sequence[int] = ()  # sampled tokens, an end-of-turn token included where it was sampled
-    logprobs: Sequence[float] = ()  # of `ids`, full-vocabulary log-softmax at the sampling temperature
-    finish_reason: str = "stop"  # "stop" | "length" | "context"
-    dropped_turns: int = 0  # turns left out of the prompt because the context was full
+    ids: Sequence[int] = ()
+    """sampled tokens, including an end-of-turn token if one was sampled"""
+    logprobs: Sequence[float] = ()
+    """of `ids`: log-softmax over the full vocabulary at the sampling temperature"""
+    finish_reason: str = "stop"
+    """stop | length | context"""
+    dropped_turns: int = 0
+    """turns removed from the prompt to make it fit the context"""
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0  # USD, where known
-    commands: tuple[str, ...] | None = None  # set by policies that choose commands themselves; else found in `text`
-    error: str = ""  # the policy could not answer (a server died): the episode is broken, not failed
+    cost: float = 0.0
+    """USD, if known"""
+    estimated: tuple[int, int, float] | None = None
+    """input tokens, output tokens and cost estimated from the texts, if the server sends no usage"""
+    commands: tuple[str, ...] | None = None
+    """set by policies that choose commands directly; otherwise commands are parsed from `text`"""
+    error: str = ""
+    """why the policy could not answer (a server is down): the episode is broken, not failed"""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 class Policy(Protocol):
-    """Anything that answers a batch of prompts.
+    """A player: answers a batch of prompts.
 
-    `advice_kind` names what the environment is to advise: "" nothing, "random", "expert", or "expert:KIND"; a policy that asks
-    is given the advice and no messages.
-    `deterministic` is True where the same prompts always get the same replies, to the byte.
+    `advice_kind` names the advice that the environment adds to each prompt: "" for none, "random", "expert" or
+    "expert:KIND". A policy with advice receives no messages.
+    `deterministic` is True if equal prompts always get byte-identical replies.
     """
 
     name: str
     advice_kind: str
     deterministic: bool
 
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]: ...
+    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
+        """Returns one reply per prompt, in order."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Releases memory, connections and processes."""
+        ...
+
+
+@runtime_checkable
+class WatchesWeights(Protocol):
+    """Optional capability of a policy: it notices when a server's weights change during a run."""
+
+    def keep_weights(self, path: Path) -> None:
+        """Compares the weights with the fingerprint in `path`, and writes that file if it does not exist."""
+        ...
 
 
 @dataclass(slots=True)
 class Turn:
-    """One exchange: what was shown, what was said, and what came of it."""
+    """One exchange between a policy and an environment."""
 
     observation: str
-    """what the policy saw before it replied"""
+    """text that the policy saw before it replied"""
     reply: Reply
     commands: tuple[str, ...]
-    """what was done, in order; empty where no command was found in the reply"""
+    """executed commands in order; empty if the reply contained none"""
     reward: float
     info: dict[str, Any]
-    """of the last command"""
+    """the environment's info after the last command"""
     thought: str = ""
     fault: str = ""
-    """"" | "format": no command found | "invalid": the environment could not do it | "length": cut off"""
+    """"" | "format": no command in the reply | "invalid": the environment refused it | "length": reply cut off"""
     note: str = ""
-    """what the harness, not the environment, says about the reply; shown with the next observation"""
+    """message of the harness about the reply, shown with the next observation"""
     admissible: Sequence[str] = ()
-    """what could have been said"""
+    """commands that were admissible before the reply"""
 
 
 @dataclass
 class Trajectory:
-    """One episode as played. Attempts at the same task, knobs and seed form a group."""
+    """A played episode. Attempts at the same task, knobs and seed form a group."""
 
     episode: Episode
     instructions: str = ""
@@ -131,13 +162,16 @@ class Trajectory:
     progression: float = 0.0
     stop_reason: StopReason | None = None
     metrics: dict[str, float] = field(default_factory=dict)
-    error: str = ""  # what broke, where stop_reason is BROKEN
+    error: str = ""
+    """what broke, if `stop_reason` is BROKEN"""
     seconds: float = 0.0
 
     @property
     def total_reward(self) -> float:
+        """Sum of the turns' rewards."""
         return sum(turn.reward for turn in self.turns)
 
     @property
     def broken(self) -> bool:
+        """True if the infrastructure failed; such an episode has no score."""
         return self.stop_reason is StopReason.BROKEN

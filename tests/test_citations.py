@@ -44,3 +44,23 @@ def test_links_of_the_contributors_page_lead_somewhere():
     assert targets
     for target in targets:
         assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_files_that_a_page_for_contributors_names_exist(page):
+    made = {"journal.jsonl", "results.jsonl", "summary.json", "metrics.jsonl", "best/"}  # by a run
+    roots = (ROOT, ROOT / "harness", ROOT / "baselines", ROOT / "baselines" / "algorithms", ROOT / "tests")
+    quoted = re.findall(r"`([\w./-]+(?:/|\.(?:py|toml|json|jsonl|md|gz|txt)))`", (ROOT / page).read_text())
+    named = {path for path in quoted if "NAME" not in path and "SUITE" not in path} - made
+    assert len(named) > 10
+    missing = [path for path in sorted(named) if not any((root / path).exists() for root in roots)]
+    assert not missing, f"{page} names {missing}"
+
+
+def test_the_architecture_page_describes_every_folder():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for package in ("harness", "baselines"):
+        folders = [path.parent.name for path in (ROOT / package).glob("*/__init__.py")]
+        assert folders
+        missing = [name for name in folders if f"`{name}/`" not in text]
+        assert not missing, f"docs/architecture.md does not describe {missing} of {package}/"

@@ -27,6 +27,11 @@ def test_every_row_of_the_menu_names_a_class_and_fitting_knobs(task):
         assert split in registry.TASKS
 
 
+def test_some_tasks_have_splits():
+    """The loop over splits above is not a loop over nothing."""
+    assert sum(len(task.split_ids) for task in TASKS) >= 30
+
+
 def test_a_foreign_environment_is_made_by_gymnasium_and_passes_every_check():
     env = gym.make("envsuite/HiLo-v0", size=8)
     env.reset(seed=1)

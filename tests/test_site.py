@@ -1,8 +1,11 @@
-"""The docs site is built from what is there, strictly: a link that leads nowhere fails it."""
+"""The docs site builds strictly, and its pages, links, pictures and code blocks are sound."""
 
+import html
 import re
+import shutil
 import tomllib
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -10,6 +13,12 @@ from envsuite import registry
 from harness.cli.envs import card
 
 ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CODE_TOO_WIDE = """[...document.querySelectorAll("pre code")]
+    .filter(block => block.scrollWidth > block.clientWidth + 1)
+    .map(block => block.innerText.split("\\n").reduce((a, b) => a.length > b.length ? a : b))"""
+PAGE_TOO_WIDE = """document.documentElement.scrollWidth > innerWidth
+    ? [`${document.documentElement.scrollWidth} pixels`] : []"""
 pytest.importorskip("material", reason="mkdocs-material is not installed")
 pytestmark = pytest.mark.timeout(900)  # the site is built in the first test that asks for it
 
@@ -40,25 +49,66 @@ def test_every_page_of_the_docs_and_every_board_is_there(site):
         assert (site / "leaderboards" / "generalisation" / grid.parent.name / "heatmap.svg").exists()
     assert "leaderboards/generalisation/index.html" in (site / "index.html").read_text()  # the navigation
     for board in (ROOT / "leaderboards").glob("*/metadata.json"):
-        found = site / "leaderboards" / board.parent.name
-        assert "<table>" in (found / "index.html").read_text()
-        assert "episodes.html" in (found / "index.html").read_text()
-        assert 'id="viewer"' in (found / "episodes.html").read_text()
+        folder = site / "leaderboards" / board.parent.name
+        assert "<table>" in (folder / "index.html").read_text()
+        assert "episodes.html" in (folder / "index.html").read_text()
+        assert 'id="viewer"' in (folder / "episodes.html").read_text()
 
 
 def test_every_measured_card_is_on_the_page_of_cards(site):
-    page = (site / "cards.html").read_text()
+    page = (site / "envs" / "cards.html").read_text()
     for task in registry.tasks("*"):
-        if found := card(task):
+        if measured := card(task):
             row = re.search(rf"<td[^>]*>{re.escape(task.id)}</td>\s*<td[^>]*>(\d+)</td>\s*<td[^>]*>([\d.]+)</td>", page)
-            assert row and (int(row[1]), float(row[2])) == (found["episodes"], found["random_success"]), task.id
+            assert row and (int(row[1]), float(row[2])) == (measured["episodes"], measured["random_success"]), task.id
 
 
 def test_the_command_line_page_holds_every_command_and_its_flags(site):
-    text = (site / "cli.html").read_text()
+    text = (site / "reference" / "cli.html").read_text()
     for name in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]:
         assert f"usage: {name}" in text
     assert "--action-grammar" in text
+
+
+def test_the_python_reference_shows_signatures_and_docstrings(site):
+    page = (site / "reference" / "api-environments.html").read_text()
+    for name in ("envsuite.make", "envsuite.tasks", "envsuite.TextEnv.reset", "envsuite.Outcome"):
+        assert f'id="{name}"' in page, name
+
+
+def test_links_and_pictures_of_the_built_site_lead_somewhere(site):
+    pages = {path: path.read_text() for path in site.rglob("*.html")}
+    ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        if path.name in ("404.html", "episodes.html"):  # addressed from the root; one file with its own viewer
+            continue
+        for target in re.findall(r'\b(?:href|src)="([^"]+)"', text):
+            address, _, anchor = unquote(html.unescape(target)).partition("#")
+            if "://" in address or address.startswith(("data:", "mailto:", "javascript:")):
+                continue
+            file = (path.parent / address).resolve() if address else path
+            file = file / "index.html" if file.is_dir() else file
+            assert file.exists(), f"{path.relative_to(site)} links to {target}"
+            if anchor and file in ids and not anchor.startswith("__"):
+                assert anchor in ids[file], f"{path.relative_to(site)} links to {target}"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install -y chromium")
+def test_no_code_block_scrolls_sideways_at_1280_pixels_and_no_page_on_a_phone(site):
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make dev")
+    written = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    names = [path.with_name("index.html") if path.stem == "README" else path.with_suffix(".html") for path in written]
+    wide = []
+    with driver.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000)
+        for width, script in ((1280, CODE_TOO_WIDE), (390, PAGE_TOO_WIDE)):
+            page = browser.new_page(viewport={"width": width, "height": 900})
+            page.set_default_timeout(180_000)
+            for name in names:
+                page.goto((site / name).as_uri(), wait_until="domcontentloaded")
+                wide += [f"{name} at {width}: {line}" for line in page.evaluate(script)]
+        browser.close()
+    assert not wide, "\n".join(wide)
 
 
 def test_links_to_files_that_are_no_pages_are_plain_text_and_nothing_is_fetched(site):

@@ -3,49 +3,34 @@
     A_{i,t} = A^E_i + omega * A^S_{i,t}
     A^E: an episode's return against its group's;   A^S: return-to-go against all turns of the group that saw the same
 
-An anchor is the observation's text, exactly. Statistics of episodes are over episodes, as in the paper; the published
-code counts an episode once per turn (`over_rows`). With `kl_in = "reward"` a turn is paid less kl_coef times its k1.
+An anchor is the observation's exact text. Episode statistics are over episodes, as in the paper; the published code counts
+an episode once per turn (`over_rows`). With `kl_in = "reward"` each turn's reward is reduced by kl_coef times its k1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
-import torch
-
-from baselines.algorithms.grpo import flat_groups, group_of, paid
-from baselines.algorithms.policy_step import Optimisers, descend
-from baselines.algorithms.ppo import kl_terms
-from baselines.batch import collate, turn_values
+from baselines.algorithms.groups import update_groups
+from baselines.algorithms.update import UpdateInput
 from baselines.configs import GiGPO as Config
-from baselines.math.estimators import gigpo
-from baselines.model import Model
+from baselines.math.estimators import anchor_cells, gigpo
 from harness.types import Trajectory
 
-NEEDS_CRITIC = False
 
+def update(inputs: UpdateInput[Config]) -> dict[str, float]:
+    """Trains on one batch of groups. Logs the share of turns whose anchor occurs again in their group."""
+    config = inputs.config
+    shared: list[float] = []
 
-def update(
-    model: Model,
-    optimisers: Optimisers,
-    trajectories: Sequence[Trajectory],
-    config: Config,
-    generator: torch.Generator,
-    final_prompts: Sequence[Sequence[int]] = (),
-    temperature: float = 1.0,
-    step: int = 0,
-) -> dict[str, float]:
-    """One update from a batch of groups. Logs the share of turns that share their anchor with another."""
-    batch = collate(trajectories, config.whole)
-    extra, reference = kl_terms(model, optimisers, batch, config, temperature)
-    rewards = paid(batch, trajectories, extra)
-    anchors = [[turn.observation for turn in run.turns] for run in trajectories]
-    groups = [group_of(run, config.group_size) for run in trajectories]
-    _, steps, found = gigpo(
-        rewards, anchors, groups, config.gamma, config.omega, config.std, over_rows=config.over_rows
-    )
-    advantage = turn_values(batch, found).float()
-    log = descend(model, optimisers, batch, advantage, config, generator, reference=reference, temperature=temperature)
-    log["flat_groups"] = flat_groups(trajectories, config.group_size)
-    log["shared_anchors"] = sum(value != 0 for row in steps for value in row) / max(1, sum(map(len, steps)))
+    def advantages(
+        trajectories: Sequence[Trajectory], rewards: list[list[float]], groups: list[Hashable]
+    ) -> list[list[float]]:
+        anchors = [[turn.observation for turn in run.turns] for run in trajectories]
+        cells = anchor_cells(anchors, groups)
+        shared.append(sum(len(cell) for cell in cells if len(cell) > 1) / sum(map(len, cells)))
+        return gigpo(rewards, anchors, groups, config.gamma, config.omega, config.std, over_rows=config.over_rows)[2]
+
+    log = update_groups(inputs, advantages)
+    log["shared_anchors"] = shared[0]
     return log

@@ -1,190 +1,185 @@
-"""The step all algorithms share: epochs over minibatches of rows, one clipped surrogate per token, optional critic and KL.
+"""The optimiser steps that all token-level algorithms share.
 
-An algorithm decides who earned what (`advantages`); this decides how the weights follow.
+`learn` takes advantages per sampled token and steps critic and actor over epochs and minibatches of rows, with a clipped
+surrogate per token and optional entropy and KL terms. Micro-batches accumulate gradients to the sum of the whole minibatch.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from baselines.algorithms.optimisers import Optimiser, check_finite
+from baselines.algorithms.update import UpdateInput
 from baselines.batch import Batch
-from baselines.configs import Descent
-from baselines.distributed import collectives, fsdp
+from baselines.configs import UpdateConfig
+from baselines.distributed import collectives
 from baselines.math.estimators import standardise
 from baselines.math.losses import aggregate, clipped_surrogate, clipped_value_loss, early_stop_kl, kl_estimate
-from baselines.model import Model
-from envsuite.errors import EnvsuiteError
+from baselines.microbatch import crop, split
+
+POLICY_NUMBERS = ("policy_loss", "entropy", "kl", "clip_share")
 
 
-class NonFiniteLoss(EnvsuiteError):
-    """A loss or a gradient became NaN or infinite: no step was taken with it, and the last checkpoint stands."""
+@dataclass
+class Targets:
+    """What a batch's N sampled tokens are trained towards; each field is [N]."""
+
+    advantages: Tensor
+    reference: Tensor | None = None
+    """Log-probs of the reference, for a KL term in the loss."""
+    returns: Tensor | None = None
+    """Targets of the critic; None trains no critic."""
+    old_values: Tensor | None = None
+    """The critic's values at the time of the rollout."""
 
 
-class Optimisers:
-    """AdamW for the actor, Adam for the critic, as ADRL and TWOSOME have them (eps 1e-5)."""
+@dataclass
+class _Step:
+    """One batch on its way through `learn`, with its targets as [B, L]."""
 
-    def __init__(self, model: Model, config: Descent) -> None:
-        self.config, self.kl_coef = config, config.kl_coef
-        self.kl_next = config.kl_coef  # what `kl_target` makes of it for the batch after this one
-        self.actor = torch.optim.AdamW(
-            model.actor_parameters(), lr=config.learning_rate, eps=1e-5, weight_decay=config.weight_decay
-        )
-        found = model.critic_parameters()
-        self.critic = torch.optim.Adam(found, lr=config.critic_learning_rate, eps=1e-5) if found else None
+    inputs: UpdateInput[Any]
+    batch: Batch
+    advantages: Tensor
+    reference: Tensor | None
+    returns: Tensor | None
+    old_values: Tensor | None
+    numbers: Tensor
+    log: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def anneal(self, done: float) -> None:
-        """Sets the learning rates for the share `done` of the run; past its end they are 0, never below."""
-        left = max(0.0, 1.0 - done) if self.config.schedule == "linear" else 1.0
-        self.actor.param_groups[0]["lr"] = self.config.learning_rate * left
-        if self.critic is not None:
-            self.critic.param_groups[0]["lr"] = self.config.critic_learning_rate * left
-
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint. All processes must ask; the first gets it."""
-        critic = fsdp.whole_moments(self.critic.state_dict()) if self.critic else None
-        return {"actor": fsdp.whole_moments(self.actor.state_dict()), "critic": critic, "kl_coef": self.kl_coef}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.actor.load_state_dict(fsdp.cut_moments(state["actor"], self.actor))
-        if self.critic is not None:
-            self.critic.load_state_dict(fsdp.cut_moments(state["critic"], self.critic))
-        self.kl_coef = self.kl_next = state["kl_coef"]
+    @property
+    def config(self) -> UpdateConfig:
+        return self.inputs.config
 
 
-def descend(
-    model: Model,
-    optimisers: Optimisers,
-    batch: Batch,
-    advantages: Tensor,
-    config: Descent,
-    generator: torch.Generator,
-    returns: Tensor | None = None,
-    old_values: Tensor | None = None,
-    reference: Tensor | None = None,
-    temperature: float = 1.0,
-    train_actor: bool = True,
-) -> dict[str, float]:
-    """Learns from one batch of episodes; `advantages`, `returns`, `old_values`, `reference` are [N], per sampled token.
-
-    Returns what is worth logging. Raises NonFiniteLoss before a bad step is taken.
-    """
+def learn(inputs: UpdateInput[Any], batch: Batch, targets: Targets, train_actor: bool = True) -> dict[str, float]:
+    """Trains on one batch and returns numbers to log. Raises NonFiniteLoss before a bad step is taken."""
+    config = inputs.config
+    advantages = targets.advantages
     if config.normalise == "batch":
         advantages = standardise(advantages, torch.ones_like(advantages, dtype=torch.bool), config.deviation)
-    columns = {"advantage": batch.spread(advantages)}
-    for name, column in (("return", returns), ("old_value", old_values), ("reference", reference)):
-        if column is not None:
-            columns[name] = batch.spread(column)
-    log: dict[str, list[float]] = defaultdict(list)
+    step = _Step(
+        inputs,
+        batch,
+        batch.spread(advantages),
+        _spread(batch, targets.reference),
+        _spread(batch, targets.returns),
+        _spread(batch, targets.old_values),
+        batch.numbers(),
+    )
     count = len(batch.ids)
     for _ in range(config.epochs):
-        order = torch.randperm(count, generator=generator)
-        for chosen in order.chunk(max(1, min(config.minibatches, count))):
-            _minibatch(model, optimisers, batch, columns, chosen, config, temperature, train_actor, log)
+        order = torch.randperm(count, generator=inputs.generator)
+        for rows in order.chunk(max(1, min(config.minibatches, count))):
+            _minibatch(step, rows, train_actor)
     if config.kl_coef:
-        log["kl_coef"] = [optimisers.kl_coef]
-        optimisers.kl_coef = optimisers.kl_next
-    return {name: sum(found) / len(found) for name, found in log.items()}
+        step.log["kl_coef"] = [inputs.optimisers.kl_coef]
+        inputs.optimisers.kl_coef = inputs.optimisers.next_kl_coef
+    return means(step.log)
 
 
-def _minibatch(
-    model: Model,
-    optimisers: Optimisers,
-    batch: Batch,
-    columns: dict[str, Tensor],
-    chosen: Tensor,
-    config: Descent,
-    temperature: float,
-    train_actor: bool,
-    log: dict[str, list[float]],
-) -> None:
-    """One step of the critic, then one of the actor, gradients accumulated over micro-batches to the very same sum."""
-    advantage = columns["advantage"]
+def _spread(batch: Batch, x: Tensor | None) -> Tensor | None:
+    return None if x is None else batch.spread(x)
+
+
+def means(log: dict[str, list[float]]) -> dict[str, float]:
+    """Returns the mean of each list of numbers."""
+    return {name: sum(numbers) / len(numbers) for name, numbers in log.items()}
+
+
+def _minibatch(step: _Step, rows: Tensor, train_actor: bool) -> None:
+    """Takes one step of the critic, then one of the actor."""
+    parts = split(step.batch, rows, step.config.micro_rows)
+    critic = step.inputs.optimisers.critic
+    if critic is not None and step.returns is not None:
+        _critic_step(step, critic, rows, parts)
+    if train_actor:
+        _actor_step(step, rows, parts)
+
+
+def _critic_step(step: _Step, critic: Optimiser, rows: Tensor, parts: Sequence[Tensor]) -> None:
+    assert step.returns is not None and step.old_values is not None
+    config, total_tokens = step.config, step.batch.sampled[rows].sum()
+    critic.zero_grad()
+    total = 0.0
+    for part, weight in collectives.rounds(parts, step.inputs.model.sharded):
+        _, _, sampled = crop(step.batch, part)
+        width = sampled.shape[1]
+        values = _values(step, part)
+        old_values, returns = step.old_values[part, :width], step.returns[part, :width]
+        losses = 0.5 * clipped_value_loss(values, old_values, returns, config.value_clip or None)
+        # Every token counts the same for the critic, whatever the actor's aggregation.
+        loss = weight * config.value_coef * aggregate(losses, sampled) * sampled.sum() / total_tokens
+        loss.backward()
+        total += loss.item()
+    total = collectives.add_number(total)
+    check_finite(total, "value loss")
+    step.log["critic_grad_norm"].append(critic.step())
+    step.log["value_loss"].append(total)
+
+
+def _values(step: _Step, part: Tensor) -> Tensor:
+    """The critic's values of some rows, from the batch's cached features if it has them. [b, l]"""
+    model = step.inputs.model
+    ids, valid, sampled = crop(step.batch, part)
+    if step.batch.features is None or model.critic is None:
+        return model.values(ids, valid, sampled)
+    numbers = step.numbers[part, : ids.shape[1]][sampled]
+    values = model.critic.of_features(step.batch.features[numbers].to(model.device)).cpu()
+    return torch.zeros(ids.shape).masked_scatter(sampled, values)
+
+
+def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
+    inputs, config, batch, log = step.inputs, step.config, step.batch, step.log
+    advantages = step.advantages
     if config.normalise == "minibatch":
         mask = torch.zeros_like(batch.sampled)
-        mask[chosen] = batch.sampled[chosen]
-        advantage = standardise(advantage, mask, config.deviation)
-    parts = chosen.split(config.micro_rows or -(-len(chosen) // collectives.size()))
-    mine = collectives.rounds(list(zip(parts, _shares(batch, parts, config), strict=True)), model.cut)
-    if optimisers.critic is not None and "return" in columns:
-        optimisers.critic.zero_grad(set_to_none=True)
-        total = 0.0
-        for (part, _), real in mine:
-            ids, valid, mask = _cut(batch, part)
-            width = ids.shape[1]
-            values = model.values(ids, valid, mask)
-            clip = config.value_clip or None
-            old, target = columns["old_value"][part, :width], columns["return"][part, :width]
-            per = 0.5 * clipped_value_loss(values, old, target, clip)
-            # Every token counts the same in the critic, whatever the actor's aggregation.
-            loss = real * config.value_coef * aggregate(per, mask) * mask.sum() / batch.sampled[chosen].sum()
-            loss.backward()
-            total += loss.item()
-        total = collectives.add(torch.tensor(total, dtype=torch.float64)).item()
-        finite(total, "value loss")
-        collectives.add_gradients(model.critic_parameters())
-        norm = collectives.clip_gradients(model.critic_parameters(), config.max_grad_norm)
-        finite(norm, "norm of the critic's gradient")
-        optimisers.critic.step()
-        log["value_loss"].append(total)
-        log["critic_grad_norm"].append(norm)
-    if not train_actor:
-        return
-    optimisers.actor.zero_grad(set_to_none=True)
+        mask[rows] = batch.sampled[rows]
+        advantages = standardise(advantages, mask, config.deviation)
+    total_tokens = batch.sampled[rows].sum()
+    shares = _loss_shares(batch, parts, config)
+    inputs.optimisers.actor.zero_grad()
     sums: dict[str, float] = defaultdict(float)
-    for (part, share), real in mine:
-        ids, valid, mask = _cut(batch, part)
+    for (part, share), weight in collectives.rounds(list(zip(parts, shares, strict=True)), inputs.model.sharded):
+        ids, valid, sampled = crop(batch, part)
         width = ids.shape[1]
-        new, spread = model.logprobs(ids, valid, temperature, mask)
+        new, entropy = inputs.model.logprobs(ids, valid, inputs.temperature, sampled, config.entropy_coef > 0)
         old = batch.logprobs[part, :width]
-        per, active = clipped_surrogate(
-            new, old, advantage[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
+        losses, clipped = clipped_surrogate(
+            new, old, advantages[part, :width], config.clip_low, config.clip_high, config.dual_clip or None
         )
         if config.kl_coef and config.kl_in == "loss":
-            per = per + optimisers.kl_coef * kl_estimate(new, columns["reference"][part, :width], config.kl_kind)
-        per = per - config.entropy_coef * spread
-        loss = real * aggregate(per, mask, config.aggregation, config.constant or None) * share
+            assert step.reference is not None
+            kl = kl_estimate(new, step.reference[part, :width], config.kl_kind)
+            losses = losses + inputs.optimisers.kl_coef * kl
+        if config.entropy_coef:
+            losses = losses - config.entropy_coef * entropy
+        loss = weight * aggregate(losses, sampled, config.aggregation, config.constant or None) * share
         loss.backward()
         sums["policy_loss"] += loss.item()
-        weight = real * (mask.sum() / batch.sampled[chosen].sum()).item()
+        tokens_share = weight * (sampled.sum() / total_tokens).item()
         with torch.no_grad():
-            sums["entropy"] += aggregate(spread, mask).item() * weight
-            sums["kl"] += aggregate(early_stop_kl(new, old), mask).item() * weight
-            sums["clip_share"] += aggregate(active.float(), mask).item() * weight
-    collectives.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
-    finite(sums["policy_loss"], "policy loss")
+            sums["entropy"] += aggregate(entropy, sampled).item() * tokens_share
+            sums["kl"] += aggregate(early_stop_kl(new, old), sampled).item() * tokens_share
+            sums["clip_share"] += aggregate(clipped.float(), sampled).item() * tokens_share
+    collectives.add_numbers(sums, POLICY_NUMBERS)
+    check_finite(sums["policy_loss"], "policy loss")
     for name, value in sums.items():
         log[name].append(value)
-    if config.target_kl and sums["kl"] > config.target_kl:
-        log["skipped"].append(1.0)
-        return
-    log["skipped"].append(0.0)
-    collectives.add_gradients(model.actor_parameters())
-    norm = collectives.clip_gradients(model.actor_parameters(), config.max_grad_norm)
-    finite(norm, "norm of the policy's gradient")
-    optimisers.actor.step()
-    log["grad_norm"].append(norm)
+    skipped = bool(config.target_kl and sums["kl"] > config.target_kl)
+    log["skipped"].append(float(skipped))
+    if not skipped:
+        log["grad_norm"].append(inputs.optimisers.actor.step())
 
 
-def _shares(batch: Batch, parts: tuple[Tensor, ...], config: Descent) -> list[float]:
-    """What each micro-batch weighs, so that their sum is the whole minibatch's aggregate and not a mean of means."""
+def _loss_shares(batch: Batch, parts: Sequence[Tensor], config: UpdateConfig) -> list[float]:
+    """The weight of each micro-batch, such that their sum is the minibatch's aggregate and not a mean of means."""
     tokens = [int(batch.sampled[part].sum()) for part in parts]
     rows = [int((batch.sampled[part].sum(1) > 0).sum()) for part in parts]
     weights = tokens if config.aggregation == "token-mean" else rows
     return [weight / max(1, sum(weights)) for weight in weights]
-
-
-def _cut(batch: Batch, part: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The chosen rows without the columns in which all of them are padding."""
-    width = int(batch.valid[part].sum(1).max())
-    return batch.ids[part, :width], batch.valid[part, :width], batch.sampled[part, :width]
-
-
-def finite(value: float, what: str) -> None:
-    """Raises NonFiniteLoss before a step is taken with a loss or a gradient that is NaN or infinite."""
-    if not math.isfinite(value):
-        raise NonFiniteLoss(f"The {what} is {value}: lower the learning rate, or clip the gradient harder.")

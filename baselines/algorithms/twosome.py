@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from baselines.algorithms import ppo
-from baselines.algorithms.policy_step import Optimisers, descend, finite
-from baselines.algorithms.ppo import boot_values, in_parts
+from baselines.algorithms import actor_critic, kl
+from baselines.algorithms.optimisers import check_finite
+from baselines.algorithms.policy_step import POLICY_NUMBERS, Targets, learn, means
+from baselines.algorithms.update import UpdateInput
 from baselines.batch import collate
 from baselines.configs import TWOSOME as Config
 from baselines.distributed import collectives
@@ -29,41 +31,31 @@ from envsuite.errors import UsageError
 from harness.lm.likelihood import choice, token_logprobs, word_count
 from harness.types import Trajectory, Turn
 
-NEEDS_CRITIC = True
 
-
-def update(
-    model: Model,
-    optimisers: Optimisers,
-    trajectories: Sequence[Trajectory],
-    config: Config,
-    generator: torch.Generator,
-    final_prompts: Sequence[Sequence[int]] = (),
-    temperature: float = 1.0,
-    step: int = 0,
-) -> dict[str, float]:
-    """Critic first, then the policy over minibatches of turns, as the reference has it."""
-    turns = [turn for run in trajectories for turn in run.turns if turn.reply.ids]
+def update(inputs: UpdateInput[Config]) -> dict[str, float]:
+    """Trains the critic, then the policy over minibatches of turns, in the order of the reference implementation."""
+    config = inputs.config
+    turns = [turn for run in inputs.trajectories for turn in run.turns if turn.reply.ids]
     if any("candidates" not in turn.reply.extra for turn in turns):
         raise UsageError("twosome chooses among admissible commands: set acting.choose = 'admissible'.")
-    # One token per turn: the value before a command's first token is the value of the observation.
-    batch = collate([_first_tokens(run) for run in trajectories], whole=False)
-    with torch.no_grad():
-        values = batch.flat(in_parts(model.values, batch, config.micro_rows))
-        boots = boot_values(model, trajectories, final_prompts) if config.bootstrap else [0.0] * len(trajectories)
-    advantage, returns = ppo.advantages(batch, trajectories, values, boots, torch.zeros_like(values), config)
-    critic_only = replace(config, epochs=1, normalise="none")
-    log = descend(
-        model, optimisers, batch, advantage, critic_only, generator, returns, values, train_actor=False
-    )  # fmt: skip
-    if step >= config.critic_warmup:
-        log.update(_policy_steps(model, optimisers, turns, advantage, config, generator, temperature))
-    spread = returns.var(unbiased=False)
-    log["explained_variance"] = (1 - (returns - values).var(unbiased=False) / spread).item() if spread > 1e-12 else 0.0
+    # With one token per turn, the value before a command's first token is the value of the observation.
+    first_tokens = [_first_tokens(run) for run in inputs.trajectories]
+    inputs = replace(inputs, trajectories=first_tokens)
+    batch = collate(first_tokens, whole=False)
+    kl.reference_pass(inputs, batch)  # for the features of a critic that reads them
+    values = actor_critic.critic_values(inputs, batch)
+    no_penalty = torch.zeros_like(values)
+    advantage, returns = actor_critic.estimate(inputs, batch, values, inputs.model.values, no_penalty, config.rates())
+    critic_only = replace(inputs, config=replace(config, epochs=1, normalise="none"))
+    log = learn(critic_only, batch, Targets(advantage, returns=returns, old_values=values), train_actor=False)
+    if inputs.step >= config.critic_warmup:
+        log.update(_policy_steps(inputs, turns, advantage))
+    log["explained_variance"] = actor_critic.explained_variance(returns, values)
     return log
 
 
 def _first_tokens(run: Trajectory) -> Trajectory:
+    """Returns the episode with only the first token of each reply."""
     short = copy.copy(run)
     short.turns = []
     for turn in run.turns:
@@ -73,68 +65,69 @@ def _first_tokens(run: Trajectory) -> Trajectory:
     return short
 
 
-def _policy_steps(
-    model: Model,
-    optimisers: Optimisers,
-    turns: Sequence[Turn],
-    advantage: torch.Tensor,
-    config: Config,
-    generator: torch.Generator,
-    temperature: float,
-) -> dict[str, float]:
+def _policy_steps(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Tensor) -> dict[str, float]:
+    """Steps the actor over epochs and minibatches of turns, until a KL above `target_kl` ends the update."""
+    config = inputs.config
     log: dict[str, list[float]] = defaultdict(list)
     if config.normalise == "batch":
-        advantage = standardise(advantage, torch.ones_like(advantage, dtype=torch.bool), config.deviation)
+        advantage = _standardised(advantage, config)
     for _ in range(config.epochs):
-        for chosen in torch.randperm(len(turns), generator=generator).chunk(max(1, config.minibatches)):
-            scaled = advantage[chosen]
-            if config.normalise == "minibatch":
-                scaled = standardise(scaled, torch.ones_like(scaled, dtype=torch.bool), config.deviation)
-            optimisers.actor.zero_grad(set_to_none=True)
-            sums: dict[str, float] = defaultdict(float)
-            for places in collectives.share(_alike([turns[place] for place in chosen.tolist()])):
-                some = [turns[place] for place in chosen[places].tolist()]
-                new, spread = scores(model, some, config.normalisation, temperature)
-                old = torch.tensor([turn.reply.extra["logprob"] for turn in some], dtype=new.dtype)
-                per, active = clipped_surrogate(
-                    new, old, scaled[places].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
-                )
-                loss = (per - config.entropy_coef * spread).sum() / len(chosen)
-                loss.backward()
-                sums["policy_loss"] += loss.item()
-                sums["entropy"] += spread.item() * len(some) / len(chosen)
-                sums["kl"] += early_stop_kl(new.detach(), old).sum().item() / len(chosen)
-                sums["clip_share"] += active.sum().item() / len(chosen)
-            collectives.add_numbers(sums, ("policy_loss", "entropy", "kl", "clip_share"))
-            finite(sums["policy_loss"], "policy loss")
+        for rows in torch.randperm(len(turns), generator=inputs.generator).chunk(max(1, config.minibatches)):
+            scaled = _standardised(advantage[rows], config) if config.normalise == "minibatch" else advantage[rows]
+            sums = _backward(inputs, [turns[row] for row in rows.tolist()], scaled)
+            check_finite(sums["policy_loss"], "policy loss")
             for name, value in sums.items():
                 log[name].append(value)
-            stop = config.target_kl and sums["kl"] > config.target_kl
-            log["skipped"].append(float(bool(stop)))
-            if stop:  # the pending gradient is dropped, and all that would follow (TWOSOME's guard)
-                return {name: sum(found) / len(found) for name, found in log.items()}
-            collectives.add_gradients(model.actor_parameters())
-            norm = collectives.clip_gradients(model.actor_parameters(), config.max_grad_norm)
-            finite(norm, "norm of the policy's gradient")
-            optimisers.actor.step()
-            log["grad_norm"].append(norm)
-    return {name: sum(found) / len(found) for name, found in log.items()}
+            skipped = bool(config.target_kl and sums["kl"] > config.target_kl)
+            log["skipped"].append(float(skipped))
+            if skipped:  # TWOSOME drops the pending gradient and all further steps of the update
+                return means(log)
+            log["grad_norm"].append(inputs.optimisers.actor.step())
+    return means(log)
 
 
-def _alike(turns: Sequence[Turn]) -> list[list[int]]:
-    """Turns that chose from the same commands after the same prompt: scored once for all of them."""
+def _standardised(advantage: Tensor, config: Config) -> Tensor:
+    return standardise(advantage, torch.ones_like(advantage, dtype=torch.bool), config.deviation)
+
+
+def _backward(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Tensor) -> dict[str, float]:
+    """Accumulates the gradient of one minibatch of turns with their advantages [n], and returns numbers to log."""
+    config, count = inputs.config, len(turns)
+    inputs.optimisers.actor.zero_grad()
+    sums: dict[str, float] = defaultdict(float)
+    for places in collectives.share(_equal_choices(turns)):
+        equal = [turns[place] for place in places]
+        new, entropy = scores(inputs.model, equal, config.normalisation, inputs.temperature)
+        old = torch.tensor([turn.reply.extra["logprob"] for turn in equal], dtype=new.dtype)
+        losses, clipped = clipped_surrogate(
+            new, old, advantage[places].to(new.dtype), config.clip_low, config.clip_high, config.dual_clip or None
+        )
+        loss = (losses - config.entropy_coef * entropy).sum() / count
+        loss.backward()
+        sums["policy_loss"] += loss.item()
+        sums["entropy"] += entropy.item() * len(equal) / count
+        sums["kl"] += early_stop_kl(new.detach(), old).sum().item() / count
+        sums["clip_share"] += clipped.sum().item() / count
+    collectives.add_numbers(sums, POLICY_NUMBERS)
+    return sums
+
+
+def _equal_choices(turns: Sequence[Turn]) -> list[list[int]]:
+    """Groups turns with the same prompt and the same commands, which need scoring only once."""
     return members([(tuple(turn.reply.extra["prompt"]), tuple(turn.reply.extra["candidates"])) for turn in turns])
 
 
-def scores(
-    model: Model, turns: Sequence[Turn], normalisation: str, temperature: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities [n] of what n turns alike chose, and the entropy [] over what they chose from; differentiable."""
+def scores(model: Model, turns: Sequence[Turn], normalisation: str, temperature: float) -> tuple[Tensor, Tensor]:
+    """Returns the log-probs [n] of the commands chosen in n turns with equal choices, and the entropy [] over these.
+
+    Both are differentiable.
+    """
     extra = turns[0].reply.extra
-    found = extra["candidates"]
-    each, _ = token_logprobs(model.lm, extra["prompt"], found)
-    sums = torch.stack([one.sum() for one in each])
+    candidates = extra["candidates"]
+    logprobs, _ = token_logprobs(model.lm, extra["prompt"], candidates)
+    sums = torch.stack([tokens.sum() for tokens in logprobs])
     words = [word_count(command) for command in turns[0].admissible]
-    result = choice(sums, [len(one.ids) for one in found], words, normalisation, temperature or 1.0)
+    lengths = [len(candidate.ids) for candidate in candidates]
+    distribution = choice(sums, lengths, words, normalisation, temperature or 1.0)
     chosen = torch.tensor([turn.reply.extra["index"] for turn in turns])
-    return result.logprobs.cpu()[chosen], result.entropy.cpu()
+    return distribution.logprobs.cpu()[chosen], distribution.entropy.cpu()

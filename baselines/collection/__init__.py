@@ -1,1 +1,1 @@
-"""Collection of training episodes: the actor, model servers, game sampling and open environments."""
+"""Collecting episodes to learn from: which games are played, by which policy, and in which environments."""

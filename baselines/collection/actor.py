@@ -1,4 +1,4 @@
-"""The model being trained, as the policy that plays: in this process, or on servers that hold its weights."""
+"""The policy that plays training episodes: the model in this process, or servers that hold its weights."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from baselines.model import Model
 from baselines.recipe import Acting
+from harness.lm.conversations import Conversations
 from harness.lm.template import Template
 from harness.policies.hf import HFPolicy, end_tokens
 from harness.policies.score import ScorePolicy
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def template(model: Model, prompting: Prompting) -> Template:
-    """How prompts are spelled."""
+    """Returns the chat template of the model's tokenizer."""
     return Template(model.tokenizer, end_tokens(model.lm, model.tokenizer), prompting.thinking)
 
 
 class Actor:
-    """Samples with the present weights; forget it after an update, for what it computed is stale then.
+    """Samples replies with the model's present weights. Make a new one after every update.
 
-    `servers`: what a `TokensPolicy` needs to ask servers in place of this process (`Servers.options`).
+    `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`).
     """
 
     name, advice_kind, deterministic = "actor", "", False
@@ -40,47 +41,57 @@ class Actor:
     ) -> None:
         self.prompting = prompting
         model.lm.eval()
+        limit = getattr(model.lm.config.get_text_config(), "max_position_embeddings", None)
+        self.context = acting.context or limit or 2**31
+        self.max_tokens = acting.max_tokens
         options: dict[str, Any] = {
             "temperature": temperature,
             "top_p": acting.top_p,
             "max_tokens": acting.max_tokens,
             "thinking": prompting.thinking,
-            "context": acting.context or None,
+            "context": self.context,
         }
         self.policy: HFPolicy | TokensPolicy
         if servers is not None:
             from harness.policies.tokens import TokensPolicy
 
-            options["context"] = acting.context or getattr(
-                model.lm.config.get_text_config(), "max_position_embeddings", None
-            )
             ends = end_tokens(model.lm, model.tokenizer)
             self.policy = TokensPolicy(
                 tokenizer=model.tokenizer, end_ids=ends, stop=prompting.stop, **options, **servers
             )
-            self.template = self.policy.template
-            return
-        # Without history a free reply shares too little to keep; scored commands share the rules even then.
-        options["prefix_reuse"] = prompting.history != 0 or acting.choose == "admissible"
-        if acting.choose == "admissible":
-            self.policy = ScorePolicy.of(model.lm, model.tokenizer, normalisation=acting.normalisation, **options)
         else:
-            self.policy = HFPolicy.of(model.lm, model.tokenizer, stop=prompting.stop, **options)
+            # Without history, free replies share too little to cache; scored commands share the rules even then.
+            options["prefix_reuse"] = prompting.history != 0 or acting.choose == "admissible"
+            options["cache_gb"] = acting.cache_gb
+            if acting.choose == "admissible":
+                self.policy = ScorePolicy.of(model.lm, model.tokenizer, normalisation=acting.normalisation, **options)
+            else:
+                self.policy = HFPolicy.of(model.lm, model.tokenizer, stop=prompting.stop, **options)
         self.template = self.policy.template
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return self.policy.act(prompts)
 
     def next_prompt(self, run: Trajectory) -> list[int]:
-        """What would be asked next, in tokens: where the value of a cut episode's final observation is read."""
-        info = run.turns[-1].info
+        """Returns the tokens of the prompt that would follow an episode, as the policy would have seen it.
+
+        The value of a truncated episode's final observation is read at its end. Like any prompt it loses its oldest turns
+        if it does not fit the context; [] if even the last message alone leaves no room for a reply.
+        """
         messages = self.prompting.messages(
-            run.instructions, run.objective, run.turns, run.final_observation, info["admissible_commands"]
+            run.instructions, run.objective, run.turns, run.final_observation, run.turns[-1].info["admissible_commands"]
         )
-        return self.template.encode(messages).ids
+        conversation = Conversations(self.template, self.max_tokens, self.context)
+        key = "final"
+        # Sampled replies appear as the tokens that were sampled; chosen commands are tokenised from their text.
+        sampled = [] if isinstance(self.policy, ScorePolicy) else run.turns
+        for number, turn in enumerate(sampled):
+            conversation.remember(Prompt((), key=key, turn=number), list(turn.reply.ids))
+        encoded, _ = conversation.fit(Prompt(messages, key=key, turn=len(run.turns)))
+        return encoded.ids if conversation.room(encoded) > 0 else []
 
     def close(self) -> None:
-        """Gives back memory and connections."""
+        """Releases memory and connections."""
         if isinstance(self.policy, HFPolicy):
             self.policy.forget()
         else:

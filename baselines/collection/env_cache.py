@@ -1,35 +1,43 @@
-"""Environments that stay open from one batch to the next."""
+"""A cache of open environments, so that each batch need not start them again."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from envsuite.types import knobs_json
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.rollout.executors import Executor
 
 
+class _OpenExecutor(NamedTuple):
+    advice_kind: str
+    capacity: int
+    executor: Executor
+
+
 class EnvCache:
-    """Those of a run, kept from one batch to the next: starting TextWorld's engine takes longer than playing a game."""
+    """Keeps the environments of a run open between batches: starting TextWorld's engine takes longer than a game."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[Any, ...], tuple[str, int, Executor]] = {}
+        self._open: dict[tuple[Any, ...], _OpenExecutor] = {}
 
-    def slots(
+    def executor(
         self, config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping_gamma: float
     ) -> Executor:
-        """Environments for so many episodes, asked for `advice_kind`; those asked for something else before are closed."""
+        """Returns environments for that many episodes; reopens them if the kind of advice changed or more are needed."""
         key = config.task.id, knobs_json(config.knobs), config.reward_mode, shaping_gamma
-        wanted = min(episodes, execution.max_concurrent)
-        told, room, slots = self._open.get(key, ("", 0, None))
-        if slots is None or told != advice_kind or room < wanted:
-            if slots is not None:
-                slots.close()
-            slots = open_slots(config, execution, episodes, advice_kind, shaping_gamma)
-            self._open[key] = advice_kind, wanted, slots
-        return slots
+        needed = min(episodes, execution.max_concurrent)
+        cached = self._open.get(key)
+        if cached is not None and cached.advice_kind == advice_kind and cached.capacity >= needed:
+            return cached.executor
+        if cached is not None:
+            cached.executor.close()
+        executor = open_slots(config, execution, episodes, advice_kind, shaping_gamma)
+        self._open[key] = _OpenExecutor(advice_kind, needed, executor)
+        return executor
 
     def close(self) -> None:
-        for _, _, slots in self._open.values():
-            slots.close()
+        """Closes all environments."""
+        for cached in self._open.values():
+            cached.executor.close()
         self._open.clear()

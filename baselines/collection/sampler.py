@@ -1,12 +1,14 @@
-"""Which games are played: by each update, for the demonstrations, and to measure.
+"""The games of a run: those that each update plays, those of the demonstrations, and those of the evaluation.
 
-Games and dice are addressed by the number of the update (or of the lane), never drawn from a stream that a kill would cut.
+Games and sampling seeds are addressed by the number of the update (or of the episode stream), never drawn from a generator
+whose state a kill would lose.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +20,17 @@ from harness.evaluate import RunConfig
 from harness.types import Episode
 
 
-class Games:
-    """The games of a recipe's tasks. `rung` is the last of its tasks that is played (`advance_at` makes them a ladder)."""
+class EvaluationGames(NamedTuple):
+    """The games on which a task is evaluated."""
+
+    config: RunConfig
+    seeds: Sequence[int]
+    held_out: bool
+    """True if none of them is trained on."""
+
+
+class GameSampler:
+    """Draws the games of a recipe's tasks. `stage` is the last task played, where the tasks are a curriculum."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -29,67 +40,71 @@ class Games:
         knobs = registry.overrides(task, dict(self.recipe.knobs))
         return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
 
-    def drawn(self, update: int, rung: int) -> list[Episode]:
-        """The episodes of an update: groups of one game each, every attempt with dice of its own."""
+    def batch(self, update: int, stage: int) -> list[Episode]:
+        """Returns the episodes of an update: groups that play one game each, every attempt with its own sampling seed."""
         recipe = self.recipe
-        size = int(getattr(recipe.config, "group_size", 1))
+        size = recipe.config.episodes_per_group
         rng = np.random.default_rng([recipe.seed, update])
-        found = []
+        episodes = []
         for group in range(recipe.episodes // size):
-            config = self.configs[int(rng.integers(rung + 1))]
-            seeds = self._seeds(config)
-            seed = seeds[int(rng.integers(len(seeds)))]
+            config, seed = self._draw(rng, stage)
             first = (update * recipe.episodes) + group * size
-            found += [Episode(config.task, knobs_json(config.knobs), seed, first + k) for k in range(size)]
-        return found
+            episodes += [Episode(config.task, knobs_json(config.knobs), seed, first + k) for k in range(size)]
+        return episodes
 
-    def following(self, lane: int, number: int, rung: int) -> Episode:
-        """The `number`-th game of a lane."""
-        rng = np.random.default_rng([self.recipe.seed, lane, number])
-        config = self.configs[int(rng.integers(rung + 1))]
-        seeds = self._seeds(config)
-        attempt = number * self.recipe.episodes + lane
-        return Episode(config.task, knobs_json(config.knobs), seeds[int(rng.integers(len(seeds)))], attempt)
+    def stream_episode(self, stream: int, number: int, stage: int) -> Episode:
+        """Returns the `number`-th episode of a stream."""
+        config, seed = self._draw(np.random.default_rng([self.recipe.seed, stream, number]), stage)
+        return Episode(config.task, knobs_json(config.knobs), seed, number * self.recipe.episodes + stream)
 
-    def shown(self, episodes: int) -> list[tuple[RunConfig, list[Episode]]]:
-        """At least so many games for the expert to show, alike from each task: the first that are trained on."""
-        return [(config, _games(config, self._seeds(config)[: self._share(episodes)])) for config in self.configs]
+    def _draw(self, rng: np.random.Generator, stage: int) -> tuple[RunConfig, int]:
+        config = self.configs[int(rng.integers(stage + 1))]
+        seeds = self._training_seeds(config)
+        return config, seeds[int(rng.integers(len(seeds)))]
 
-    def measured(self) -> list[tuple[RunConfig, list[Episode]]]:
-        """What each measurement plays, alike from each task."""
-        share = self._share(self.recipe.eval_episodes)
-        return [(config, _games(config, span[:share])) for config, span, _ in map(self._held_out, self.configs)]
+    def demonstrations(self, episodes: int) -> list[tuple[RunConfig, list[Episode]]]:
+        """Returns at least that many games for the expert: the same number of each task, from the first training seeds."""
+        count = self._per_task(episodes)
+        return [(config, _episodes(config, self._training_seeds(config)[:count])) for config in self.configs]
+
+    def evaluation(self) -> list[tuple[RunConfig, list[Episode]]]:
+        """Returns the games of each evaluation, the same number of each task."""
+        count = self._per_task(self.recipe.eval_episodes)
+        games = [self._evaluation_games(config) for config in self.configs]
+        return [(of_task.config, _episodes(of_task.config, of_task.seeds[:count])) for of_task in games]
 
     @property
     def held_out(self) -> bool:
-        """Whether all that is measured on are games that are not trained on."""
-        return all(apart for *_, apart in map(self._held_out, self.configs))
+        """True if no game of the evaluation is trained on."""
+        return all(self._evaluation_games(config).held_out for config in self.configs)
 
-    def _share(self, episodes: int) -> int:
+    def _per_task(self, episodes: int) -> int:
         return -(-episodes // len(self.configs))
 
-    def _seeds(self, config: RunConfig) -> Sequence[int]:
+    def _training_seeds(self, config: RunConfig) -> Sequence[int]:
         panel = config.panel
         splits = config.task.splits
-        span: Sequence[int] = range(len(panel)) if panel else splits.get("train", next(iter(splits.values())))
-        return span[: self.recipe.train_seeds] if self.recipe.train_seeds else span
+        seeds: Sequence[int] = range(len(panel)) if panel else splits.get("train", next(iter(splits.values())))
+        return seeds[: self.recipe.train_seeds] if self.recipe.train_seeds else seeds
 
-    def _held_out(self, config: RunConfig) -> tuple[RunConfig, Sequence[int], bool]:
-        """The games a task is measured on, and whether none of them is trained on.
+    def _evaluation_games(self, config: RunConfig) -> EvaluationGames:
+        """Returns the games on which a task is evaluated.
 
-        Of a panel: another split's, the last one named that is on this machine; else those beyond `train_seeds`; else there
-        are none but its own.
+        A task without a panel uses its default split. For a panel it is the last named split whose data are installed,
+        else the games beyond `train_seeds`, else the training games themselves.
         """
         if not config.panel:
-            return config, config.task.splits[registry.default_split(config.task)], True
+            return EvaluationGames(config, config.task.splits[registry.default_split(config.task)], True)
         for name in reversed([name for name in config.task.split_ids.values() if name != config.task.id]):
-            other = self._config(registry.TASKS[name])
+            split = self._config(registry.TASKS[name])
             with contextlib.suppress(MissingData):
-                if other.panel:
-                    return other, range(len(other.panel)), True
-        beyond = range(len(config.panel))[self.recipe.train_seeds :] if self.recipe.train_seeds else range(0)
-        return (config, beyond, True) if beyond else (config, self._seeds(config), False)
+                if split.panel:
+                    return EvaluationGames(split, range(len(split.panel)), True)
+        unused = range(len(config.panel))[self.recipe.train_seeds :] if self.recipe.train_seeds else range(0)
+        if unused:
+            return EvaluationGames(config, unused, True)
+        return EvaluationGames(config, self._training_seeds(config), False)
 
 
-def _games(config: RunConfig, seeds: Sequence[int]) -> list[Episode]:
+def _episodes(config: RunConfig, seeds: Sequence[int]) -> list[Episode]:
     return [Episode(config.task, knobs_json(config.knobs), seed) for seed in seeds]

@@ -1,8 +1,8 @@
-"""Several processes that train one model: each plays its share of the games and carries its share of every minibatch.
+"""Communication between the processes that train one model.
 
-Under `accelerate launch` or `torchrun` every process holds the whole model, or its share (`sharding`). What was played is exchanged, so that all know
-the same batch; gradients are summed before each step, so that all take the same one: that of a single process with the
-whole batch. With one process all of this does nothing.
+Under `accelerate launch` or `torchrun` each process plays its share of the episodes and computes its share of every
+minibatch. Episodes are exchanged, so that all processes know the same batch, and gradients are summed before each step, so
+that all take the same step as a single process with the whole batch would. In a single process every function is a no-op.
 """
 
 from __future__ import annotations
@@ -22,86 +22,100 @@ Item = TypeVar("Item")
 
 
 def join() -> None:
-    """Meets the other processes that the launcher started (WORLD_SIZE of them), if it started any.
+    """Joins the process group, if a launcher started several processes (WORLD_SIZE).
 
-    Raises UsageError for what `accelerate launch` was asked and this loop would not do.
+    Raises UsageError for options of `accelerate launch` that this training loop would ignore.
     """
-    _refuse(os.environ)
+    _reject_unsupported(os.environ)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        # Tensors on a GPU go by nccl, what was played (plain objects) by gloo.
+        # Tensors on a GPU are sent by nccl, episodes (plain objects) by gloo.
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
 
 
-def _refuse(asked: Mapping[str, str]) -> None:
-    """accelerate says in the environment what it was asked for; nothing of it is passed over in silence."""
-    if asked.get("ACCELERATE_USE_CPU", "").lower() == "true" and "MASTER_PORT" in asked and "WORLD_SIZE" not in asked:
+def _reject_unsupported(environment: Mapping[str, str]) -> None:
+    """Raises UsageError for what accelerate put into the environment and this loop does not do."""
+    cpu = environment.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    if cpu and "MASTER_PORT" in environment and "WORLD_SIZE" not in environment:
         raise UsageError(
-            "accelerate launch --cpu starts one process, however many it is asked for (it leaves the others to MPI): "
-            "say --multi_gpu --num_processes N, which does for processors too, or torchrun --nproc-per-node N."
+            "accelerate launch --cpu starts one process, whatever number is asked for (it leaves the others to MPI): "
+            "use --multi_gpu --num_processes N, which works for CPUs too, or torchrun --nproc-per-node N."
         )
-    for name, word in (("FSDP", "--use_fsdp"), ("DEEPSPEED", "--use_deepspeed"), ("MEGATRON_LM", "--use_megatron_lm")):
-        if asked.get(f"ACCELERATE_USE_{name}", "").lower() == "true":
+    for name, option in (
+        ("FSDP", "--use_fsdp"),
+        ("DEEPSPEED", "--use_deepspeed"),
+        ("MEGATRON_LM", "--use_megatron_lm"),
+    ):
+        if environment.get(f"ACCELERATE_USE_{name}", "").lower() == "true":
             raise UsageError(
-                f"accelerate launch {word}: say --multi_gpu instead, and where the model is too large for every process to hold, "
+                f"accelerate launch {option}: use --multi_gpu instead, and for a model too large for every process "
                 "fsdp = true in the recipe, model.lora_rank and model.gradient_checkpointing (see --dry-run)."
             )
-    if asked.get("ACCELERATE_MIXED_PRECISION", "no") != "no":
-        raise UsageError(
-            f"accelerate launch --mixed_precision {asked['ACCELERATE_MIXED_PRECISION']}: the recipe says it, as model.dtype."
-        )
+    precision = environment.get("ACCELERATE_MIXED_PRECISION", "no")
+    if precision != "no":
+        raise UsageError(f"accelerate launch --mixed_precision {precision}: set model.dtype in the recipe instead.")
 
 
 def leave() -> None:
+    """Leaves the process group, if there is one."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def size() -> int:
+    """Returns the number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def first() -> bool:
-    """Whether this process is the one that writes."""
+    """Returns True in the process that writes files."""
     return not dist.is_initialized() or dist.get_rank() == 0
 
 
 def share(items: Sequence[Item]) -> list[Item]:
-    """This process's part of what all have."""
+    """Returns this process's share of a list that all processes have."""
     return list(items[dist.get_rank() :: size()]) if size() > 1 else list(items)
 
 
 def rounds(items: Sequence[Item], even: bool) -> list[tuple[Item, float]]:
-    """`share`, each with the weight 1. `even`: filled up with a weight of 0, so that all processes take equally many."""
+    """Returns this process's share with weights of 1.
+
+    With `even`, shares are filled up with items of weight 0, so that all processes take the same number of passes.
+    """
     mine = [(item, 1.0) for item in share(items)]
-    most = -(-len(items) // size()) if even else len(mine)
-    return mine + [(items[0], 0.0)] * (most - len(mine))
+    count = -(-len(items) // size()) if even else len(mine)
+    return mine + [(items[0], 0.0)] * (count - len(mine))
 
 
 def gather(items: Sequence[Item]) -> list[Item]:
-    """Everyone's items, the same list everywhere."""
+    """Returns the items of all processes, as the same list in each."""
     if size() == 1:
         return list(items)
-    found: list[Any] = [None] * size()
-    dist.all_gather_object(found, list(items))
-    return [item for part in found for item in part]
+    parts: list[Any] = [None] * size()
+    dist.all_gather_object(parts, list(items))
+    return [item for part in parts for item in part]
 
 
 def wait() -> None:
-    """Until every process has come here."""
+    """Returns when every process has called it."""
     gather(())
 
 
 def add(tensor: Tensor) -> Tensor:
-    """The sum over processes, in place."""
+    """Sums a tensor over the processes, in place."""
     if size() > 1:
         dist.all_reduce(tensor)
     return tensor
 
 
+def add_number(number: float) -> float:
+    """Returns the sum of a number over the processes."""
+    return float(add(torch.tensor(number, dtype=torch.float64)))
+
+
 def add_numbers(sums: dict[str, float], names: Iterable[str]) -> None:
-    """Sums each of `names` over the processes, in place; a name that is missing somewhere counts 0 there."""
+    """Sums each of `names` over the processes, in place; a missing name counts as 0."""
     if size() > 1:
         names = list(names)
         total = add(torch.tensor([sums.get(name, 0.0) for name in names], dtype=torch.float64))
@@ -109,7 +123,7 @@ def add_numbers(sums: dict[str, float], names: Iterable[str]) -> None:
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sums gradients over the processes; a parameter without one has 0. Those of cut parameters are summed already."""
+    """Sums gradients over the processes; a missing gradient counts as 0. FSDP has summed those of sharded parameters."""
     if size() > 1:
         for parameter in parameters:
             if not isinstance(parameter, DTensor):
@@ -118,7 +132,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
                 add(parameter.grad)
 
 
-def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> float:
-    """Scales gradients, summed before, to a norm of at most `most`; returns the norm they had, of the whole model."""
-    norm = nn.utils.clip_grad_norm_(parameters, most)
+def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> float:
+    """Scales summed gradients to a global norm of at most `max_norm`, and returns their norm before."""
+    norm = nn.utils.clip_grad_norm_(parameters, max_norm)
     return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()

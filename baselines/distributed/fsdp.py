@@ -1,9 +1,8 @@
-"""Models cut over the processes: each holds a share of every weight, gradient and moment (torch's FSDP2, `fully_shard`).
+"""Models sharded over processes with torch's FSDP2: each holds a share of every weight, gradient and moment.
 
-Layers are gathered as a forward or backward pass comes to them, and let go again, so that every process must take the same
-number of passes (`world.rounds`). To play, processes need passes of their own: then the whole actor is gathered once
-(`gathered`), and the passes exchange nothing. What is written down is always whole, so that a checkpoint does not depend on
-how many processes there were.
+Layers are gathered when a forward or backward pass reaches them, and released again, so that every process must take the
+same number of passes (`collectives.rounds`). Generation needs passes of its own in each process: for it the full actor is
+gathered once (`gathered`). Checkpoints hold unsharded tensors, and do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -20,95 +19,97 @@ from baselines.distributed import collectives
 from envsuite.errors import MissingExtra
 
 
-def cut(module: nn.Module, device: torch.device) -> None:
-    """Leaves of `module` this process's share: layer by layer, and what lies between them together."""
+def shard(module: nn.Module, device: torch.device) -> None:
+    """Shards `module` in place: each of its blocks as a unit, and everything between them as another."""
     try:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import FSDPModule, fully_shard
 
-        sums = FSDPModule.set_force_sum_reduction_for_comms
+        sum_gradients = FSDPModule.set_force_sum_reduction_for_comms
     except (ImportError, AttributeError) as error:
         raise MissingExtra(f"fsdp = true needs torch 2.8 or later, and this is {torch.__version__}.") from error
     mesh = init_device_mesh(device.type, (collectives.size(),))
-    for one in (*layers(module), module):
-        fully_shard(one, mesh=mesh, reshard_after_forward=True)
-    for part in _parts(module):
-        # Losses are shares of the whole batch's: their gradients are added, not averaged.
-        part.set_gradient_divide_factor(1.0)
-        sums(part, True)
+    for unit in (*blocks(module), module):
+        fully_shard(unit, mesh=mesh, reshard_after_forward=True)
+    for unit in _units(module):
+        # Each process computes a part of the batch's loss, so that gradients are summed, not averaged.
+        unit.set_gradient_divide_factor(1.0)
+        sum_gradients(unit, True)
 
 
-def layers(module: nn.Module) -> list[nn.Module]:
-    """A network's blocks, the units in which it is gathered."""
+def blocks(module: nn.Module) -> list[nn.Module]:
+    """Returns a network's transformer blocks, the units in which it is gathered."""
     names = set(getattr(module, "_no_split_modules", None) or ())
-    return [one for one in module.modules() if type(one).__name__ in names]
+    return [block for block in module.modules() if type(block).__name__ in names]
 
 
-def is_cut(module: nn.Module) -> bool:
-    return hasattr(module, "unshard")  # as FSDP2's modules have it
+def is_sharded(module: nn.Module) -> bool:
+    """Returns True for a module to which `shard` was applied."""
+    return hasattr(module, "unshard")  # a method of FSDP2's modules
 
 
 @contextlib.contextmanager
 def gathered(module: nn.Module) -> Iterator[None]:
-    """Within, every process holds all of `module`, and forward passes without gradients exchange nothing."""
-    parts = _parts(module)
-    for part in parts:
-        part.set_reshard_after_forward(False, recurse=False)
-        part.unshard()
+    """Gathers all of `module` on every process; forward passes without gradients then communicate nothing."""
+    units = _units(module)
+    for unit in units:
+        unit.set_reshard_after_forward(False, recurse=False)
+        unit.unshard()
     try:
         yield
     finally:
-        for part in parts:
-            part.set_reshard_after_forward(True, recurse=False)
-            part.reshard()
+        for unit in units:
+            unit.set_reshard_after_forward(True, recurse=False)
+            unit.reshard()
 
 
 @torch.no_grad()
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, in the main memory of the first process; the others, which must ask too, get nothing of it."""
+def unsharded(tensor: Tensor) -> Tensor:
+    """Returns a copy of the full tensor in main memory. All processes must call it; the others than the first get an
+    empty tensor for a sharded one."""
     if not isinstance(tensor, DTensor):
-        return tensor.detach().clone()
-    found = tensor.full_tensor()
-    return found.cpu() if collectives.first() else found.new_empty(0)
+        return tensor.detach().to("cpu", copy=True)
+    full = tensor.full_tensor()
+    return full.cpu() if collectives.first() else full.new_empty(0)
 
 
 @torch.no_grad()
 def fill(tensor: Tensor, value: Tensor) -> None:
-    """Writes the whole `value`, which every process has, into a tensor that may be cut."""
+    """Writes a full `value`, which every process has, into a tensor that may be sharded."""
     tensor.copy_(_like(tensor, value))
 
 
-def whole_moments(state: dict[str, Any]) -> dict[str, Any]:
-    """An optimiser's `state_dict` with all of its moments."""
+def unsharded_moments(state: dict[str, Any]) -> dict[str, Any]:
+    """Returns an optimiser's `state_dict` with full moments."""
     moments = {
-        place: {name: whole(value) if isinstance(value, DTensor) else value for name, value in one.items()}
-        for place, one in state["state"].items()
+        index: {name: unsharded(value) if isinstance(value, DTensor) else value for name, value in entries.items()}
+        for index, entries in state["state"].items()
     }
     return {**state, "state": moments}
 
 
-def cut_moments(state: dict[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """The inverse of `whole_moments`, for the parameters of `optimiser`."""
+def sharded_moments(state: dict[str, Any], optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """Inverts `unsharded_moments` for the parameters of `optimiser`."""
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
 
-    def cut_one(place: int, one: Mapping[str, Any]) -> dict[str, Any]:
-        mine = parameters[place]
+    def shard_entries(parameter: Tensor, entries: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: _like(mine, value) if isinstance(value, Tensor) and value.shape == mine.shape else value
-            for name, value in one.items()
+            name: _like(parameter, value) if isinstance(value, Tensor) and value.shape == parameter.shape else value
+            for name, value in entries.items()
         }
 
-    return {**state, "state": {place: cut_one(place, one) for place, one in state["state"].items()}}
+    moments = {index: shard_entries(parameters[index], entries) for index, entries in state["state"].items()}
+    return {**state, "state": moments}
 
 
 def _like(tensor: Tensor, value: Tensor) -> Tensor:
     if not isinstance(tensor, DTensor):
         return value
-    # Every process has the value and takes its share: nothing is sent.
+    # Every process has the full value and keeps its share: nothing is sent.
     return distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements, src_data_rank=None)
 
 
-def _parts(module: nn.Module) -> list[Any]:
+def _units(module: nn.Module) -> list[Any]:
     from torch.distributed.fsdp import FSDPModule
 
-    return [one for one in module.modules() if isinstance(one, FSDPModule)]
+    return [unit for unit in module.modules() if isinstance(unit, FSDPModule)]

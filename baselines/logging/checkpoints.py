@@ -1,4 +1,7 @@
-"""A run's folder: files that are replaced whole, so that a kill or a full disk leaves the old one or the new one."""
+"""Files of a run's folder, replaced atomically: a kill or a full disk leaves the old file or the new one.
+
+A checkpoint holds tensors and plain data only, and is read with `weights_only`, so that reading one never runs code.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,55 @@ import torch
 from envsuite.cache import replacing
 from envsuite.errors import DataError
 
+LATEST = "checkpoint.pt"
+
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Replaces a checkpoint. Raises DataError where the disk is full; what was there stays."""
-    with _said(path), replacing(path) as file:
+    """Replaces a checkpoint. Raises DataError if the disk is full; the old checkpoint then remains."""
+    with _one_line_errors(path), replacing(path) as file:
         torch.save(state, file)
 
 
+def save_and_keep(folder: Path, state: dict[str, Any], count: int) -> None:
+    """Saves the latest checkpoint of a run and keeps the last `count`, older ones as checkpoint-UPDATE.pt."""
+    latest = folder / LATEST
+    if count > 1:
+        numbered = folder / f"checkpoint-{state['update']}.pt"
+        save(numbered, state)
+        with _one_line_errors(latest):
+            link = folder / ".checkpoint.pt.link"
+            link.unlink(missing_ok=True)
+            link.hardlink_to(numbered)
+            link.replace(latest)
+    else:
+        save(latest, state)
+    older = sorted(folder.glob("checkpoint-*.pt"), key=lambda path: int(path.stem.partition("-")[2]))
+    for path in older[: max(0, len(older) - count)] if count > 1 else older:
+        path.unlink()
+
+
 def load(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint. Raises DataError for a damaged file, and for one with anything but tensors and plain data."""
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
+            raise TypeError(f"it holds a {type(state).__name__}, not a dictionary")
     except Exception as error:  # whatever a damaged archive raises
-        raise DataError(f"{path} cannot be read ({error}): remove the folder to start again.") from error
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(f"{path} cannot be read ({reason}): remove the folder to start again.") from error
     return state
 
 
 def export(path: Path, write: Callable[[Path], None]) -> None:
-    """Replaces the folder `path` by what `write` leaves; the old one is set aside first, and removed last."""
+    """Replaces the folder `path` by what `write` writes. The old folder is set aside first and removed last."""
     work, aside = path.with_name(f".{path.name}.new"), _aside(path)
     shutil.rmtree(work, ignore_errors=True)
     try:
-        with _said(path):
+        with _one_line_errors(path):
             write(work)
             for file in work.rglob("*"):
                 if file.is_file():
-                    file.chmod(0o644)  # safetensors leaves its files to their owner alone, and servers read these too
+                    file.chmod(0o644)  # safetensors makes files private, and servers read these too
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -49,13 +76,13 @@ def export(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Puts right what a kill left: a folder that was set aside goes back, half-written checkpoints go."""
-    for name in ("model", "best"):
+    """Repairs what a kill left: restores folders that were set aside and removes unfinished checkpoints."""
+    for name in ("model", "best", "adapter"):
         aside = _aside(folder / name)
         if aside.exists() and not (folder / name).exists():
             aside.rename(folder / name)
-    for left in folder.glob(".checkpoint.pt*"):
-        left.unlink()
+    for unfinished in folder.glob(".checkpoint*"):
+        unfinished.unlink()
 
 
 def _aside(path: Path) -> Path:
@@ -63,14 +90,15 @@ def _aside(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _said(path: Path) -> Iterator[None]:
-    """One line for whatever torch and safetensors raise where nothing more can be written."""
+def _one_line_errors(path: Path) -> Iterator[None]:
+    """Raises DataError for whatever torch and safetensors raise when nothing more can be written."""
     try:
         yield
     except Exception as error:
-        reason = next((one.strerror for one in _causes(error) if isinstance(one, OSError) and one.strerror), str(error))
+        systems = (cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror)
+        reason = next(systems, str(error))
         raise DataError(
-            f"Cannot write {path}: {reason}. What was saved before stands: free some space and go on with --resume."
+            f"Cannot write {path}: {reason}. What was saved before is intact: free some space and use --resume."
         ) from error
 
 

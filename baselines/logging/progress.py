@@ -1,13 +1,13 @@
-"""What a training run shows while it runs: a live bar on a terminal, a plain line per step elsewhere."""
+"""The progress display of a training run: a live bar on a terminal, and a plain line per step elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from harness.cli.progress import LiveBar
+from harness.cli.common.progress import LiveBar
 
-SHOWN = {
+DISPLAYED = {
     "eval": ("success", "low", "high", "reward", "turns"),
     "update": ("reward", "success", "invalid", "kl", "entropy", "clip_share", "explained_variance"),
     "sft": ("epoch", "loss"),
@@ -15,16 +15,16 @@ SHOWN = {
 
 
 class TrainProgress(LiveBar):
-    """Reward, success, KL, entropy, clip share, explained variance and tokens/s. Use as a context, call with each log line."""
+    """Displays log lines. Use it as a context manager and call it with each line of metrics.jsonl."""
 
     WIDTH = 20
 
     def __call__(self, line: dict[str, Any]) -> None:
-        kind, state = line["kind"], state_of(line)
-        if self.bar is None or kind == "eval":  # measurements stay readable above the bar
-            self._print(f"{kind:6} {line.get('update', ''):>5}  {state}")
+        kind, summary = line["kind"], summarise(line)
+        if self.bar is None or kind == "eval":  # evaluations stay readable above the bar
+            self._print(f"{kind:6} {line.get('update', ''):>5}  {summary}")
         if self.bar is not None and kind != "eval":
-            self.bar.update(self.row, completed=line.get("update", 0), state=state)
+            self.bar.update(self.row, completed=line.get("update", 0), state=summary)
         if kind == "update":
             for warning in warnings_of(line):
                 if self.bar is not None:
@@ -37,9 +37,9 @@ class TrainProgress(LiveBar):
         self.console.file.flush()
 
 
-def state_of(line: dict[str, Any]) -> str:
-    """The numbers of a log line that are worth watching, and how many tokens a second it learnt from."""
-    parts = [f"{key} {line[key]:.3f}" for key in SHOWN[line["kind"]] if key in line]
+def summarise(line: dict[str, Any]) -> str:
+    """Returns the main numbers of a log line, with the trained tokens per second."""
+    parts = [f"{key} {line[key]:.3f}" for key in DISPLAYED[line["kind"]] if key in line]
     seconds = line.get("rollout_seconds", 0.0) + line.get("update_seconds", 0.0) + line.get("seconds", 0.0)
     if "tokens" in line and seconds > 0:
         parts.append(f"{line['tokens'] / seconds:.0f} tok/s")
@@ -49,22 +49,27 @@ def state_of(line: dict[str, Any]) -> str:
 
 
 def warnings_of(line: dict[str, Any]) -> list[str]:
-    """What in a log line says that the run is collapsing, and what helps."""
-    found = []
+    """Returns the signs of a failing run in a log line, each with a cure."""
+    warnings = []
     if line.get("entropy", 1.0) < 1e-3:
-        found.append("the policy's entropy is gone: raise config.entropy_coef or lower the learning rate")
+        warnings.append("the policy's entropy is gone: raise config.entropy_coef or lower the learning rate")
     if line.get("invalid", 0.0) > 0.9:
-        found.append("nine of ten commands are not understood: fine-tune on demonstrations first ([sft])")
+        warnings.append("nine of ten commands are not understood: fine-tune on demonstrations first ([sft])")
     if line.get("kl", 0.0) > 0.5:
-        found.append("the policy moves far in one update (KL > 0.5): lower the learning rate or set config.target_kl")
+        warnings.append(
+            "the policy moves far in one update (KL > 0.5): lower the learning rate or set config.target_kl"
+        )
     if line.get("dropped_turns", 0):
-        found.append(
-            f"{line['dropped_turns']} turns were left out of prompts that were too long: raise acting.context, or show less history"
+        warnings.append(
+            f"{line['dropped_turns']} turns were left out of prompts that were too long: raise acting.context, "
+            "or show less history"
         )
     if line.get("too_long", 0):
-        found.append(
+        warnings.append(
             f"{line['too_long']} episodes ended because a prompt left no room for a reply: raise acting.context"
         )
     if line.get("flat_groups", 0.0) == 1.0:
-        found.append("all groups were paid alike: nothing was learnt; easier games, or config.group_size up")
-    return found
+        warnings.append(
+            "all groups have equal scores, so that nothing was learned: use easier games, or raise config.group_size"
+        )
+    return warnings

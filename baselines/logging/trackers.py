@@ -1,4 +1,4 @@
-"""Where metrics go beside metrics.jsonl: TensorBoard and Weights & Biases, where a recipe asks for them."""
+"""Metric trackers besides metrics.jsonl: TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from envsuite.errors import MissingExtra, UsageError, did_you_mean
 
 
 class Tracker(Protocol):
+    """Receives the numbers of each log line."""
+
     def __init__(self, folder: Path, recipe: dict[str, Any]) -> None: ...
 
     def log(self, numbers: dict[str, float], step: int) -> None: ...
 
 
 class TensorBoard:
+    """Writes event files to `folder`/tensorboard."""
+
     def __init__(self, folder: Path, recipe: dict[str, Any]) -> None:
-        _need("tensorboard")
+        _import("tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
@@ -29,8 +33,10 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
+    """Logs to a Weights & Biases run of the project "envsuite"."""
+
     def __init__(self, folder: Path, recipe: dict[str, Any]) -> None:
-        self.run = _need("wandb").init(project="envsuite", name=folder.name, dir=str(folder), config=recipe)
+        self.run = _import("wandb").init(project="envsuite", name=folder.name, dir=str(folder), config=recipe)
 
     def log(self, numbers: dict[str, float], step: int) -> None:
         self.run.log(numbers, step=step)
@@ -39,7 +45,7 @@ class WeightsAndBiases:
 TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
-def _need(package: str) -> Any:
+def _import(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
@@ -49,5 +55,6 @@ def _need(package: str) -> Any:
 
 
 def check(name: str) -> None:
+    """Raises UsageError for an unknown tracker."""
     if name not in TRACKERS:
         raise UsageError(f"There is no tracker {name!r}: {', '.join(TRACKERS)}.{did_you_mean(name, TRACKERS)}")

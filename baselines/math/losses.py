@@ -1,4 +1,4 @@
-"""What is descended: clipped surrogates, value losses, KL estimators, entropy, and how tokens are averaged."""
+"""Policy, value and KL losses, and the averaging of losses over tokens."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from torch import Tensor
 
 
 def aggregate(x: Tensor, mask: Tensor, how: str = "token-mean", constant: float | None = None) -> Tensor:
-    """Mean of a per-token loss over valid tokens. [B, L], [B, L] -> []
+    """Averages a loss per token over the valid tokens. [B, L], [B, L] -> []
 
-    token-mean: all tokens weigh the same; seq-mean-token-mean: all rows do (original GRPO); seq-mean-token-sum: sums per
-    row; seq-sum-constant: sums over a constant such as the longest reply allowed (Dr. GRPO). Rows without a valid
-    token are left out of the mean over rows.
+    token-mean: all tokens weigh the same; seq-mean-token-mean: all rows do (original GRPO); seq-mean-token-sum: the mean
+    over rows of their sums; seq-sum-constant: the same divided by `constant`, such as the longest possible reply
+    (Dr. GRPO). Rows without a valid token are not counted.
     """
     mask = mask.to(x.dtype)
-    x = torch.where(mask > 0, x, torch.zeros_like(x))  # 0 * inf of a padded position must not spoil the sum
+    x = torch.where(mask > 0, x, torch.zeros_like(x))  # 0 * inf at a padded position must not spoil the sum
     if how == "token-mean":
         return x.sum() / mask.sum().clamp(min=1)
     rows = (mask.sum(-1) > 0).to(x.dtype).sum().clamp(min=1)
@@ -24,7 +24,7 @@ def aggregate(x: Tensor, mask: Tensor, how: str = "token-mean", constant: float 
         return (x.sum(-1) / mask.sum(-1).clamp(min=1)).sum() / rows
     if how == "seq-sum-constant":
         if constant is None:
-            raise ValueError("seq-sum-constant needs its constant: the longest reply allowed")
+            raise ValueError("seq-sum-constant needs its constant: the longest possible reply")
         return x.sum() / (rows * constant)
     raise ValueError(
         f"unknown aggregation {how!r}: token-mean, seq-mean-token-mean, seq-mean-token-sum or seq-sum-constant"
@@ -39,9 +39,9 @@ def clipped_surrogate(
     clip_high: float = 0.2,
     dual_clip: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """PPO's loss per element, and where the clip was active. Log-probs and advantages of one shape.
+    """Returns PPO's loss per element (Schulman et al., 2017), and where the clip was active. All of one shape.
 
-    The exponent is held to +-20 so that a stale sample cannot overflow. `dual_clip` bounds the loss of negative
+    The exponent is limited to +-20 so that a stale sample cannot overflow. `dual_clip` bounds the loss of negative
     advantages at -A * c (Ye et al., 2020).
     """
     ratio = (new - old).clamp(-20, 20).exp()
@@ -54,23 +54,26 @@ def clipped_surrogate(
 
 
 def clipped_value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = 0.2) -> Tensor:
-    """max((V - G)^2, (V_clipped - G)^2) per element, V_clipped within `clip` of the value at rollout; no factor 1/2."""
+    """Returns max((V - G)^2, (V_clipped - G)^2) per element, without a factor 1/2.
+
+    V_clipped is V limited to within `clip` of the value at rollout.
+    """
     plain = (values - returns) ** 2
     if clip is None:
         return plain
-    held = old + (values - old).clamp(-clip, clip)
-    return torch.maximum(plain, (held - returns) ** 2)
+    limited = old + (values - old).clamp(-clip, clip)
+    return torch.maximum(plain, (limited - returns) ** 2)
 
 
 def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor:
-    """Schulman's estimators of KL(pi || ref) on sampled tokens, elementwise.
+    """Returns Schulman's (2020) estimates of KL(pi || reference) on sampled tokens, per element.
 
-    As a loss, the gradient of k2 is the right one; that of k1 has mean 0, and that of k3 follows KL(ref || pi). "k1+" and
-    "k3+" have the value of the one and the gradient of k2.
+    As a loss, k2 has the right gradient; that of k1 has mean 0, and that of k3 follows KL(reference || pi). "k1+" and
+    "k3+" have the value of k1 and k3, and the gradient of k2.
     """
     if kind.endswith("+"):
-        right = kl_estimate(logprobs, reference, "k2")
-        return right + (kl_estimate(logprobs, reference, kind[:-1]) - right).detach()
+        k2 = kl_estimate(logprobs, reference, "k2")
+        return k2 + (kl_estimate(logprobs, reference, kind[:-1]) - k2).detach()
     x = logprobs - reference
     if kind == "k1":
         return x
@@ -78,23 +81,15 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor
         return 0.5 * x**2
     if kind == "k3":
         return ((-x).clamp(-20, 20).exp() + x - 1).clamp(-10, 10)
-    if kind == "abs":
-        return x.abs()
-    raise ValueError(f"unknown KL estimator {kind!r}: k1, k2, k3 or abs, or k1+ or k3+")
+    raise ValueError(f"unknown KL estimator {kind!r}: k1, k2 or k3, or k1+ or k3+")
 
 
 def adapted_kl_coef(coef: float, kl: float, target: float, episodes: int, horizon: int) -> float:
-    """The coefficient of a KL penalty after a batch whose mean KL was `kl` (Ziegler et al., 2019, section 2.2)."""
+    """Returns the coefficient of a KL penalty after a batch whose mean KL was `kl` (Ziegler et al., 2019, section 2.2)."""
     return coef * (1 + min(max(kl / target - 1, -0.2), 0.2) * episodes / horizon)
 
 
-def entropy(logits: Tensor) -> Tensor:
-    """Of the full-vocabulary categorical. [..., V] -> [...]"""
-    logp = logits.log_softmax(-1)
-    return -(logp.exp() * logp).sum(-1)
-
-
 def early_stop_kl(new: Tensor, old: Tensor) -> Tensor:
-    """(r - 1) - log r per element, r = new / old: estimates KL(old || new) on samples of old."""
+    """Returns (r - 1) - log r per element for r = new / old, which estimates KL(old || new) on samples of old."""
     log_ratio = new - old
     return log_ratio.exp() - 1 - log_ratio

@@ -1,1 +1,1 @@
-"""Studies: several training runs side by side, their learning curves, and tiny models to train."""
+"""Studies: training runs that compare settings, their learning curves, and tiny models to train."""

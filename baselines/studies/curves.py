@@ -1,9 +1,9 @@
-"""Learning curves of a study: `curves.svg` and `README.md` from its `runs.jsonl`, nothing typed by hand.
+"""Renders a study's learning curves and page, `curves.svg` and `README.md`, from its `runs.jsonl`.
 
     python -m baselines.studies.curves leaderboards/training/food-preparation
 
-The line is the mean over seeds of what the training episodes of an update won, the band its 95 % interval (Student's t over
-seeds: with few of them it is wide, and should be). A run of the plan that is not in the records is printed as not run.
+A line is the mean over seeds of the success rate of an update's training episodes, the band its 95 % interval (Student's t
+over seeds). Runs of the plan that are not in the records are listed as not run.
 """
 
 from __future__ import annotations
@@ -25,12 +25,21 @@ from harness.suites.training_studies import plan_of, read
 
 COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#b8860b")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 360, 56, 16, 44
+"""The picture and its margins, in pixels."""
 POINTS = 60
-"""of a curve, over the steps that all its seeds have played"""
+"""Points of a curve, over the steps that all its seeds have played."""
+COLUMNS = (
+    "seeds run",
+    "success at first",
+    "success at last (95 % over seeds)",
+    "steps to 90 % (mean of seeds that reach it)",
+    "held-out games before and after, as `acting.eval_temperature` plays",
+    "CPU s per run",
+)
 
 
-class Curve(NamedTuple):
-    """Success over environment steps, mean and 95 % bounds over seeds; all [P]."""
+class LearningCurve(NamedTuple):
+    """Success over environment steps, with mean and 95 % bounds over seeds; every field is [P]."""
 
     steps: Any
     mean: Any
@@ -38,128 +47,154 @@ class Curve(NamedTuple):
     high: Any
 
 
-def curve(runs: Sequence[dict[str, Any]]) -> Curve:
-    """The curve of one setting: seeds have played different numbers of steps, and are read off at the same ones."""
-    each = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
-    grid = np.linspace(max(x[0] for x, _ in each), min(x[-1] for x, _ in each), POINTS)
-    found = np.array([[student(column)[:3] for column in zip(*(np.interp(grid, x, y) for x, y in each))]])[0]
-    return Curve(grid, found[:, 0], found[:, 1].clip(0, 1), found[:, 2].clip(0, 1))
+def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
+    """Returns the curve of one setting. Seeds have played different numbers of steps and are interpolated at common ones."""
+    per_seed = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
+    grid = np.linspace(max(x[0] for x, _ in per_seed), min(x[-1] for x, _ in per_seed), POINTS)
+    columns = zip(*(np.interp(grid, x, y) for x, y in per_seed), strict=True)
+    bounds = np.array([student(column)[:3] for column in columns])
+    return LearningCurve(grid, bounds[:, 0], bounds[:, 1].clip(0, 1), bounds[:, 2].clip(0, 1))
 
 
 def steps_to(run: dict[str, Any], share: float) -> float:
-    """Environment steps until the mean success of two updates in a row is at least `share`; inf: never."""
-    won = [update["success"] for update in run["updates"]]
-    for place in range(1, len(won)):
-        if (won[place - 1] + won[place]) / 2 >= share:
+    """Returns the environment steps until two successive updates have a mean success of `share`; inf if never."""
+    success = [update["success"] for update in run["updates"]]
+    for place in range(1, len(success)):
+        if (success[place - 1] + success[place]) / 2 >= share:
             return float(run["updates"][place]["env_steps"])
     return math.inf
 
 
-def picture(curves: dict[str, Curve]) -> str:
-    """An SVG of all settings, one colour each."""
-    most = max(float(found.steps[-1]) for found in curves.values())
-    at = lambda x, y: f"{LEFT + x / most * (WIDTH - LEFT - 12):.1f},{TOP + (1 - y) * (HEIGHT - TOP - BOTTOM):.1f}"
+def picture(curves: dict[str, LearningCurve]) -> str:
+    """Returns an SVG with the curves of all settings."""
+    longest = max(float(c.steps[-1]) for c in curves.values())
+
+    def point(x: float, y: float) -> str:
+        return f"{LEFT + x / longest * (WIDTH - LEFT - 12):.1f},{TOP + (1 - y) * (HEIGHT - TOP - BOTTOM):.1f}"
+
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
     ]
     for share in (0, 0.25, 0.5, 0.75, 1):
-        left, right = at(0, share), at(most, share)
+        left, right = point(0, share), point(longest, share)
         x, y = left.split(",")
         parts.append(f'<polyline points="{left} {right}" fill="none" stroke="#ddd"/>')
         parts.append(f'<text x="{float(x) - 6}" y="{float(y) + 4}" text-anchor="end">{100 * share:.0f} %</text>')
-    for part in range(5):
-        x, y = at(most * part / 4, 0).split(",")
-        parts.append(f'<text x="{x}" y="{float(y) + 16}" text-anchor="middle">{most * part / 4:,.0f}</text>')
+    for quarter in range(5):
+        x, y = point(longest * quarter / 4, 0).split(",")
+        label = f"{longest * quarter / 4:,.0f}"
+        parts.append(f'<text x="{x}" y="{float(y) + 16}" text-anchor="middle">{label}</text>')
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">environment steps</text>')
-    for colour, found in zip(itertools.cycle(COLOURS), curves.values()):
-        up = [at(x, y) for x, y in zip(found.steps, found.high)]
-        down = [at(x, y) for x, y in zip(found.steps, found.low)]
-        parts.append(f'<polygon points="{" ".join(up + down[::-1])}" fill="{colour}" fill-opacity="0.15"/>')
-        line = " ".join(at(x, y) for x, y in zip(found.steps, found.mean))
+    for colour, c in zip(itertools.cycle(COLOURS), curves.values(), strict=False):
+        upper = [point(x, y) for x, y in zip(c.steps, c.high, strict=True)]
+        lower = [point(x, y) for x, y in zip(c.steps, c.low, strict=True)]
+        parts.append(f'<polygon points="{" ".join(upper + lower[::-1])}" fill="{colour}" fill-opacity="0.15"/>')
+        line = " ".join(point(x, y) for x, y in zip(c.steps, c.mean, strict=True))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-    for row, (colour, name) in enumerate(zip(itertools.cycle(COLOURS), curves)):
-        down_to = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
-        parts.append(f'<text x="{WIDTH - 20}" y="{down_to}" text-anchor="end" fill="{colour}">{escape(name)}</text>')
+    for row, (colour, name) in enumerate(zip(itertools.cycle(COLOURS), curves, strict=False)):
+        y_text = HEIGHT - BOTTOM - 12 - 16 * (len(curves) - 1 - row)
+        parts.append(f'<text x="{WIDTH - 20}" y="{y_text}" text-anchor="end" fill="{colour}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def page(folder: Path) -> tuple[str, dict[str, Curve]]:
-    """The README of a study, and its curves. Raises DataError where nothing was run."""
+def page(folder: Path) -> tuple[str, dict[str, LearningCurve]]:
+    """Returns the README of a study, and its curves. Raises DataError if the folder holds no plan."""
     plan = plan_of(folder)
     runs = read(folder / "runs.jsonl")
-    by = {value: [run for run in runs if run["variant"] == value] for value in plan["variants"]}
-    curves = {value: curve(found) for value, found in by.items() if found}
-    setting = " ".join(f"--set {key}={value}" for key, value in plan["set"].items())
+    by_value = {value: [run for run in runs if run["variant"] == value] for value in plan["variants"]}
+    curves = {value: curve(of_value) for value, of_value in by_value.items() if of_value}
     lines = [
         f"# {plan.get('title') or plan['recipe'] + ': ' + plan['vary'] + ' compared'}",
         "",
         *(_about(runs[0]) if runs else ("Not run yet.", "")),
-        f"| {plan['vary']} | seeds run | success at first | success at last (95 % over seeds) | steps to 90 % (mean of seeds that reach it) | held-out games before and after, as `acting.eval_temperature` plays | CPU s per run |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for value, found in by.items():
-        ran = f"{len(found)} of {plan['seeds']}"
-        if not found:
-            lines.append(f"| {value} | {ran} | not run | not run | not run | not run | not run |")
-            continue
-        mean, low, high, _ = student([run["updates"][-1]["success"] for run in found])
-        bounds = f"{max(0.0, low):.2f} to {min(1.0, high):.2f}" if len(found) > 1 else "one seed"
-        reached = [steps for run in found if (steps := steps_to(run, 0.9)) < math.inf]
-        to = (
-            f"{sum(reached) / len(reached):,.0f} ({len(reached)} of {len(found)})"
-            if reached
-            else f"none of {len(found)}"
-        )
-        first = sum(run["updates"][0]["success"] for run in found) / len(found)
-        cost = sum(run["cpu_seconds"] for run in found) / len(found)
-        wins = " -> ".join(_of_all([run["evals"][place] for run in found]) for place in (0, -1))
-        lines.append(f"| {value} | {ran} | {first:.2f} | {mean:.2f} ({bounds}) | {to} | {wins} | {cost:.0f} |")
-    missing = []
-    for value, found in by.items():
-        seeds = sorted(set(range(plan["seeds"])) - {run["seed"] for run in found})
-        if seeds:
-            missing.append(f"{value} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})")
-    lines += ["", f"Not run: {', '.join(missing)}." if missing else "All runs of the plan were run.", ""]
-    lines += [
-        "```bash",
-        f"python -m baselines.studies.run {folder.as_posix()}    # the plan: {plan['vary']} = {', '.join(plan['variants'])}; "
-        f"{plan['seeds']} seeds{'; ' + setting if setting else ''}",
-        f"python -m baselines.studies.curves {folder.as_posix()}",
-        "```",
+        f"| {plan['vary']} | {' | '.join(COLUMNS)} |",
+        "|" + "---|" * (len(COLUMNS) + 1),
+        *(_row(value, of_value, plan["seeds"]) for value, of_value in by_value.items()),
+        "",
+        _missing(by_value, plan["seeds"]),
+        "",
+        *_commands(folder, plan),
         "",
     ]
     notes = folder / "NOTES.md"
     return "\n".join(lines) + ("\n" + notes.read_text() if notes.exists() else ""), curves
 
 
-def _of_all(evals: Sequence[dict[str, Any]]) -> str:
-    return f"{sum(one['success'] * one['n'] for one in evals):.0f} of {sum(one['n'] for one in evals)}"
+def _row(value: str, runs: Sequence[dict[str, Any]], seeds: int) -> str:
+    """Returns the table row of one setting."""
+    ran = f"{len(runs)} of {seeds}"
+    if not runs:
+        return f"| {value} | {ran} |" + " not run |" * (len(COLUMNS) - 1)
+    mean, low, high, _ = student([run["updates"][-1]["success"] for run in runs])
+    bounds = f"{max(0.0, low):.2f} to {min(1.0, high):.2f}" if len(runs) > 1 else "one seed"
+    reached = [steps for run in runs if (steps := steps_to(run, 0.9)) < math.inf]
+    to_90 = f"none of {len(runs)}"
+    if reached:
+        to_90 = f"{sum(reached) / len(reached):,.0f} ({len(reached)} of {len(runs)})"
+    first = sum(run["updates"][0]["success"] for run in runs) / len(runs)
+    cost = sum(run["cpu_seconds"] for run in runs) / len(runs)
+    wins = " -> ".join(_wins([run["evals"][place] for run in runs]) for place in (0, -1))
+    return f"| {value} | {ran} | {first:.2f} | {mean:.2f} ({bounds}) | {to_90} | {wins} | {cost:.0f} |"
 
 
-def _about(one: dict[str, Any]) -> tuple[str, ...]:
-    said = (
-        f"{one['task']}. Success of training episodes, sampled; {len(one['updates'])} updates. "
-        f"torch {one['torch']}, {one['threads']} thread, {one['host']}."
+def _wins(evaluations: Sequence[dict[str, Any]]) -> str:
+    """Returns the number of games won over all seeds."""
+    won = sum(evaluation["success"] * evaluation["n"] for evaluation in evaluations)
+    return f"{won:.0f} of {sum(evaluation['n'] for evaluation in evaluations)}"
+
+
+def _missing(by_value: dict[str, list[dict[str, Any]]], seeds: int) -> str:
+    """Returns a sentence on the runs of the plan that are not in the records."""
+    missing = []
+    for value, runs in by_value.items():
+        lacking = sorted(set(range(seeds)) - {run["seed"] for run in runs})
+        if lacking:
+            missing.append(f"{value} (seed{'s' * (len(lacking) > 1)} {', '.join(map(str, lacking))})")
+    return f"Not run: {', '.join(missing)}." if missing else "All runs of the plan were run."
+
+
+def _about(run: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the lines above the table, from the first run."""
+    threads = f"{run['threads']} thread{'s' * (run['threads'] != 1)}"
+    text = (
+        f"{run['task']}. Success of training episodes, sampled; {len(run['updates'])} updates. "
+        f"torch {run['torch']}, {threads}, {run['host']}."
     )
-    return said, "", "![learning curves](curves.svg)", ""
+    return text, "", "![learning curves](curves.svg)", ""
+
+
+def _commands(folder: Path, plan: dict[str, Any]) -> list[str]:
+    """Returns the commands that run the plan and render the page."""
+    settings = " ".join(f"--set {key}={value}" for key, value in plan["set"].items())
+    return [
+        f"The plan: `{plan['vary']}` = {', '.join(plan['variants'])}; {plan['seeds']} seeds"
+        f"{'; `' + settings + '`' if settings else ''}.",
+        "",
+        "```bash",
+        f"python -m baselines.studies.run {folder.as_posix()}",
+        f"python -m baselines.studies.curves {folder.as_posix()}",
+        "```",
+    ]
 
 
 def index(parent: Path) -> str:
-    """The README above all studies: what was planned, and how much of it was run."""
+    """Returns the README above all studies: each plan, and how much of it was run."""
     lines = [
         "# Training",
         "",
-        "Learning curves in small, each page rendered from its `runs.jsonl` by `python -m baselines.studies.curves leaderboards/training`. What a plan",
-        "still lacks is run by `make studies`, or for one of them by `python -m baselines.studies.run leaderboards/training/NAME`.",
+        "Learning curves of small studies. Each page is rendered from its `runs.jsonl` by",
+        "`python -m baselines.studies.curves leaderboards/training`. The missing runs of all plans are run by `make studies`,",
+        "those of one plan by `python -m baselines.studies.run leaderboards/training/NAME`.",
         "",
         "| study | recipe | compared | runs |",
         "|---|---|---|---|",
     ]
     for folder in studies(parent):
         plan = plan_of(folder)
-        ran, wanted = len(read(folder / "runs.jsonl")), plan["seeds"] * len(plan["variants"])
-        state = f"{ran} of {wanted}" if ran else f"not run ({wanted})"
+        ran, planned = len(read(folder / "runs.jsonl")), plan["seeds"] * len(plan["variants"])
+        state = f"{ran} of {planned}" if ran else f"not run ({planned})"
         title = plan.get("title") or plan["recipe"]
         compared = f"`{plan['vary']}`: {', '.join(plan['variants'])}"
         lines.append(f"| [{title}]({folder.name}/README.md) | `{plan['recipe']}` | {compared} | {state} |")
@@ -167,32 +202,35 @@ def index(parent: Path) -> str:
 
 
 def studies(parent: Path) -> list[Path]:
+    """Returns the folders of studies below `parent`."""
     return sorted(path.parent for path in parent.glob("*/plan.json"))
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    """Returns the command line."""
+    parser = argparse.ArgumentParser(
         prog="python -m baselines.studies.curves", description=(__doc__ or "").splitlines()[0]
     )
-    found.add_argument("folder", type=Path, nargs="+", help="of a study, or of several")
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser.add_argument("folder", type=Path, nargs="+", help="the folder of a study, or of several studies")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command and exits."""
     cli.run(_main, argv)
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    for asked in parser().parse_args(argv).folder:
-        for folder in studies(asked) or [asked]:
+    for parent in parser().parse_args(argv).folder:
+        for folder in studies(parent) or [parent]:
             text, curves = page(folder)
             if curves:
                 write_atomically(folder / "curves.svg", picture(curves))
             write_atomically(folder / "README.md", text)
             print(folder / "README.md")
-        if studies(asked):
-            write_atomically(asked / "README.md", index(asked))
+        if studies(parent):
+            write_atomically(parent / "README.md", index(parent))
     return 0
 
 

@@ -1,10 +1,10 @@
-"""Several runs of one recipe side by side: settings x seeds, one process, one file of records.
+"""Runs the training runs of a study: settings x seeds of one recipe, in one process, with one file of records.
 
     python -m baselines.studies.run food-preparation --vary algorithm=poad,ntpo,twosome --seeds 10
-    python -m baselines.studies.run leaderboards/training/*        # what the plans of these folders still lack
+    python -m baselines.studies.run leaderboards/training/*        # the missing runs of these folders' plans
 
-A run that is in the records is not run again, so that the command goes on where it was stopped. With `--minutes` no run is
-begun after so long: what is missing then is written by `baselines.studies.curves` as not run.
+A run that is in the records is not run again, so that the command continues where it was stopped. With `--minutes` no run
+begins after that time; `baselines.studies.curves` lists the missing runs as not run.
 """
 
 from __future__ import annotations
@@ -30,91 +30,107 @@ if TYPE_CHECKING:
     from baselines.collection.env_cache import EnvCache
 
 Train = Callable[..., dict[str, Any]]
+Plan = tuple[Path, dict[str, Any]]
+"""A study's folder and the content of its plan.json."""
 
-KEPT = ("update", "env_steps", "reward", "success", "turns", "kl", "entropy", "explained_variance", "skipped")
-"""of a training line, what curves and their reading need"""
+RECORDED = ("update", "env_steps", "reward", "success", "turns", "kl", "entropy", "explained_variance", "skipped")
+"""Numbers of an update that the records keep."""
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="python -m baselines.studies.run", description=(__doc__ or "").splitlines()[0])
-    found.add_argument(
-        "recipe", nargs="+", help="a TOML file, or the name of one in baselines/recipes; or folders with plans"
+    """Returns the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m baselines.studies.run", description=(__doc__ or "").splitlines()[0]
     )
-    found.add_argument("--vary", metavar="KEY=A,B", help="the setting that is compared, and its values")
-    found.add_argument("--title", default="", help="of the page")
-    found.add_argument("--seeds", type=int, help="seeds 0 to N - 1 of each (5)")
-    found.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs")
-    found.add_argument("-o", "--output-dir", type=Path, default=None, help="default: leaderboards/training/RECIPE")
-    found.add_argument("--minutes", type=float, default=0.0, help="begin no run after so long; 0: no limit")
-    found.add_argument("--max-concurrent", type=int, default=64, help="so many episodes are played at once (64)")
-    found.add_argument(
-        "--keep", type=Path, default=None, metavar="DIR", help="leave the models here too, as DIR/STUDY-VALUE-SEED"
+    parser.add_argument(
+        "recipe", nargs="+", help="a TOML file, or the name of a recipe in baselines/recipes; or folders with plans"
     )
-    found.add_argument("--module", action="append", default=[])
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser.add_argument("--vary", metavar="KEY=A,B", help="the setting to compare, and its values")
+    parser.add_argument("--title", default="", help="title of the study's page")
+    parser.add_argument("--seeds", type=int, help="number of seeds of each value, from 0 (5)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting for all runs")
+    parser.add_argument("-o", "--output-dir", type=Path, default=None, help="default: leaderboards/training/RECIPE")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after this time; 0: no limit")
+    parser.add_argument("--max-concurrent", type=int, default=64, help="episodes played at once (64)")
+    parser.add_argument(
+        "--keep", type=Path, default=None, metavar="DIR", help="keep the models, as DIR/STUDY-VALUE-SEED"
+    )
+    parser.add_argument("--module", action="append", default=[], help="import this module first")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command and exits."""
     cli.run(_main, argv, "the same command")
 
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
-    if args.vary is None:
-        plans = [(Path(word), plan_of(Path(word))) for word in args.recipe if Path(word, "plan.json").exists()]
-        if not plans:
-            raise UsageError("Say what is compared, --vary KEY=A,B, or name folders that hold a plan.json.")
-        if args.set or args.seeds or args.title or args.output_dir:
-            raise UsageError("A plan says what is set and how many seeds: change plan.json, or say --vary.")
-    else:
-        key, equals, values = args.vary.partition("=")
-        if not equals or not values or len(args.recipe) > 1:
-            raise UsageError(f"--vary takes KEY=A,B and one recipe, not {args.vary!r} and {' '.join(args.recipe)}.")
-        path = recipes.find(args.recipe[0])
-        folder = args.output_dir or Path("leaderboards/training") / path.stem
-        plan = {"title": args.title, "recipe": args.recipe[0], "vary": key, "variants": values.split(","),
-                "seeds": args.seeds or 5, "set": recipes.settings(args.set)}  # fmt: skip
-        plans = [(folder, plan)]
-    for _, plan in plans:  # a fault is said before anything is run
+    plans = _plans(args)
+    for _, plan in plans:  # report a fault before anything runs
         for value in plan["variants"]:
             recipes.load(recipes.find(plan["recipe"]), {**plan["set"], plan["vary"]: value})
-    until = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
+    deadline = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
     from baselines.collection.env_cache import EnvCache
 
     environments = EnvCache()
+    train = functools.partial(one_run, environments=environments, max_concurrent=args.max_concurrent)
     try:
         for folder, plan in plans:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "plan.json").write_text(json.dumps(plan, indent=2) + "\n")
-            one = functools.partial(one_run, environments=environments, max_concurrent=args.max_concurrent)
-            if not run(folder, plan, until, one, args.keep):
-                print(f"{args.minutes:g} minutes are over: the rest was not run")
+            if not run(folder, plan, deadline, train, args.keep):
+                print(f"{args.minutes:g} minutes are over: the remaining runs were not run")
                 break
     finally:
         environments.close()
     return 0
 
 
-def run(folder: Path, plan: dict[str, Any], until: float, train: Train, keep: Path | None = None) -> bool:
-    """Runs what the plan still lacks, beginning nothing after `until` (time.monotonic); whether all was run.
+def _plans(args: argparse.Namespace) -> list[Plan]:
+    """Returns the plans of the named folders, or one made from the arguments. Raises UsageError for a mixture."""
+    if args.vary is None:
+        plans = [(Path(word), plan_of(Path(word))) for word in args.recipe if Path(word, "plan.json").exists()]
+        if not plans:
+            raise UsageError("Say what is compared, --vary KEY=A,B, or name folders that hold a plan.json.")
+        if args.set or args.seeds or args.title or args.output_dir:
+            raise UsageError("A plan states the settings and the number of seeds: change plan.json, or use --vary.")
+        return plans
+    key, equals, values = args.vary.partition("=")
+    if not equals or not values or len(args.recipe) > 1:
+        raise UsageError(f"--vary takes KEY=A,B and one recipe, not {args.vary!r} and {' '.join(args.recipe)}.")
+    folder = args.output_dir or Path("leaderboards/training") / recipes.find(args.recipe[0]).stem
+    plan = {
+        "title": args.title,
+        "recipe": args.recipe[0],
+        "vary": key,
+        "variants": values.split(","),
+        "seeds": args.seeds or 5,
+        "set": recipes.settings(args.set),
+    }
+    return [(folder, plan)]
 
-    `train`: `one_run`, told where environments live; `keep`: a folder for the trained models, which are else thrown away.
+
+def run(folder: Path, plan: dict[str, Any], deadline: float, train: Train, keep: Path | None = None) -> bool:
+    """Runs what the plan still lacks and returns True if all was run; begins nothing after `deadline` (time.monotonic).
+
+    `train` is `one_run` with its environments; `keep` is a folder for the trained models, which are deleted without it.
     """
     records, key = folder / "runs.jsonl", plan["vary"]
-    have = {(one["variant"], one["seed"]) for one in read(records)}
-    for seed in range(plan["seeds"]):  # seed by seed, so that what there is when time is up is comparable
+    done = {(record["variant"], record["seed"]) for record in read(records)}
+    for seed in range(plan["seeds"]):  # seed by seed, so that the runs done by the deadline are comparable
         for value in plan["variants"]:
-            if (value, seed) in have:
+            if (value, seed) in done:
                 continue
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return False
             model = keep / f"{folder.name}-{value}-{seed}" if keep else None
-            found = train(recipes.find(plan["recipe"]), {**plan["set"], key: value, "seed": str(seed)}, value, model)
-            append(records, found)
-            won = found["updates"][-1]["success"]
-            print(f"{key} = {value}  seed {seed}: success {won:.2f} after {found['cpu_seconds']:.0f} s", flush=True)
+            record = train(recipes.find(plan["recipe"]), {**plan["set"], key: value, "seed": str(seed)}, value, model)
+            append(records, record)
+            success, seconds = record["updates"][-1]["success"], record["cpu_seconds"]
+            print(f"{key} = {value}  seed {seed}: success {success:.2f} after {seconds:.0f} s", flush=True)
     return True
 
 
@@ -127,10 +143,10 @@ def one_run(
     environments: EnvCache,
     max_concurrent: int,
 ) -> dict[str, Any]:
-    """Trains once in a folder that is thrown away, but for its `model`; returns what is kept of it."""
+    """Trains once in a temporary folder and returns the record; `model` is a folder for the trained model."""
     import torch
 
-    from baselines.train import Run
+    from baselines.train import TrainingRun
     from harness.evaluate import Execution
 
     recipe = recipes.load(path, overrides)
@@ -138,35 +154,42 @@ def one_run(
     began, cpu = time.monotonic(), time.process_time()
     try:
         execution = Execution(max_concurrent=max_concurrent)
-        Run(recipe, work / "run", execution=execution, environments=environments).train()
+        TrainingRun(recipe, work / "run", execution=execution, environments=environments).train()
         lines = [json.loads(line) for line in (work / "run" / "metrics.jsonl").read_text().splitlines()]
         if model:
             shutil.copytree(work / "run" / "model", model, dirs_exist_ok=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    steps, updates = 0, []
-    for line in lines:
-        if line["kind"] == "update":
-            steps += line["env_steps"]
-            if "success" in line:  # a batch of so many turns may hold no end
-                updates.append({name: line[name] for name in KEPT if name in line} | {"env_steps": steps})
-    if not updates:
-        raise UsageError(f"{path.stem}: no update held the end of an episode, so there is no success: raise `turns`.")
+    evaluations = [
+        {name: line[name] for name in ("update", "n", "success")} for line in lines if line["kind"] == "eval"
+    ]
     return {
         "variant": variant,
         "seed": recipe.seed,
         "algorithm": recipe.algorithm,
         "task": ", ".join(recipe.tasks),
-        "evals": [
-            {name: line[name] for name in ("update", "n", "success")} for line in lines if line["kind"] == "eval"
-        ],
-        "updates": updates,
+        "evals": evaluations,
+        "updates": _recorded(lines, path.stem),
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "wall_seconds": round(time.monotonic() - began, 1),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "host": platform.machine(),
     }
+
+
+def _recorded(lines: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Returns the updates with their cumulative environment steps; raises UsageError if none held the end of an episode."""
+    steps, updates = 0, []
+    for line in lines:
+        if line["kind"] != "update":
+            continue
+        steps += line["env_steps"]
+        if "success" in line:  # a batch of fixed turns may hold no end of an episode
+            updates.append({key: line[key] for key in RECORDED if key in line} | {"env_steps": steps})
+    if not updates:
+        raise UsageError(f"{name}: no update held the end of an episode, so there is no success: raise `turns`.")
+    return updates
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The menu: each family is a folder whose `menu.py` registers its tasks. Importing this imports no engine."""
+"""The environment families: importing this package registers every task.
+
+Each family is a folder with a `menu.py` that registers its tasks. No engine is imported here.
+"""
 
 import importlib
 from pathlib import Path

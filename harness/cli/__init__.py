@@ -1,4 +1,4 @@
-"""The commands. Each module holds one `main(argv) -> None`; nothing heavy is imported before it is needed."""
+"""Commands: each module holds one `main(argv)`, and imports nothing heavy before it is needed."""
 
 from __future__ import annotations
 
@@ -7,76 +7,92 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from envsuite.errors import EnvsuiteError, UsageError
+from envsuite.escaping import one_line, terminal
+
+
+class SafeConsole(Console):
+    """A console that escapes control characters in all text, so that no name or message can control the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(terminal(segment.text), segment.style)
 
 
 def console(stderr: bool = False) -> Console:
-    """Where people read; wide where it is no terminal, so that tables in logs are not folded. Brackets and colons in a
-    name are what they are: markup has to be asked for.
+    """Returns the console for tables and progress. It is wide if it is no terminal, so that logs are not folded.
+
+    Markup and emoji codes in names are printed as they are.
     """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else 160, markup=False, emoji=False)
+    return SafeConsole(stderr=stderr, width=None if stream.isatty() else 160, markup=False, emoji=False)
+
+
+def print_safely(text: object, file: TextIO | None = None) -> None:
+    """Prints text with its control characters escaped."""
+    print(terminal(text), file=file or sys.stdout)
 
 
 def titled(task: str, knobs: Mapping[str, Any]) -> str:
-    """A task with its knobs, as people read it."""
+    """Returns a task with its knobs, as people read it."""
     return " ".join([task, *(f"{name}={value}" for name, value in knobs.items())])
 
 
 def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """-v after any verb of a command; `run` looks for it."""
+    """Adds -v to every verb of a command; `run` looks for it."""
     for verb in verbs.choices.values():
-        verb.add_argument("-v", "--verbose", action="store_true", help="tracebacks")
+        verb.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
 
 
 def add_executor(parser: argparse._ActionsContainer) -> None:
-    """The flags that say where environments live: the same words in every command."""
-    parser.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on a cluster's nodes")
-    parser.add_argument("--ray-address", default="", help="host:port or auto; nothing: a cluster of this process")
+    """Adds the flags that choose where environments run; they are the same in every command."""
+    parser.add_argument("--executor", choices=["local", "ray"], default="local", help="ray: on the nodes of a cluster")
+    parser.add_argument("--ray-address", default="", help="host:port or auto; empty: a cluster of this process")
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports the modules that register somebody's own environments; the current folder is searched too."""
+    """Imports modules that register environments; the current folder is searched too. Raises UsageError."""
     if names and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     for name in names:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
-            raise UsageError(
-                f"--module {name}: {error}. Name it as Python imports it, say my_package.my_env."
-            ) from error
+            raise UsageError(f"--module {name}: {error}. Give the name as Python imports it: my_package.my_env.") from (
+                error
+            )
 
 
 def run(
     command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None, resumes: str = ""
 ) -> None:
-    """Runs a command: a known error is one line on stderr and exit code 2, a budget used up 3, Ctrl-C 130.
+    """Runs a command and exits: 0 success, 1 failed check, 2 known error (one line), 3 budget used up, 130 Ctrl-C.
 
-    `resumes`: how what Ctrl-C stopped goes on, of commands that keep what had ended.
+    `resumes` names what continues an interrupted command, if it keeps finished episodes.
     """
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
     try:
         code = command(argv)
     except (EnvsuiteError, OSError) as error:
-        if isinstance(error, BrokenPipeError):  # whoever read stdout has enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed there at exit
+        if isinstance(error, BrokenPipeError):  # the reader of stdout has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest is flushed there at exit
             sys.exit(0)
         if verbose:
             traceback.print_exc()
         from harness.evaluate import BudgetReached
 
         stopped = isinstance(error, BudgetReached)
-        print(f"{'stopped' if stopped else 'error'}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{'stopped' if stopped else 'error'}: {one_line(error)}", file=sys.stderr)
         sys.exit(3 if stopped else 2)
     except KeyboardInterrupt:
-        kept = f": what had ended is kept, and {resumes} goes on from there" if resumes else ""
+        kept = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
         print(f"\nstopped{kept}", file=sys.stderr)
         sys.exit(130)
     sys.exit(code or 0)

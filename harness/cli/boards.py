@@ -18,7 +18,7 @@ from envsuite.errors import MissingData
 from harness import cli
 from harness.evaluate import evaluate
 from harness.policies import make_policy
-from harness.suites import leaderboards
+from harness.suites import leaderboard_pages, leaderboards
 
 ROOT = Path("leaderboards")
 
@@ -49,7 +49,7 @@ def _main(argv: Sequence[str] | None) -> int:
         board = leaderboards.add(args.board, args.runs)
         print(f"{args.board}: {len(board.entries)} entries, {len(board.records):,} records")
     elif args.verb == "render":
-        for path, text in leaderboards.pages(args.root).items():
+        for path, text in leaderboard_pages.pages(args.root).items():
             write_atomically(path, text)
             print(path)
     else:

@@ -17,7 +17,7 @@ from envsuite.gold import TIMES, deny_list, examine
 from envsuite.sandbox import drivers, selftest
 from envsuite.types import Task
 from harness import cli
-from harness.cli.plans import setting
+from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,7 +66,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return _sandbox(console)
     if not args.env:
         raise UsageError("There is nothing to check: name a task, or use --sandbox.")
-    knobs = dict(setting(word) for word in args.set)
+    knobs = dict(parse_setting(word) for word in args.set)
     tasks = [task for pattern in args.env for task in registry.tasks(pattern)]
     if args.gold:
         return _gold(tasks, knobs, args, console)

@@ -28,7 +28,14 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--effect", type=float, default=0.05, help="difference one would want to see (default: 0.05)")
     found.add_argument("--level", type=float, default=0.05, help="significance level (default: 0.05)")
     found.add_argument("--power", type=float, default=0.8, help="power (default: 0.8)")
-    found.add_argument("--allow", action="append", default=[], choices=PROTOCOL, help="may differ between the runs")
+    found.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        choices=PROTOCOL,
+        metavar="SETTING",
+        help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
+    )
     found.add_argument("--profile", action="store_true", help="share of games above each score, per run")
     found.add_argument("--json", action="store_true")
     found.add_argument("-v", "--verbose", action="store_true")

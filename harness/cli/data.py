@@ -16,10 +16,10 @@ from envsuite import registry
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
-from harness.cli.plans import setting
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.stats.compare import read_run
+from harness.suites.plan import parse_setting
 
 FETCHERS = {"alfworld": "envsuite.envs.alfworld.data:download"}
 EXPORTS = {
@@ -28,7 +28,7 @@ EXPORTS = {
     "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
 }
-MAKERS = {"textworld": "envsuite.envs.textworld.store:prepare"}
+MAKERS = {"textworld": "envsuite.envs.textworld.game_cache:prepare"}
 ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
@@ -80,7 +80,7 @@ def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
     if others:
         raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: `{args.verb}` takes one task at a time.")
     task, split = resolve_split(task, args.split)
-    knobs = registry.overrides(task, dict(setting(word) for word in args.set))
+    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     return RunConfig(task, model, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
 
 

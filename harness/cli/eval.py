@@ -1,4 +1,4 @@
-"""envsuite-eval: a model plays tasks; random player and expert beside it."""
+"""envsuite-eval: evaluates a model on tasks, with the random player and the expert for comparison."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ from rich.console import Console
 
 from envsuite.errors import UsageError
 from harness import cli
-from harness.cli.plans import Parser, add_options, execution, plan
-from harness.cli.players import Players, play
-from harness.cli.preview import describe, show_prompt
-from harness.evaluate import RunConfig
+from harness.cli.common.flags import Parser, add_options, execution, run_request
+from harness.cli.common.players import Players, play
+from harness.cli.common.preview import describe, show_prompt
+from harness.evaluate import Execution, RunConfig
 from harness.policies import ADVISED, is_model, record_name
 from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
+from harness.suites.plan import Planned, plan
 
 
 def parser() -> argparse.ArgumentParser:
-    found = Parser(
+    parser = Parser(
         prog="envsuite-eval",
         description="Evaluate a model on text environments.",
         epilog="Example: envsuite-eval --model qwen2.5-3b --env alfworld",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    add = found.add_argument
-    add(
+    parser.add_argument(
         "-m",
         "--model",
         required=True,
         help="random | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
     )
-    add("-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated")
-    add_options(found)
-    group = found.add_argument_group("prediction, for --dry-run")
-    group.add_argument("--nodes", type=int, default=0, help="what it takes on so many nodes")
+    parser.add_argument(
+        "-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated"
+    )
+    add_options(parser)
+    group = parser.add_argument_group("prediction, for --dry-run")
+    group.add_argument("--nodes", type=int, default=0, help="predict the run on this number of nodes")
     group.add_argument("--cpus-per-node", type=int, default=os.cpu_count() or 1, help="with --nodes")
     group.add_argument(
-        "--tokens-per-second", type=float, default=0.0, help="with --nodes: what one server or replica writes in all"
+        "--tokens-per-second", type=float, default=0.0, help="with --nodes: total output of one server or replica"
     )
-    return found
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -61,9 +63,14 @@ def _main(argv: Sequence[str] | None) -> int:
             f"{args.tokens_per_second} must be positive."
         )
     if args.nodes and not args.dry_run:
-        raise UsageError("--nodes belongs to --dry-run, which was not given: a run takes the nodes of its Ray cluster.")
+        raise UsageError("--nodes needs --dry-run: a real run uses the nodes of its Ray cluster.")
     console = cli.console(stderr=args.json)
-    plans, mode = plan(args, console), execution(args)
+    cli.import_modules(args.module)
+    notices: list[str] = []
+    plans = plan(run_request(args), args.env, notices)
+    for notice in notices:
+        console.print(notice, style="yellow", highlight=False, soft_wrap=True)
+    how = execution(args)
     if args.dry_run:
         for planned in plans:
             describe(planned.config, args, console)
@@ -72,54 +79,65 @@ def _main(argv: Sequence[str] | None) -> int:
         for planned in plans:
             show_prompt(planned.config, args.base_url)
         return 0
+    return _evaluate(plans, how, args, console)
+
+
+def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace, console: Console) -> int:
+    """Plays every run with its baselines, and prints the results. Returns the exit code."""
     baselines = _baselines(args)
-    found: list[dict[str, Any]] = []
-    broken = ""
-    everything: dict[str, list[Path]] = {}
+    output: list[dict[str, Any]] = []
+    failure = ""
+    files: dict[str, list[Path]] = {}
     with Players(args) as players:
         for planned in plans:
             config = planned.config
             rows: list[tuple[str, Summary]] = []
             for name in [args.model, *baselines]:
-                mine = dataclasses.replace(config, model=record_name(name))
-                if name != args.model and planned.baseline_episodes:
-                    mine = dataclasses.replace(mine, episodes=planned.baseline_episodes)
-                # Floor and ceiling are shared by every model of the task: what is there is taken as it is.
-                how = mode if name == args.model else dataclasses.replace(mode, resume=True, patience=600.0)
-                records, summary = play(mine, name, args, how, players, console)
+                own = _config_of(name, planned, args.model)
+                # Baselines are shared by all models of a task, so existing results are always resumed.
+                own_how = how if name == args.model else dataclasses.replace(how, resume=True, patience=600.0)
+                records, summary = play(own, name, args, own_how, players, console)
                 rows.append((name, summary))
-                everything.setdefault(name, []).extend(records.paths)
+                files.setdefault(name, []).extend(records.paths)
                 if summary["broken"] and not summary["episodes"]:
-                    broken = (
-                        f"every episode of {name} on {config.task.id} broke; the first: {next(iter(records))['error']}"
-                    )
-            _show(console, config, rows, args)
-            found.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
+                    first = next(iter(records))["error"]
+                    failure = f"every episode of {name} on {config.task.id} broke; the first: {first}"
+            _print_tables(console, config, rows, args)
+            output.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
     if len(plans) > 1:
-        across = [(name, over_tasks(Results(*paths))) for name, paths in everything.items()]
+        across = [(name, over_tasks(Results(*paths))) for name, paths in files.items()]
         console.print(tasks_table(across))
-        found.append({"over_tasks": dict(across)})
+        output.append({"over_tasks": dict(across)})
     if args.json:
-        print(json.dumps(found, indent=2))
-    if broken:
-        print(f"error: {broken}", file=sys.stderr)
-    return 1 if broken else 0
+        print(json.dumps(output, indent=2))
+    if failure:
+        cli.print_safely(f"error: {failure}", sys.stderr)
+    return 1 if failure else 0
+
+
+def _config_of(name: str, planned: Planned, model: str) -> RunConfig:
+    config = dataclasses.replace(planned.config, model=record_name(name))
+    if name != model and planned.baseline_episodes:
+        return dataclasses.replace(config, episodes=planned.baseline_episodes)
+    return config
 
 
 def _baselines(args: argparse.Namespace) -> list[str]:
-    """Who plays beside the model. Raises UsageError for what is no such player, before the model has played for hours."""
+    """Returns the names after --baselines. Raises UsageError early if one is not a baseline."""
     names = [name.strip() for name in args.baselines.split(",") if name.strip() not in ("", "none", args.model)]
     for name in names:
         if is_model(name):
             raise UsageError(
                 f"--baselines {name!r} is not one of {', '.join(ADVISED)}, expert:KIND, replay:FILE, none: "
-                "a model is run by itself with --model."
+                "run a model by itself with --model."
             )
-        record_name(name)  # a file that cannot be read is said now
+        record_name(name)  # raises early if a file cannot be read
     return names
 
 
-def _show(console: Console, config: RunConfig, rows: list[tuple[str, Summary]], args: argparse.Namespace) -> None:
+def _print_tables(
+    console: Console, config: RunConfig, rows: list[tuple[str, Summary]], args: argparse.Namespace
+) -> None:
     panel = config.panel
     title = cli.titled(config.task.id, config.knobs)
     if panel:

@@ -15,12 +15,13 @@ from rich.table import Table
 from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
-from harness.cli.plans import add_options, configure, execution
-from harness.cli.players import Players, play
+from harness.cli.common.flags import add_options, execution, run_request
+from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import generalize
 from harness.generalization.generalize import Cell, Model, Place
 from harness.generalization.heatmap import lines
+from harness.suites.plan import configure
 
 
 def parser() -> argparse.ArgumentParser:
@@ -190,14 +191,16 @@ def _places(args: argparse.Namespace) -> list[Place]:
 
 def _run(args: argparse.Namespace, who: Model, place: Place) -> RunConfig:
     """One model at one place, every value checked."""
-    asked = argparse.Namespace(**vars(args))
-    asked.model, asked.split = who.name, place.split or args.split
-    asked.set = [*args.set, *(f"{name}={value}" for name, value in place.knobs.items())]
-    asked.prompt_wording = place.prompt_wording or args.prompt_wording
+    request = run_request(args, who.name)
+    request = request.replace(
+        split=place.split or args.split,
+        knobs=(*request.knobs, *(f"{name}={value}" for name, value in place.knobs.items())),
+        prompt_wording=place.prompt_wording or args.prompt_wording,
+    )
     for axis in who.trained:
         if axis not in place.at:
             raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(place.at)}.")
-    return configure(place.task, asked)
+    return configure(place.task, request)
 
 
 if __name__ == "__main__":

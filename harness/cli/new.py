@@ -47,7 +47,9 @@ def _main(argv: Sequence[str] | None) -> int:
     print(f"{folder}: an environment that works, {len(FILES)} files. Next:")
     print(f"  cd {folder} && pip install -e '.[dev]' && pytest")
     print(f"  envsuite-check '{words['class_name']}-*'        # without installing: --module {words['package']}")
-    print(f"  then write your rules into {words['package']}/env.py; docs/environments.md tells what there is to know")
+    print(
+        f"  then write your rules into {words['package']}/env.py; docs/howto/own-environment.md describes the contract"
+    )
     return 0
 
 

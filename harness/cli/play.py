@@ -11,11 +11,11 @@ from pathlib import Path
 from envsuite import registry
 from envsuite.errors import UsageError
 from harness import cli
-from harness.cli.plans import setting
 from harness.evaluate import Execution, RunConfig, evaluate, resolve_split
 from harness.play import HELP, play
 from harness.policies import is_model
 from harness.stats.summary import result_table
+from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,7 +49,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if others:
         raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: one is played at a time.")
     task, split = resolve_split(task, args.split)
-    knobs = registry.overrides(task, dict(setting(word) for word in args.set))
+    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     config = RunConfig(
         task,
         args.player,

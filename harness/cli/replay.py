@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness import cli, records
-from harness.cli.plans import TRUSTED_HELP, setting
+from harness.cli.common.flags import TRUSTED_HELP
 from harness.replay import check
 from harness.suites import leaderboards
+from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
-    trusted = dict(setting(word) for word in args.set)
+    trusted = dict(parse_setting(word) for word in args.set)
     failed = 0
     for path in args.files:
         file = records.results_file(path) if path.is_dir() else path

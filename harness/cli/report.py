@@ -10,8 +10,9 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingExtra, UsageError
 from harness import cli
-from harness.cli.plans import TRUSTED_HELP, setting
+from harness.cli.common.flags import TRUSTED_HELP
 from harness.stats.compare import PROTOCOL
+from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,7 +35,14 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
     found.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
-    found.add_argument("--allow", action="append", default=[], choices=PROTOCOL, help="may differ between the runs")
+    found.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        choices=PROTOCOL,
+        metavar="SETTING",
+        help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
+    )
     found.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
     found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
     found.add_argument("-v", "--verbose", action="store_true")
@@ -51,7 +59,7 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError("--replay and --pictures must not be negative, and --max-size must be above 0.")
     cli.import_modules(args.module)
     registry.tasks("*")  # plugins too
-    trusted = dict(setting(word) for word in args.set)
+    trusted = dict(parse_setting(word) for word in args.set)
     registry.check_trusted(trusted)
     from harness import report
 

@@ -1,4 +1,4 @@
-"""Evaluation and training past one machine, on Ray: environment workers, policy replicas, and joining a cluster.
+"""Evaluation and training on a Ray cluster: environment workers, policy replicas, tasks and connections.
 
 Imported only for `--executor ray`; needs the extra `ray`.
 """

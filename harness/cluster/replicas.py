@@ -1,55 +1,84 @@
-"""A policy in several Ray actors: replicas of a local model on the cluster's GPUs or CPUs."""
+"""Policy replicas: a local model in several Ray actors, on the cluster's GPUs or CPUs."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import time
+from collections import Counter, deque
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
+from harness import waiting
 from harness.cluster import connect
 from harness.policies import make_policy
 from harness.policies.affinity import ServerAffinity
-from harness.types import Policy, Prompt, Reply
+from harness.types import Prompt, Reply
+from harness.waiting import Outbox
 
 TIMES = 3
-"""so often a replica may die of one batch"""
+"""Number of replicas that may die of the same prompt."""
 
 
 class PolicyWorker:
-    """The inside of an actor."""
+    """Actor with one policy. It answers many prompts at the same time, and each one as soon as its reply is complete."""
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self._arguments = name, options
-        self._policy: Policy | None = None
+        self._policy: waiting.Asynchronous | None = None
+        self._replies: dict[int, asyncio.Future[Reply]] = {}
+        self._tickets = 0
+        self._driver: asyncio.Task[None] | None = None
 
-    def versions(self) -> dict[str, str]:
+    async def versions(self) -> dict[str, str]:
+        """Returns the versions on its node."""
         return connect.versions()
 
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply] | EnvsuiteError:
-        """Errors of ours are handed over as values: Ray would dress them up."""
+    async def answer(self, prompt: Prompt) -> Reply | EnvsuiteError:
+        """Answers a prompt. Returns EnvsuiteError as a value, because Ray would wrap an exception."""
         try:
             if self._policy is None:
                 name, options = self._arguments
-                self._policy = make_policy(name, **options)
-            return self._policy.act(prompts)
+                self._policy = waiting.asynchronous(make_policy(name, **options))
+            self._tickets += 1
+            ticket = self._tickets
+            reply = self._replies[ticket] = asyncio.get_running_loop().create_future()
+            self._policy.submit(ticket, prompt)
+            if self._driver is None or self._driver.done():
+                self._driver = asyncio.create_task(self._drive(self._policy))
+            return await reply
         except EnvsuiteError as error:
             return error
 
+    async def _drive(self, policy: waiting.Asynchronous) -> None:
+        """Runs the policy until no prompt is pending; new prompts arrive between its steps."""
+        while self._replies:
+            try:
+                for ticket, reply in await asyncio.to_thread(policy.collect, 0.0):
+                    self._replies.pop(ticket).set_result(reply)
+            except Exception as error:
+                policy.cancel()
+                pending, self._replies = self._replies, {}
+                for future in pending.values():
+                    future.set_exception(error)
+
 
 class RayPolicy:
-    """`count` replicas of the policy `name`. A conversation stays with one of them, which has its prefix in memory.
+    """`count` replicas of the policy `name`. A conversation stays with one replica, which has its prefix in memory.
 
-    A new conversation goes to the replica with the least to do. One that dies is replaced where the cluster has room,
-    else its conversations move in with another, and what it was asked is asked again: since what is sampled depends on the
-    prompt's own seed, nobody can tell.
+    A new conversation goes to the replica with the fewest pending prompts. A replica that dies is replaced if the
+    cluster has room; otherwise another replica takes over. Its prompts are asked again and get the same replies, because
+    sampling depends on the prompt's seed.
     """
 
     advice_kind = ""
 
     STARTING = connect.SETTING_UP
-    """seconds for a replica to get its place on a node and start; the model is read later"""
+    """seconds for a replica to start on a node, without loading the model"""
     SILENT = 3600.0
-    """seconds for a batch, the reading of the model included"""
+    """seconds for a reply, including loading the model"""
 
     def __init__(self, ray: Any, name: str, count: int, options: dict[str, Any]) -> None:
         self.ray, self.name, self._arguments = ray, name, (name, options)
@@ -59,11 +88,17 @@ class RayPolicy:
         connect.check_room(ray, count, needs, "policy replicas")
         self._class = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(PolicyWorker)
         self._replicas = [self._class.remote(*self._arguments) for _ in range(count)]
-        self._homes = ServerAffinity()
-        born = [replica.versions.remote() for replica in self._replicas]
+        self._affinity = ServerAffinity()
+        self._load: Counter[int] = Counter()
+        self._outbox = Outbox()
+        self._failed: deque[tuple[int, int, Prompt, int, Any]] = deque()  # generation, ticket, prompt, attempt, actor
+        self._sent: dict[int, tuple[float, int]] = {}  # by ticket: time and replica
+        started = [replica.versions.remote() for replica in self._replicas]
         try:
-            self._wait(born, self.STARTING)
-            for ref in born:
+            late = ray.wait(started, num_returns=count, timeout=self.STARTING)[1]
+            if late:
+                raise UsageError(self._silent(len(late), self.STARTING))
+            for ref in started:
                 connect.check_actor(ray, ref, "policy replica")
         except ray.exceptions.RayError as error:
             self.close()
@@ -73,77 +108,124 @@ class RayPolicy:
             raise
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        parts: dict[int, list[int]] = {}
-        homes = self._homes.share([prompt.key for prompt in prompts], range(len(self._replicas)))
-        for index, number in enumerate(homes):
-            parts.setdefault(number, []).append(index)
-        replies: dict[int, Reply] = {}
-        for attempt in range(TIMES):
-            refs = {
-                number: self._replicas[number].act.remote([prompts[index] for index in indices])
-                for number, indices in parts.items()
-            }
-            self._wait(list(refs.values()), self.SILENT)
-            parts = {
-                number: indices for number, indices in parts.items() if not self._take(refs[number], indices, replies)
-            }
-            if not parts:
-                break
-            if attempt == TIMES - 1:
-                raise EngineFailure(
-                    f"A replica of {self.name} died {TIMES} times of the same prompts: see Ray's logs on its node (out of "
-                    "memory?). What has ended is kept: --resume goes on."
-                )
-            self._replace(set(parts))
-        return [replies[index] for index in range(len(prompts))]
+        return waiting.act(self, prompts)
 
-    def _take(self, ref: Any, indices: list[int], replies: dict[int, Reply]) -> bool:
-        """Whether the replica answered; an answer that its node took with it is none."""
-        try:
-            answer = self.ray.get(ref)
-        except self.ray.exceptions.RayTaskError as error:
-            raise EngineFailure(f"A replica of {self.name}: {connect.last_line(error)}") from None
-        except self.ray.exceptions.RayError:
-            return False
-        if isinstance(answer, EnvsuiteError):
-            raise answer
-        replies.update(zip(indices, answer, strict=True))
-        return True
+    def submit(self, ticket: int, prompt: Prompt) -> None:
+        (number,) = self._affinity.share([prompt.key], range(len(self._replicas)), self._load)
+        self._send(self._outbox.expect(), ticket, prompt, number, 1)
 
-    def _wait(self, refs: list[Any], seconds: float) -> None:
-        """Until all are answered or dead. Raises UsageError."""
-        late = self.ray.wait(refs, num_returns=len(refs), timeout=seconds)[1]
-        if late:
-            raise UsageError(
-                f"{len(late)} of {len(refs)} replicas of {self.name} did not answer within {seconds:.0f} s: see `ray status`. "
-                "What has ended is kept: --resume goes on."
+    def _send(self, generation: int, ticket: int, prompt: Prompt, number: int, attempt: int) -> None:
+        actor = self._replicas[number]
+        self._load[number] += 1
+        self._sent[ticket] = time.monotonic(), number
+        done = functools.partial(self._done, generation, ticket, prompt, attempt, actor)
+        actor.answer.remote(prompt).future().add_done_callback(done)
+
+    def _done(
+        self,
+        generation: int,
+        ticket: int,
+        prompt: Prompt,
+        attempt: int,
+        actor: Any,
+        future: Future[Reply | EnvsuiteError],
+    ) -> None:
+        """Runs in one of Ray's threads when a reply arrives or its replica has died."""
+        error = future.exception()
+        if error is None:
+            self._outbox.put(generation, ticket, future.result())
+        elif isinstance(error, self.ray.exceptions.RayTaskError):
+            message = f"A replica of {self.name}: {connect.last_line(error)}"
+            self._outbox.put(generation, ticket, EngineFailure(message))
+        else:
+            self._failed.append((generation, ticket, prompt, attempt, actor))
+            self._outbox.wakeup.set()
+
+    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
+        while True:
+            patience = self.SILENT if timeout is None else timeout
+            replies = self._outbox.take(min(patience, self.SILENT))
+            for ticket, _ in replies:
+                self._forget(ticket)
+            self._retry()
+            now = time.monotonic()
+            late = sum(now - sent > self.SILENT for sent, _ in self._sent.values())
+            if late:
+                raise UsageError(self._silent(late, self.SILENT))
+            if replies or timeout is not None or not self._outbox.pending:
+                return replies
+
+    def _retry(self) -> None:
+        """Replaces replicas that died and sends their prompts again."""
+        failed = []
+        while self._failed:
+            failure = self._failed.popleft()
+            if failure[0] == self._outbox.generation:
+                failed.append(failure)
+                self._forget(failure[1])
+        if any(attempt >= TIMES for *_, attempt, _ in failed):
+            raise EngineFailure(
+                f"A replica of {self.name} died {TIMES} times of the same prompts: see Ray's logs on its node (out of "
+                "memory?). Finished episodes are kept: --resume continues."
             )
+        dead = {actor for *_, actor in failed}
+        numbers = {number for number, replica in enumerate(self._replicas) if replica in dead}
+        if numbers:
+            self._replace(numbers)
+        for generation, ticket, prompt, attempt, _ in failed:
+            (number,) = self._affinity.share([prompt.key], range(len(self._replicas)), self._load)
+            self._send(generation, ticket, prompt, number, attempt + 1)
+
+    def _forget(self, ticket: int) -> None:
+        _, number = self._sent.pop(ticket)
+        self._load[number] -= 1
+
+    def cancel(self) -> None:
+        self._outbox.cancel()
+        self._sent.clear()
+        self._load.clear()
+        self._failed.clear()
+
+    def sources(self) -> Sequence[Any]:
+        return (self._outbox.wakeup,)
+
+    def _silent(self, count: int, seconds: float) -> str:
+        return (
+            f"{count} requests to replicas of {self.name} did not get an answer within {seconds:.0f} s: see `ray status`. "
+            "Finished episodes are kept: --resume continues."
+        )
 
     def _replace(self, numbers: set[int]) -> None:
-        """New replicas in their places, or, where there is no room for one, another that lives. Raises UsageError."""
+        """Starts new replicas; without room for one, another replica takes its place. Raises UsageError if none lives."""
         for number in numbers:
             self.ray.kill(self._replicas[number])
             self._replicas[number] = self._class.remote(*self._arguments)
-        born = [replica.versions.remote() for replica in self._replicas]
-        ready = set(self.ray.wait(born, num_returns=len(born), timeout=self.STARTING)[0])
-        living = [one for one, ref in zip(self._replicas, born, strict=True) if ref in ready and self._lives(ref)]
+        started = [replica.versions.remote() for replica in self._replicas]
+        ready = set(self.ray.wait(started, num_returns=len(started), timeout=self.STARTING)[0])
+        living = [
+            replica
+            for replica, ref in zip(self._replicas, started, strict=True)
+            if ref in ready and self._is_alive(ref)
+        ]
         if not living:
             raise UsageError(
-                f"No replica of {self.name} lives, and the cluster had no room for another within {self.STARTING:.0f} s: see "
-                "`ray status`, start its nodes again, and go on with --resume. What has ended is kept."
+                f"No replica of {self.name} lives, and the cluster had no room for another within "
+                f"{self.STARTING:.0f} s: see `ray status`, start its nodes again, and continue with --resume. "
+                "Finished episodes are kept."
             )
         for number, replica in enumerate(self._replicas):
             if replica not in living:
                 self.ray.kill(replica)
                 self._replicas[number] = living[number % len(living)]
 
-    def _lives(self, born: Any) -> bool:
+    def _is_alive(self, started: Any) -> bool:
         try:
-            connect.check_actor(self.ray, born, "policy replica")
+            connect.check_actor(self.ray, started, "policy replica")
         except self.ray.exceptions.RayError:
             return False
         return True
 
     def close(self) -> None:
+        self.cancel()
         for replica in self._replicas:
             self.ray.kill(replica)

@@ -1,4 +1,4 @@
-"""Work that needs no environment, spread over a cluster: one function, many items, answers in the order of the items."""
+"""Parallel map over a Ray cluster: applies a function to many items and returns results in the items' order."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 TRIES = 3
-"""so often a task may lose its worker, or its node, before the work is given up"""
+"""Number of attempts for a task that loses its worker or node."""
 SHARE = 8
-"""items of a task at most: enough to be worth its start, few enough that little is lost with a node"""
+"""Largest number of items per task: a compromise between overhead and work lost with a node."""
 AHEAD = 4
-"""tasks handed in for each that runs: those done wait for an earlier one, as answers come in order"""
+"""Submitted tasks per running task; finished tasks wait for earlier ones, because results keep their order."""
 
 
-def _at_work(function: Callable[[Any], Any], items: Any) -> tuple[dict[str, str], Any]:
-    """The inside of a task. Errors of ours, and a missing package, are handed over as values: Ray would dress them up."""
+def _run(function: Callable[[Any], Any], items: Any) -> tuple[dict[str, str], Any]:
+    """Runs in a task. Returns EnvsuiteError and missing packages as values, because Ray would wrap exceptions."""
     try:
         return connect.versions(), function(items)
     except EnvsuiteError as error:
@@ -33,44 +33,44 @@ def _at_work(function: Callable[[Any], Any], items: Any) -> tuple[dict[str, str]
 def spread(
     ray: Any, function: Callable[[Sequence[Item]], list[Answer]], items: Sequence[Item], workers: int = 0
 ) -> Iterator[Answer]:
-    """`function` of a few items at a time, in at most `workers` tasks of one processor each (0: on every one there is).
+    """Applies `function` to chunks of `items` in at most `workers` tasks of one CPU each (0: all CPUs).
 
-    No more than `AHEAD` times as many tasks are handed in as run, so that answers nobody has taken yet stay few. A task
-    that is lost with its worker or node is done again, by Ray, `TRIES` times in all. Raises what `function` raised of
-    `EnvsuiteError`, and UsageError where nodes are of another version, have no processor, or keep dying.
+    Submits at most `AHEAD` tasks per running task to limit waiting results. Ray repeats a task that loses its worker
+    or node, up to `TRIES` attempts. Raises the EnvsuiteError that `function` raises, and UsageError if nodes have
+    another version, no CPU, or keep dying.
     """
     connect.check_room(ray, 1, {"CPU": 1.0}, "tasks")
     workers = workers if workers > 0 else max(1, int(ray.cluster_resources().get("CPU", 1)))
-    share = min(SHARE, -(-len(items) // (2 * workers)) or 1)
-    task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(_at_work)
-    parts = (items[first : first + share] for first in range(0, len(items), share))
-    asked: deque[Any] = deque()
-    part = next(parts, None)
+    size = min(SHARE, -(-len(items) // (2 * workers)) or 1)
+    task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(_run)
+    chunks = (items[first : first + size] for first in range(0, len(items), size))
+    submitted: deque[Any] = deque()
+    chunk = next(chunks, None)
     try:
-        while asked or part is not None:
-            running = ray.wait(list(asked), num_returns=len(asked), timeout=0)[1] if asked else []
-            if part is not None and len(running) < workers and len(asked) < AHEAD * workers:
-                asked.append(task.remote(function, part))
-                part = next(parts, None)
-            elif asked[0] in running:
+        while submitted or chunk is not None:
+            running = ray.wait(list(submitted), num_returns=len(submitted), timeout=0)[1] if submitted else []
+            if chunk is not None and len(running) < workers and len(submitted) < AHEAD * workers:
+                submitted.append(task.remote(function, chunk))
+                chunk = next(chunks, None)
+            elif submitted[0] in running:
                 ray.wait(running, num_returns=1)
             else:
-                yield from _answers(ray, asked.popleft())
+                yield from _results(ray, submitted.popleft())
     finally:
-        for left in asked:
-            ray.cancel(left, force=True)
+        for ref in submitted:
+            ray.cancel(ref, force=True)
 
 
-def _answers(ray: Any, done: Any) -> list[Any]:
+def _results(ray: Any, ref: Any) -> list[Any]:
     try:
-        versions, found = ray.get(done)
+        versions, results = ray.get(ref)
     except ray.exceptions.RayError as error:
         raise UsageError(
             f"A task died {TRIES} times, or failed: {connect.last_line(error)}: see `ray status` and Ray's logs on "
-            "its node. What is done is kept: the same command goes on."
+            "its node. Finished work is kept: the same command continues."
         ) from None
     connect.check_versions(versions, "of a task")
-    if isinstance(found, EnvsuiteError):
-        raise found
-    answers: list[Any] = found
-    return answers
+    if isinstance(results, EnvsuiteError):
+        raise results
+    chunk: list[Any] = results
+    return chunk

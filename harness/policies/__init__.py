@@ -1,32 +1,127 @@
-"""Policies by name; each module is imported when asked for.
+"""Policies by name. To add one, write its module and add one row to `POLICIES`.
 
-random | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL, else an alias, a path or org/name for `hf:`.
+random | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL. A name without a known prefix is an
+alias, a folder or `org/name`, and means `hf:`, or `openai:` if a server's address is given.
+
+Optional capabilities of policies are protocols that the harness checks with `isinstance`: `harness.waiting.Asynchronous`
+and `harness.types.WatchesWeights`.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from envsuite.errors import MissingExtra, UsageError
 from harness.types import Policy
 
+_SAMPLING = ("temperature", "top_p", "max_tokens", "thinking")
+_LOCAL = (*_SAMPLING, "dtype", "device")
+
+
+@dataclass(frozen=True)
+class PolicyRow:
+    """One kind of policy: where its class is and which settings it accepts.
+
+    The entry point "module:callable" is called with the text after the prefix and the options.
+    """
+
+    entry_point: str
+    options: tuple[str, ...] = ()
+    """settings of an evaluation that the policy accepts"""
+    is_model: bool = False
+    """a language model, whose results depend on prompting and sampling"""
+    on_server: bool = False
+    extra: str = ""
+    """the extra of envsuite that installs its dependencies"""
+    keeps_prefix: bool = False
+    """the callable receives the complete name, including the prefix"""
+
+
+POLICIES = {
+    "random": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
+    "expert": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
+    "idle": PolicyRow("harness.policies.advised:idle"),
+    "replay": PolicyRow("harness.policies.recorded:ReplayPolicy"),
+    "hf": PolicyRow("harness.policies.hf:HFPolicy", (*_LOCAL, "stop"), is_model=True, extra="hf"),
+    "score": PolicyRow(
+        "harness.policies.score:ScorePolicy",
+        (*_LOCAL, "normalisation", "lead", "close"),
+        is_model=True,
+        extra="hf",
+    ),
+    "openai": PolicyRow(
+        "harness.policies.openai:OpenAIPolicy",
+        (
+            *_SAMPLING,
+            "stop",
+            "base_url",
+            "api_key_var",
+            "served_model_name",
+            "timeout",
+            "max_retries",
+            "requests_per_minute",
+            "price",
+            "watch",
+        ),
+        is_model=True,
+        on_server=True,
+        extra="api",
+    ),
+}
+SETTINGS = frozenset(name for row in POLICIES.values() for name in row.options) | {"action_mode"}
+"""Every setting that at least one kind of policy accepts."""
 ADVISED = ("random", "expert", "idle")
+"""Policies that use neither a model nor a file."""
+
+
+def find(name: str, base_url: str | None = None, action_mode: str = "write") -> tuple[PolicyRow, str]:
+    """Returns the row of a policy's name, and the text that its entry point receives.
+
+    Raises UsageError if a model on a server is asked to score commands.
+    """
+    prefix, _, argument = name.partition(":")
+    kind = prefix
+    if prefix not in POLICIES:
+        kind, argument = "hf", name
+    if POLICIES[kind].is_model:
+        if base_url is not None and not POLICIES[kind].on_server:
+            kind, argument = "openai", name
+        if action_mode == "score":
+            if POLICIES[kind].on_server:
+                raise UsageError(
+                    "--action-mode score needs a model in this process: servers have no common way to return the "
+                    "log-probs of a prompt. Use a local model, or --action-mode write."
+                )
+            kind = "score"
+    row = POLICIES[kind]
+    return row, name if row.keeps_prefix else argument
 
 
 def is_model(name: str) -> bool:
-    """Whether `name` stands for a language model, which prompting and sampling settings change."""
-    return name.partition(":")[0] not in (*ADVISED, "replay")
+    """Returns True if `name` is a language model, so that prompting and sampling settings matter."""
+    return find(name)[0].is_model
 
 
 def on_server(name: str, base_url: str | None) -> bool:
-    """Whether a server answers for this name rather than weights in this process."""
-    return is_model(name) and (name.startswith("openai:") or base_url is not None)
+    """Returns True if a server answers for this name, and False if the weights are in this process."""
+    return find(name, base_url)[0].on_server
+
+
+def policy_options(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Selects from `settings` the options that the policy `name` accepts, ready for `make_policy`."""
+    mode = settings.get("action_mode", "write")
+    row, _ = find(name, settings.get("base_url"), mode)
+    options = {option: settings[option] for option in row.options if option in settings}
+    return {**options, "action_mode": mode} if row.is_model else options
 
 
 def record_name(name: str) -> str:
-    """How records spell the policy: the same on every machine."""
-    kind, _, rest = name.partition(":")
-    if kind == "replay":
+    """Returns the policy's name in records, which is the same on every machine."""
+    prefix, _, rest = name.partition(":")
+    if prefix == "replay":
         from harness.policies.recorded import canonical
 
         return canonical(rest)
@@ -34,50 +129,26 @@ def record_name(name: str) -> str:
 
 
 def make_policy(name: str, **options: Any) -> Policy:
-    """The policy `name` stands for. `options` are those of a model (`harness.evaluate.Sampling`, device, dtype, ...).
+    """Creates the policy `name`. Ignores settings that belong to other kinds of policies.
 
-    `action_mode="score"` chooses among admissible commands; `base_url` names a server. Policies that are no models
-    ignore them all.
+    `action_mode="score"` makes a local model choose among admissible commands. `base_url` is the address of a server.
+    Raises MissingExtra if a dependency is not installed.
+
+    Examples:
+        >>> make_policy("expert").name
+        'expert'
     """
-    kind, _, rest = name.partition(":")
-    if kind in ADVISED:
-        from harness.policies.advised import AdvisedPolicy, IdlePolicy
-
-        return IdlePolicy() if kind == "idle" else AdvisedPolicy(name)
-    if kind == "replay":
-        from harness.policies.recorded import ReplayPolicy
-
-        if not rest:
-            raise UsageError("replay: needs a file, as in replay:runs/.../results.jsonl")
-        return ReplayPolicy(rest)
-    score = options.pop("action_mode", "write") == "score"
-    scoring = {key: options.pop(key) for key in ("normalisation", "lead", "close") if key in options}
+    row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
+    accepted = {key: value for key, value in options.items() if key in row.options or key not in SETTINGS}
+    module, _, attribute = row.entry_point.partition(":")
     try:
-        if on_server(name, options.get("base_url")):
-            from harness.policies.chat_completions import Price
-            from harness.policies.openai import OpenAIPolicy
-
-            if score:
-                raise UsageError(
-                    "--action-mode score needs the model in this process: servers do not give the log-probs of a prompt "
-                    "in a common way. Give a local model, or let it write."
-                )
-            price = options.pop("price", None)
-            options.pop("dtype", None)
-            return OpenAIPolicy(
-                rest if kind == "openai" else name, price=Price.parse(price) if price else None, **options
-            )
-        options.pop("base_url", None)
-        model = rest if kind == "hf" else name
-        if score:
-            from harness.policies.score import ScorePolicy
-
-            return ScorePolicy(model, **scoring, **{key: value for key, value in options.items() if key != "stop"})
-        from harness.policies.hf import HFPolicy
-
-        return HFPolicy(model, **options)
+        create = getattr(importlib.import_module(module), attribute)
+        policy: Policy = create(argument, **(accepted if row.is_model else {}))
     except ModuleNotFoundError as error:
-        extra = "api" if on_server(name, options.get("base_url")) else "hf"
+        if not row.extra:
+            raise
         raise MissingExtra(
-            f"The model {name!r} needs the package {error.name!r}, which is not installed: pip install 'envsuite[{extra}]'"
+            f"The model {name!r} needs the package {error.name!r}, which is not installed: "
+            f"pip install 'envsuite[{row.extra}]'"
         ) from error
+    return policy

@@ -1,4 +1,4 @@
-"""Policies that know nothing themselves: the environment's random player, its expert, and one that does nothing."""
+"""Policies without a model: the environment's random player, its expert, and one that does nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.types import Prompt, Reply
 
 
 class AdvisedPolicy:
-    """Says what the environment advises: the floor ("random") and the ceiling ("expert") of every table."""
+    """Follows the environment's advice: the floor ("random") and the ceiling ("expert") of a table."""
 
     deterministic = True
 
@@ -16,7 +16,7 @@ class AdvisedPolicy:
         self.name = self.advice_kind = name
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        # An expert that knows no further command ends as an invalid one, and so is seen.
+        # If the expert has no further command, the empty command is invalid and shows up as a fault.
         return [Reply(prompt.advice or "", commands=(prompt.advice,) if prompt.advice else ()) for prompt in prompts]
 
     def close(self) -> None:
@@ -24,12 +24,19 @@ class AdvisedPolicy:
 
 
 class IdlePolicy:
-    """Never says anything: whoever wins by this has found a fault in the environment."""
+    """Never gives a command. An environment that it solves has a defect."""
 
-    name, advice_kind, deterministic = "idle", "", True
+    name = "idle"
+    advice_kind = ""
+    deterministic = True
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [Reply("", commands=()) for _ in prompts]
 
     def close(self) -> None:
         pass
+
+
+def idle(_: str) -> IdlePolicy:
+    """Creates the idle policy; its name takes no argument."""
+    return IdlePolicy()

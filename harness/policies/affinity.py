@@ -1,43 +1,48 @@
-"""Which of several replicas or servers a conversation belongs to: the one that has its prefix in memory."""
+"""Server affinity: assigns conversations to replicas or servers, so that cached prefixes are reused."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-KNOWN = 100_000
-"""conversations whose home is remembered"""
+CAPACITY = 100_000
+"""Number of conversations whose server is remembered."""
 
 
 class ServerAffinity:
-    """A conversation stays where it is; a new one, or one whose home is closed, goes where the least is to be done."""
+    """A new conversation goes to the least loaded server and stays there while that server is available."""
 
     def __init__(self) -> None:
-        self._homes: OrderedDict[str, int] = OrderedDict()
-        self._held: Counter[int] = Counter()
+        self._servers: OrderedDict[str, int] = OrderedDict()
+        self._conversations: Counter[int] = Counter()
 
-    def share(self, keys: Sequence[str], places: Collection[int]) -> list[int]:
-        """The home, one of `places`, of each conversation of a batch. An empty key is a conversation of its own."""
-        found: list[int] = []
-        load: Counter[int] = Counter()
+    def share(
+        self, keys: Sequence[str], available: Collection[int], in_flight: Mapping[int, int] | None = None
+    ) -> list[int]:
+        """Returns the server, one of `available`, of each conversation in a batch.
+
+        An empty key is always a new conversation. `in_flight` counts requests that each server is already processing.
+        """
+        load = Counter(in_flight or {})
+        servers: list[int] = []
         for key in keys:
-            home = self._homes.get(key, -1)
-            found.append(home if home in places else -1)
-            load[found[-1]] += 1
+            server = self._servers.get(key, -1)
+            servers.append(server if server in available else -1)
+            load[servers[-1]] += 1
         for index, key in enumerate(keys):
-            if found[index] < 0:
-                found[index] = min(places, key=lambda place: (load[place], self._held[place]))
-                load[found[index]] += 1
-            self.move(key, found[index])
-        return found
+            if servers[index] < 0:
+                servers[index] = min(available, key=lambda server: (load[server], self._conversations[server]))
+                load[servers[index]] += 1
+            self.move(key, servers[index])
+        return servers
 
-    def move(self, key: str, place: int) -> None:
-        """From now on that is its home."""
+    def move(self, key: str, server: int) -> None:
+        """Assigns a conversation to another server."""
         if not key:
             return
-        if key in self._homes:
-            self._held[self._homes.pop(key)] -= 1
-        self._homes[key] = place
-        self._held[place] += 1
-        while len(self._homes) > KNOWN:
-            self._held[self._homes.popitem(last=False)[1]] -= 1
+        if key in self._servers:
+            self._conversations[self._servers.pop(key)] -= 1
+        self._servers[key] = server
+        self._conversations[server] += 1
+        while len(self._servers) > CAPACITY:
+            self._conversations[self._servers.popitem(last=False)[1]] -= 1

@@ -1,123 +1,177 @@
-"""OpenAI's chat completions over HTTP: addresses, and reading what servers answer."""
+"""OpenAI's chat-completions protocol: server addresses, and parsing of answers."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 
 from envsuite.errors import UsageError
-from harness.types import Reply
+from envsuite.escaping import one_line
+from envsuite.reading import parse_json
+from harness.policies.http_answers import body_of
+from harness.types import Message, Reply
+
+BYTES_PER_TOKEN = 4
+"""Average length of a token in English text, to estimate counts that a server does not send."""
+TOKENS_PER_MESSAGE = 4
+"""Tokens that a chat template adds per message, for the same estimate."""
+
+
+MOST_MESSAGE = 10_000
+"""Characters of an error message that are used."""
+MOST_TOKENS = 10**8
+"""Tokens of one request above which a server's count is not believed."""
+MOST_COST = 10**4
+"""USD of one request above which a server's cost is not believed."""
+MOST_REPLY = 4 * 2**20
+"""Characters of a reply above which an answer is invalid."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """USD per million tokens."""
+    """Price of a model in USD per million tokens."""
 
     input: float = 0.0
     output: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Price:
-        """'0.15,0.60' as on the command line."""
+        """Parses a command-line value such as '0.15,0.60'. Raises UsageError."""
         try:
             first, second = (float(part) for part in text.split(","))
         except ValueError:
             raise UsageError(f"--price takes IN,OUT in USD per million tokens, not {text!r}.") from None
         return cls(first, second)
 
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Returns the cost of a request in USD."""
+        return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
+
 
 def address(url: str) -> str:
+    """Checks and completes a server's base URL. Raises UsageError."""
     url = url.strip().rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--base-url {url!r} is no address: it looks like http://localhost:8000/v1.")
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or a bracket without its partner
+        valid = False
+    if not valid:
+        raise UsageError(
+            f"--base-url {shown(url)!r} is not a valid address: use a URL such as http://localhost:8000/v1."
+        )
     return url if parts.path else f"{url}/v1"
 
 
 def shown(url: str) -> str:
-    """An address without the name and password it may hold."""
-    parts = urlsplit(url)
+    """Returns a URL without user name and password, for messages."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.rpartition("@")[2]
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def read(answer: httpx.Response, stop: Sequence[str], price: Price) -> Reply | None:
-    """The reply in a server's answer; None where it is no chat completion."""
+def secrets_of(url: str) -> list[str]:
+    """Returns the password in a URL, as written and decoded."""
+    password = urlsplit(url).password or ""
+    return [word for word in dict.fromkeys([password, unquote(password)]) if len(word) >= 4]
+
+
+def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Sequence[Message] = ()) -> Reply | None:
+    """Parses a chat completion; returns None if the answer is not a valid one.
+
+    If the server sends no usage, the reply has counts estimated from the texts of `messages` and the answer.
+    """
     try:
-        found = answer.json()
-        first = found["choices"][0]
+        body = body_of(answer)
+        first = body["choices"][0]
         text = _text(first["message"])
         length = first.get("finish_reason") == "length"
-        usage = found.get("usage") or {}
+        usage = body.get("usage") or {}
         sent, cached, written = counts(usage)
-        cost = usage.get("cost")
+        cost = _cost(usage)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None
-    if not isinstance(cost, int | float):
-        cost = (sent * price.input + written * price.output) / 1e6
+    if cost is None:
+        cost = price.of(sent, written)
+    estimated = None
+    if not sent and not written:
+        prompt, completion = sum(map(_estimate, messages)), _estimate({"content": text})
+        estimated = prompt, completion, price.of(prompt, completion)
     return Reply(
         text if length else _closed(text, stop),
         finish_reason="length" if length else "stop",
         input_tokens=sent,
         cached_tokens=cached,
         output_tokens=written,
-        cost=float(cost),
+        cost=cost,
+        estimated=estimated,
     )
 
 
+def _estimate(message: Message) -> int:
+    """Estimates the tokens of a message from the length of its text."""
+    return TOKENS_PER_MESSAGE + -(-len(str(message.get("content") or "").encode()) // BYTES_PER_TOKEN)
+
+
 def counts(usage: dict[str, Any]) -> tuple[int, int, int]:
-    """Tokens read, those of them that were cached, and tokens written; 0 where a server does not say."""
+    """Returns prompt tokens, cached prompt tokens and completion tokens; 0 for counts that the server omits."""
     cached = _count(usage.get("prompt_tokens_details") or {}, "cached_tokens")
     return _count(usage, "prompt_tokens"), cached, _count(usage, "completion_tokens")
 
 
 def refusal(answer: httpx.Response) -> str:
-    """What a server says of its refusal, in one line."""
+    """Returns the error message of an answer as one line."""
     try:
-        found = answer.json()
-        error = found.get("error", found.get("detail", found))
-        said = error.get("message", error) if isinstance(error, dict) else error
+        body = body_of(answer)
+        error = body.get("error", body.get("detail", body))
+        message = error.get("message", error) if isinstance(error, dict) else error
     except (ValueError, AttributeError):
-        said = answer.text
-    said = said if isinstance(said, str) else json.dumps(said)
-    return " ".join(said.split()) or answer.reason_phrase
+        message = answer.text
+    message = message if isinstance(message, str) else json.dumps(message)
+    return one_line(message[:MOST_MESSAGE]) or answer.reason_phrase
 
 
 def retry_after(answer: httpx.Response) -> float | None:
-    """Seconds, as most servers give them; dates are not understood and the growing pause serves."""
-    with contextlib.suppress(ValueError):
-        return float(answer.headers.get("retry-after-ms", "")) / 1000
-    try:
-        return float(answer.headers.get("retry-after", ""))
-    except ValueError:
-        return None
+    """Returns the pause that a server requests, in seconds; None if the header is missing or a date."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        with contextlib.suppress(ValueError):
+            seconds = float(answer.headers.get(name, "")) / unit
+            if math.isfinite(seconds) and seconds >= 0:
+                return seconds
+    return None
 
 
 def _text(message: dict[str, Any]) -> str:
-    """Reasoning, content and tool calls as one text, as a model that writes them itself would."""
+    """Joins reasoning, content and tool calls to one text, in the format of models that write them as text."""
     content = message.get("content") or ""
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content)
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
     calls = [call["function"] for call in message.get("tool_calls") or ()]
-    said = (f"<think>{reasoning}</think>" if reasoning else "") + content
+    text = (f"<think>{reasoning}</think>" if reasoning else "") + content
     for call in calls:
         arguments = call["arguments"]
-        with contextlib.suppress(ValueError):  # shown as it is: the parser says what is wrong with it
-            arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-        said += (
+        with contextlib.suppress(ValueError):  # keeps invalid JSON for the grammar to report
+            arguments = parse_json(arguments) if isinstance(arguments, str) else arguments
+        text += (
             f"<tool_call>{json.dumps({'name': call['name'], 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
         )
-    return said
+    if len(text) > MOST_REPLY:
+        raise ValueError(f"a reply of {len(text):,} characters")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # lone surrogates cannot be sent again
 
 
 def _closed(text: str, stop: Sequence[str]) -> str:
-    """Servers cut the stop string off: a closing tag is put back, so that history shows the form that is asked for."""
+    """Restores a closing tag that the server removed as a stop string, so that history shows the requested format."""
     for word in stop:
         if word.startswith("</") and text.count(f"<{word[2:]}") > text.count(word):
             return text + word
@@ -125,5 +179,14 @@ def _closed(text: str, stop: Sequence[str]) -> str:
 
 
 def _count(usage: dict[str, Any], name: str) -> int:
+    """Returns a count of tokens; 0 if the server reports none, or one that cannot be true."""
     value = usage.get(name)
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS else 0
+
+
+def _cost(usage: dict[str, Any]) -> float | None:
+    """Returns the cost in USD that a server reports; None if it reports none, or one that cannot be true."""
+    cost = usage.get("cost")
+    if not isinstance(cost, int | float) or isinstance(cost, bool) or not 0 <= cost <= MOST_COST:
+        return None
+    return float(cost)

@@ -1,4 +1,4 @@
-"""Which of several model servers are well: one that failed is left alone for a while, then looked at before it is used."""
+"""Health of model servers: a server that failed gets no requests for a while and is checked before it is used again."""
 
 from __future__ import annotations
 
@@ -8,51 +8,57 @@ from collections.abc import Sequence
 
 import httpx
 
-REST = 30.0
-"""seconds a server is left alone after a failure; twice as many after the next, and so on"""
-LONGEST_REST = 600.0
-LOOK = 10.0
-"""seconds to answer a look in"""
+PAUSE = 30.0
+"""Seconds without requests after a failure; doubles with every further failure."""
+MAX_PAUSE = 600.0
+CHECK_TIMEOUT = 10.0
+"""Seconds that a server has to answer a health check."""
 
 
 class Health:
-    """Of `count` servers, by place. Where all are ill, or there is but one, all are asked: there is nothing better."""
+    """Health of `count` servers, identified by index. If all servers have failed, all of them count as available."""
 
     def __init__(self, count: int) -> None:
-        self._places = range(count)
-        self._rests_until: dict[int, float] = {}
-        self._rest = dict.fromkeys(self._places, REST)
+        self._servers = range(count)
+        self._paused_until: dict[int, float] = {}
+        self._pause = dict.fromkeys(self._servers, PAUSE)
 
-    def well(self) -> list[int]:
-        return [place for place in self._places if place not in self._rests_until] or list(self._places)
+    def available(self) -> list[int]:
+        """Returns the servers that may receive requests."""
+        return [server for server in self._servers if server not in self._paused_until] or list(self._servers)
 
-    def after(self, place: int) -> int:
-        """The next that is well."""
-        well = self.well()
-        return min(well, key=lambda other: (other - place - 1) % len(self._places))
+    def after(self, server: int) -> int:
+        """Returns the next available server after `server`."""
+        return min(self.available(), key=lambda candidate: (candidate - server - 1) % len(self._servers))
 
-    def failed(self, place: int) -> None:
-        if place not in self._rests_until:  # many requests fail at once
-            self._rests_until[place] = time.monotonic() + self._rest[place]
-            self._rest[place] = min(2 * self._rest[place], LONGEST_REST)
+    def failed(self, server: int) -> None:
+        """Pauses a server."""
+        if server not in self._paused_until:  # many requests fail at the same time
+            self._paused_until[server] = time.monotonic() + self._pause[server]
+            self._pause[server] = min(2 * self._pause[server], MAX_PAUSE)
 
-    def answered(self, place: int) -> None:
-        self._rests_until.pop(place, None)
-        self._rest[place] = REST
+    def answered(self, server: int) -> None:
+        """Marks a server as healthy."""
+        self._paused_until.pop(server, None)
+        self._pause[server] = PAUSE
 
-    async def look(self, client: httpx.AsyncClient, servers: Sequence[str]) -> None:
-        """Lets those whose rest is over be used again where they list their models; the others rest on."""
-        if len(self._rests_until) < len(self._places):
-            now = time.monotonic()
-            over = [place for place, until in self._rests_until.items() if until <= now]
-            await asyncio.gather(*(self._look(client, servers[place], place) for place in over))
+    def due(self) -> list[int]:
+        """Returns the servers whose pause is over; none if all servers are paused, because all are in use then."""
+        if len(self._paused_until) >= len(self._servers):
+            return []
+        now = time.monotonic()
+        return [server for server, until in self._paused_until.items() if until <= now]
 
-    async def _look(self, client: httpx.AsyncClient, server: str, place: int) -> None:
+    async def check(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
+        """Asks the servers whose pause is over for their models; makes those that answer available again."""
+        await asyncio.gather(*(self._check(client, urls[server], server) for server in self.due()))
+
+    async def _check(self, client: httpx.AsyncClient, url: str, server: int) -> None:
         try:
-            async with asyncio.timeout(LOOK):
-                well = (await client.get(f"{server}/models")).status_code < 500
+            async with asyncio.timeout(CHECK_TIMEOUT):
+                healthy = (await client.get(f"{url}/models")).status_code < 500
         except (TimeoutError, httpx.HTTPError):
-            well = False
-        del self._rests_until[place]
-        if not well:
-            self.failed(place)
+            healthy = False
+        self._paused_until.pop(server, None)
+        if not healthy:
+            self.failed(server)

@@ -1,9 +1,10 @@
-"""A model in this process, through transformers: batched, with prefix reuse, keeping the tokens it samples."""
+"""A model in this process, through transformers: continuous batching, prefix reuse, and the sampled tokens."""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -11,25 +12,30 @@ from typing import Any, Self
 import torch
 
 from envsuite.errors import DataError, EnvsuiteError, UsageError
+from harness import waiting
 from harness.lm import model_files
 from harness.lm.cache import PrefixStore, can_reuse
 from harness.lm.conversations import Conversations
-from harness.lm.decode import Job, Settings, decode
+from harness.lm.decode import Decoder, Job, LockStep, Settings
+from harness.lm.resident import ResidentBatch
 from harness.lm.template import PLAIN_STOP, Encoded, Template
 from harness.types import Prompt, Reply
+from harness.waiting import Wakeup
 
 
 class HFPolicy:
     """Samples replies of `model` (see `harness.lm.model_files`) with its own chat template.
 
     Options of both constructors: temperature, top_p, max_tokens, thinking, stop, context, prefix_reuse, cache_gb.
-    temperature 0 is greedy. `thinking` goes to templates that have `enable_thinking`. `stop` strings end a reply and
-    stay in it. A conversation (`Prompt.key`) keeps its keys and values within `cache_gb` gigabytes, so that the next
-    turn reads what is new only. A prompt that leaves no room for `max_tokens` within `context` tokens (default: the
-    model's) loses its oldest turns; where the last message alone is too long, the reply's finish_reason is "context".
+    Temperature 0 is greedy. `thinking` is passed to templates with `enable_thinking`. `stop` strings end a reply and
+    stay in it. A conversation (`Prompt.key`) keeps its keys and values, limited to `cache_gb` gigabytes for all, so that
+    the next turn only computes new tokens. A prompt that leaves no room for `max_tokens` within `context` tokens
+    (default: the model's) loses its oldest turns; if the last message alone is too long, the reply's finish_reason is
+    "context".
 
-    Replies hold `prompt_ids`, the sampled `ids` with their `logprobs`, and where the template rewrote what had been
-    sampled, `extra["rewritten"]`: how many replies of the prompt do not stand in it as they were sampled.
+    Each `collect` computes one step of the batch; replies are returned as they end. Replies have `prompt_ids`, and the
+    sampled `ids` with their `logprobs`. If the template rewrote sampled replies in the prompt, `extra["rewritten"]` is
+    their number.
     """
 
     advice_kind = ""
@@ -50,7 +56,7 @@ class HFPolicy:
 
     @classmethod
     def of(cls, network: Any, tokenizer: Any, *, name: str = "model", **options: Any) -> Self:
-        """Around a model that is loaded already, as trainers have it. Call `forget` after changing its weights."""
+        """Creates a policy for a loaded model, as trainers have it. Call `forget` after changing its weights."""
         self = cls.__new__(cls)
         self._set_up(name, network, tokenizer, **options)
         return self
@@ -79,71 +85,117 @@ class HFPolicy:
         end_ids = end_tokens(network, tokenizer)
         self.template = Template(tokenizer, end_ids, thinking)
         if self.template.plain:
-            warnings.warn(f"{name} has no chat template: it is shown 'User: ...' and 'Assistant: ...'.", stacklevel=3)
+            warnings.warn(
+                f"{name} has no chat template: its prompts have the form 'User: ...' and 'Assistant: ...'.",
+                stacklevel=3,
+            )
             stop = (*stop, PLAIN_STOP)
         self.settings = Settings(temperature, top_p, end_ids, tuple(stop))
         self.max_tokens = max_tokens
         self.context = context or getattr(network.config.get_text_config(), "max_position_embeddings", None) or 2**31
-        self.prefix_reuse = prefix_reuse and can_reuse(network.config)
+        full_attention = can_reuse(network.config)
+        self.prefix_reuse = prefix_reuse and full_attention
         self._prefixes = PrefixStore(int(cache_gb * 2**30))
-        self._talks = Conversations(self.template, max_tokens, self.context)
+        self._conversations = Conversations(self.template, max_tokens, self.context)
+        self._decoder: Decoder
+        if full_attention:
+            self._decoder = ResidentBatch(network, self.settings, self._conversations.text, self.prefix_reuse)
+        else:
+            self._decoder = LockStep(network, self.settings, self._conversations.text)
+        self._queue: deque[tuple[int, Prompt]] = deque()
+        self._requests: dict[Job, tuple[int, Prompt, Encoded, int]] = {}  # ticket, prompt, its tokens, dropped turns
+        self._wakeup = Wakeup()
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        replies: list[Reply | None] = [None] * len(prompts)
-        jobs: dict[int, Job] = {}
-        notes: dict[int, tuple[Encoded, int]] = {}
-        for place, prompt in enumerate(prompts):
-            encoded, dropped = self._talks.fit(prompt)
-            room = self._talks.room(encoded)
-            if room < 1:
-                size = len(encoded.ids)
-                replies[place] = Reply(
-                    "", encoded.ids, finish_reason="context", dropped_turns=dropped, input_tokens=size
-                )
-                continue
-            notes[place] = encoded, dropped
-            job = jobs[place] = Job(encoded.ids, room, prompt.seed)
-            if self.prefix_reuse and prompt.key:
-                job.prefix, job.reusable = self._prefixes.longest(prompt.key, encoded.ids)
-        self._decode(list(jobs.values()))
-        for place, job in jobs.items():
-            replies[place] = self._reply(prompts[place], job, *notes[place])
-        return [reply for reply in replies if reply is not None]
+        return waiting.act(self, prompts)
+
+    def submit(self, ticket: int, prompt: Prompt) -> None:
+        self._queue.append((ticket, prompt))
+        self._wakeup.set()
+
+    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
+        replies = self._admit()
+        while self._decoder.busy:
+            replies += [self._reply(job) for job in self._step()]
+            if replies or timeout is not None:
+                break
+        self._announce()
+        return replies
+
+    def cancel(self) -> None:
+        self._queue.clear()
+        self._decoder.reset()
+        self._requests.clear()
+        self._wakeup.clear()
+
+    def sources(self) -> Sequence[Any]:
+        return (self._wakeup,)
 
     def forget(self) -> None:
-        """Drops what was computed with the present weights. What was said is kept."""
+        """Drops everything computed with the present weights, but no replies."""
         self._prefixes.clear()
+        self._decoder.forget()
 
     def close(self) -> None:
+        self.cancel()
         self.forget()
-        self._talks.clear()
+        self._conversations.clear()
         self.network = None
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _decode(self, jobs: Sequence[Job]) -> None:
+    def _announce(self) -> None:
+        """Keeps the wakeup set while there is something to compute."""
+        if not self._queue and not self._decoder.busy:
+            self._wakeup.clear()
+
+    def _admit(self) -> list[tuple[int, Reply]]:
+        """Encodes the submitted prompts and adds them to the batch; returns replies to prompts that are too long."""
+        replies = []
+        while self._queue:
+            ticket, prompt = self._queue.popleft()
+            encoded, dropped = self._conversations.fit(prompt)
+            room = self._conversations.room(encoded)
+            if room < 1:
+                size = len(encoded.ids)
+                reply = Reply("", encoded.ids, finish_reason="context", dropped_turns=dropped, input_tokens=size)
+                replies.append((ticket, reply))
+                continue
+            job = Job(encoded.ids, room, prompt.seed)
+            if self.prefix_reuse and prompt.key:
+                job.prefix, job.reusable = self._prefixes.longest(prompt.key, encoded.ids)
+            self._requests[job] = ticket, prompt, encoded, dropped
+            self._decoder.add(job)
+        return replies
+
+    def _step(self) -> list[Job]:
+        """Computes a step; restarts all replies with half as many rows if the GPU's memory is too small."""
         try:
-            decode(self.network, jobs, self.settings, self._talks.text, self.prefix_reuse)
+            return self._decoder.step()
         except torch.OutOfMemoryError as error:
+            self._decoder.reset()
+            jobs = list(self._requests)
+            rows = min(self._decoder.max_rows, len(jobs))
             self.forget()
             torch.cuda.empty_cache()
-            if len(jobs) == 1:
+            if rows <= 1:
+                longest = max(len(job.prompt) for job in jobs)
                 raise UsageError(
-                    f"The GPU's memory does not hold {self.name} and one prompt of {len(jobs[0].prompt)} tokens: "
-                    "lower --max-tokens or --history, take --dtype bfloat16, or a smaller model."
+                    f"The GPU's memory is too small for {self.name} and one prompt of {longest} tokens: "
+                    "lower --max-tokens or --history, use --dtype bfloat16, or a smaller model."
                 ) from error
+            self._decoder.max_rows = rows // 2
             for job in jobs:
-                job.prefix, job.reusable, job.kept = None, 0, None
-                job.ids, job.logprobs, job.finish_reason = [], [], ""
-            half = len(jobs) // 2
-            self._decode(jobs[:half])
-            self._decode(jobs[half:])
+                job.restart()
+                self._decoder.add(job)
+            return []
 
-    def _reply(self, prompt: Prompt, job: Job, encoded: Encoded, dropped: int) -> Reply:
-        if prompt.key and job.kept is not None:
-            self._prefixes.put(prompt.key, job.kept)
-        return Reply(
-            self._talks.remember(prompt, job.ids),
+    def _reply(self, job: Job) -> tuple[int, Reply]:
+        ticket, prompt, encoded, dropped = self._requests.pop(job)
+        if prompt.key and job.result_prefix is not None:
+            self._prefixes.put(prompt.key, job.result_prefix)
+        return ticket, Reply(
+            self._conversations.remember(prompt, job.ids),
             prompt_ids=encoded.ids,
             ids=job.ids,
             logprobs=job.logprobs,
@@ -157,24 +209,24 @@ class HFPolicy:
 
 
 def end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
-    """Tokens that end a reply: the tokenizer's and those of the generation config."""
+    """Returns the tokens that end a reply, according to the tokenizer and the generation config."""
     config = getattr(network, "generation_config", None)
     named = getattr(config, "eos_token_id", None)
-    found = set(named) if isinstance(named, list) else {named}
-    return frozenset(int(one) for one in found | {tokenizer.eos_token_id} if one is not None)
+    tokens = set(named) if isinstance(named, list) else {named}
+    return frozenset(int(token) for token in tokens | {tokenizer.eos_token_id} if token is not None)
 
 
 def load(
     model: str, device: str, dtype: str, attention: str = "sdpa", say: Callable[[str], None] = lambda line: None
 ) -> tuple[Any, Any]:
-    """(network in evaluation mode, tokenizer) of a model's name; nothing of the repository's own code is run."""
+    """Loads a model by name; returns (network in evaluation mode, tokenizer). Never runs code from the model's files."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     place = pick_device(device)
     kind = pick_dtype(dtype, place)
     path: Path = model_files.folder(model, say)
     use_available_cores()
-    # What is tokenised here is a prompt at a time: handing that to the tokenizer's threads costs more than it saves.
+    # Prompts are tokenised one at a time, for which the tokenizer's threads cost more than they save.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         with model_files.quiet():
@@ -185,41 +237,42 @@ def load(
         raise
     except torch.OutOfMemoryError as error:
         raise UsageError(
-            f"{place} has no room for {model} in {kind}: take --dtype bfloat16, --device cpu or a smaller model."
+            f"{place} has too little memory for {model} in {kind}: use --dtype bfloat16, --device cpu or a smaller model."
         ) from error
-    except Exception as error:  # whatever the readers of many formats raise
+    except Exception as error:  # readers of different formats raise many types
         raise DataError(f"Cannot load the model in {path}: {type(error).__name__}: {error}") from error
 
 
 def pick_device(device: str) -> torch.device:
+    """Returns the device of --device; auto prefers CUDA, then Metal. Raises UsageError."""
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
-        found = torch.device(device)
+        picked = torch.device(device)
     except RuntimeError as error:
         raise UsageError(f"Unknown --device {device!r}: auto, cpu, cuda, cuda:1 or mps.") from error
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"--device {device}: torch {torch.__version__} finds no CUDA here; take --device cpu.")
-    return found
+    if picked.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"--device {device}: torch {torch.__version__} finds no CUDA device; use --device cpu.")
+    return picked
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """auto: float32 on a CPU, where bfloat16 is slow and comparisons want exactness; else bfloat16 where the GPU has it."""
+    """Returns the data type of --dtype; auto is float32 on a CPU, and bfloat16 on GPUs that support it."""
     if dtype == "auto":
         if device.type != "cuda":
             return torch.float32
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     short = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(dtype, dtype)
-    found = getattr(torch, short, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    picked = getattr(torch, short, None)
+    if not isinstance(picked, torch.dtype) or not picked.is_floating_point:
         raise UsageError(f"Unknown --dtype {dtype!r}: auto, float32, bfloat16 or float16.")
-    return found
+    return picked
 
 
 def use_available_cores() -> None:
-    """One thread per core this process may use (torch counts the machine's), unless OMP_NUM_THREADS says otherwise."""
+    """Sets one thread per core that this process may use, unless OMP_NUM_THREADS is set; torch counts all cores."""
     if "OMP_NUM_THREADS" in os.environ:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

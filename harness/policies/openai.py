@@ -1,43 +1,47 @@
-"""A model behind an OpenAI-compatible server: vLLM, SGLang, transformers serve, or a hosted one.
+"""A model on an OpenAI-compatible server: vLLM, SGLang, transformers serve, or a hosted one.
 
-What can pass (busy, down, garbage, cut off, too slow) is tried again with growing pauses, at the next server where there
-are several. What cannot (no such model, key refused) ends the run in one line. The key is read from the environment, goes
-into the request's header, and is cut out of whatever a server says.
+Requests that fail for a temporary reason (busy, down, invalid answer, too slow) are retried with growing pauses, at the
+next server if there are several. Permanent errors (no such model, key refused) end the run with one line. The key is
+read from the environment, sent in the request's header, and removed from all messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
+import threading
 import warnings
+from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
-import tenacity
 
 from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.escaping import one_line
+from harness import waiting
 from harness.policies.affinity import ServerAffinity
-from harness.policies.chat_completions import Price, address, read, refusal, retry_after, shown
+from harness.policies.chat_completions import Price, address, read, refusal, retry_after, secrets_of, shown
 from harness.policies.health import Health
+from harness.policies.http_answers import BoundedClient, body_of, encode
+from harness.policies.pacing import Pace, pause_before
 from harness.policies.server_weights import Weights
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
+from harness.waiting import Outbox
 
 OPENAI = "https://api.openai.com/v1"
-PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
-"""answers after which the same request may succeed"""
-LONGEST_PAUSE = 60.0
-SILENT_BATCHES = 3
-"""so many batches in a row without one answer, and the run stops instead of breaking every episode that is left"""
+TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+"""Status codes after which the same request may succeed."""
+SILENT_ROUNDS = 3
+"""The run ends after this many failed replies in a row per prompt in flight, instead of breaking all its episodes."""
 OPTIONAL = ("seed", "chat_template_kwargs", "stop")
-"""fields that a server may refuse; what is played does not depend on its understanding them"""
+"""Request fields that a server may refuse, because results do not depend on them."""
 
 
-class Passing(Exception):
-    """Worth another try. `after`: seconds the server asks to wait."""
+class TemporaryError(Exception):
+    """A failure that may pass. `after` is the pause in seconds that the server requests."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
         super().__init__(why)
@@ -45,7 +49,7 @@ class Passing(Exception):
 
 
 class Refused(Exception):
-    """The server will not answer this very prompt."""
+    """The server refuses this prompt."""
 
 
 class TooLong(Exception):
@@ -53,16 +57,17 @@ class TooLong(Exception):
 
 
 class OpenAIPolicy:
-    """Asks `model` at `base_url` (several, separated by commas: a new conversation goes to the one with the least to do,
-    and stays there, where its prefix is cached, until that one fails).
+    """Asks `model` at `base_url`, which may list several servers separated by commas.
 
-    `api_key_var` names the environment variable that holds the key (default: OPENAI_API_KEY at OpenAI's own address, none
-    elsewhere). `served_model_name` is what the server calls the model, where that differs. A request takes at most
-    `timeout` seconds and is tried `max_retries` times again; `requests_per_minute` limits all of them together.
-    `thinking` False is passed to chat templates that have the switch (vLLM, SGLang). `watch` ends the run where a server's
-    weights are not those it began with (`harness.policies.server_weights`).
+    A new conversation goes to the server with the fewest requests and stays there, where its prefix is cached, until
+    that server fails. `api_key_var` names the environment variable with the key (default: OPENAI_API_KEY for OpenAI's
+    own address, none for others). `served_model_name` is the model's name on the server, if it differs. A request takes
+    at most `timeout` seconds and is repeated up to `max_retries` times; `requests_per_minute` limits all requests
+    together. `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run if a
+    server's weights change (`harness.policies.server_weights`).
 
-    A prompt that a server finds too long loses its oldest turns. A reply that no server gave has `error`.
+    All requests run in the event loop of one thread. A prompt that is too long loses its oldest turns. A reply that no
+    server gave has an `error`; if servers only return errors, the run ends with DataError.
     """
 
     advice_kind = ""
@@ -84,7 +89,7 @@ class OpenAIPolicy:
         timeout: float = 300.0,
         max_retries: int = 6,
         requests_per_minute: float | None = None,
-        price: Price | None = None,
+        price: Price | str | None = None,
         first_pause: float = 0.5,
         watch: bool = False,
     ) -> None:
@@ -92,15 +97,20 @@ class OpenAIPolicy:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
         if timeout <= 0 or max_retries < 0 or (requests_per_minute is not None and requests_per_minute <= 0):
             raise UsageError(
-                f"timeout {timeout} and requests per minute {requests_per_minute} must be positive, retries {max_retries} >= 0."
+                f"timeout {timeout} and requests per minute {requests_per_minute} must be positive, "
+                f"retries {max_retries} >= 0."
             )
         self.name = model
-        self.servers = [address(one) for one in (base_url or OPENAI).split(",") if one.strip()]
+        self.servers = [address(url) for url in (base_url or OPENAI).split(",") if url.strip()]
         self.served_name = served_model_name or model
         self.timeout, self.max_retries, self.first_pause = timeout, max_retries, first_pause
-        self.price = price or Price()
+        self.price = (Price.parse(price) if isinstance(price, str) else price) or Price()
         self._key = _key(api_key_var or ("OPENAI_API_KEY" if base_url is None else None))
-        self._pace = _Pace(requests_per_minute)
+        self._secrets = [
+            *([self._key] if self._key else []),
+            *(word for url in self.servers for word in secrets_of(url)),
+        ]
+        self._pace = Pace(requests_per_minute)
         self._fields: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
         if top_p < 1:
             self._fields["top_p"] = top_p
@@ -109,52 +119,134 @@ class OpenAIPolicy:
         if not thinking and base_url is not None:
             self._fields["chat_template_kwargs"] = {"enable_thinking": False}
         self._dropped: set[str] = set()
-        self._weights = Weights(self.served_name) if watch else None
-        self._homes, self._health = ServerAffinity(), Health(len(self.servers))
-        self._answered, self._silent = False, 0
-        self._runner: asyncio.Runner | None = None
+        self._weights = Weights(self.served_name, self._hidden) if watch else None
+        self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
+        self._in_flight: Counter[int] = Counter()
+        self._answered, self._silent, self._most_pending = False, 0, 0
+        self._outbox = Outbox()
+        self._inbox: deque[tuple[int, int, Prompt]] = deque()
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._client: httpx.AsyncClient | None = None
+        self._checking = asyncio.Lock()
+
+    # The rollout's thread calls the following methods.
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        replies = self._runner.run(self._all(prompts))
-        if replies and all(reply.error for reply in replies):
+        return waiting.act(self, prompts)
+
+    def submit(self, ticket: int, prompt: Prompt) -> None:
+        self._inbox.append((self._outbox.expect(), ticket, prompt))
+        self._most_pending = max(self._most_pending, self._outbox.pending)
+        if not self._scheduled:
+            self._scheduled = True
+            self._event_loop().call_soon_threadsafe(self._start)
+
+    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
+        replies = self._outbox.take(timeout)
+        for _, reply in replies:
+            if not reply.error:
+                self._answered, self._silent = True, 0
+                continue
             self._silent += 1
-            if not self._answered or self._silent >= SILENT_BATCHES:
-                raise DataError(f"{replies[0].error}. What has ended is kept: go on with --resume once it answers.")
-        else:
-            self._answered, self._silent = self._answered or bool(replies), 0
+            if self._silent >= self._most_pending * (SILENT_ROUNDS if self._answered else 1):
+                raise DataError(
+                    f"{reply.error}. Finished episodes are kept: continue with --resume when the server answers."
+                )
         return replies
 
+    def cancel(self) -> None:
+        self._outbox.cancel()
+        self._silent = self._most_pending = 0
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._cancel_tasks)
+
+    def sources(self) -> Sequence[Any]:
+        return (self._outbox.wakeup,)
+
     def keep_weights(self, path: Path) -> None:
-        """As `Weights.keep`, where they are watched."""
+        """Compares the servers' weights with the fingerprint in `path`, if they are watched."""
         if self._weights is not None:
             self._weights.keep(path)
 
     def close(self) -> None:
-        if self._runner is not None:
-            if self._client is not None:
-                self._runner.run(self._client.aclose())
-            self._runner.close()
-        self._runner = self._client = None
+        self.cancel()
+        if self._loop is not None and self._thread is not None:
+            asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+        self._loop = self._thread = self._client = None
 
-    async def _all(self, prompts: Sequence[Prompt]) -> list[Reply]:
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="envsuite-requests", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    # The following methods run in the event loop.
+
+    def _start(self) -> None:
+        """Starts a task for each submitted prompt."""
+        self._scheduled = False
+        requests = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        submitted = [request for request in requests if request[0] == self._outbox.generation]  # the others: cancelled
+        if self._health.due():
+            self._spawn(self._start_after_check(submitted))
+        else:
+            self._start_tasks(submitted)
+
+    async def _start_after_check(self, submitted: list[tuple[int, int, Prompt]]) -> None:
+        async with self._checking:
+            await self._health.check(self._http(), self.servers)
+        self._start_tasks(submitted)
+
+    def _start_tasks(self, submitted: list[tuple[int, int, Prompt]]) -> None:
+        keys = [prompt.key or str(prompt.seed) for _, _, prompt in submitted]
+        servers = self._affinity.share(keys, self._health.available(), self._in_flight)
+        for (generation, ticket, prompt), server in zip(submitted, servers, strict=True):
+            self._spawn(self._finish(generation, ticket, prompt, server))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, generation: int, ticket: int, prompt: Prompt, server: int) -> None:
+        self._in_flight[server] += 1
+        try:
+            outcome: Reply | BaseException = await self._answer(prompt, server)
+        except Exception as error:
+            outcome = error
+        finally:
+            self._in_flight[server] -= 1
+        self._outbox.put(generation, ticket, outcome)
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _shut_down(self) -> None:
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-            self._client = httpx.AsyncClient(headers=headers, timeout=self.timeout, limits=limits)
-        await self._health.look(self._client, self.servers)
-        homes = self._homes.share([prompt.key or str(prompt.seed) for prompt in prompts], self._health.well())
-        tasks = [asyncio.create_task(self._answer(prompt, home)) for prompt, home in zip(prompts, homes, strict=True)]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:  # where one of them ends the run
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+            self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits)
+        return self._client
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
+        """Returns the reply to a prompt; shortens the prompt until it fits the context."""
         messages: Sequence[Message] = prompt.messages
         dropped = 0
         while True:
@@ -167,164 +259,155 @@ class OpenAIPolicy:
                 messages = shorter
                 dropped += 1
                 continue
-            except (Passing, Refused) as error:
+            except (TemporaryError, Refused) as error:
                 return Reply("", error=self._hidden(str(error)), dropped_turns=dropped)
             reply.dropped_turns = dropped
             return reply
 
-    async def _persist(self, prompt: Prompt, home: int, asked: Any) -> Reply:
-        """One reply, asked for until it comes or the tries are used up: first of `home`, then of the others that are well."""
-        place, tries = home, 0
+    async def _persist(self, prompt: Prompt, home: int, content: Any) -> Reply:
+        """Repeats a request until it succeeds or no retry is left: first at `home`, then at other available servers."""
+        server, attempt = home, 0
+        while True:
+            try:
+                reply = await self._ask(self.servers[server], prompt, content)
+            except TemporaryError as error:
+                attempt += 1
+                if attempt > self.max_retries:
+                    count = f" (tried {attempt} times)" if attempt > 1 else ""
+                    raise TemporaryError(f"{error}{count}") from None
+                await asyncio.sleep(pause_before(attempt, self.first_pause, error.after))
+                server = self._health.after(server)
+                continue
+            self._health.answered(server)
+            if server != home:
+                self._affinity.move(prompt.key or str(prompt.seed), server)
+            return reply
 
-        def pause(state: tenacity.RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome else None
-            asked = error.after if isinstance(error, Passing) else None
-            growing = tenacity.wait_random_exponential(multiplier=self.first_pause, max=LONGEST_PAUSE)(state)
-            return growing if asked is None else min(max(asked, 0.0) + 0.1 * growing, LONGEST_PAUSE)
-
-        try:
-            async for attempt in tenacity.AsyncRetrying(
-                stop=tenacity.stop_after_attempt(self.max_retries + 1),
-                wait=pause,
-                retry=tenacity.retry_if_exception_type(Passing),
-                reraise=True,
-            ):
-                with attempt:
-                    if tries:
-                        place = self._health.after(place)
-                    tries += 1
-                    reply = await self._ask(self.servers[place], prompt, asked)
-                    self._health.answered(place)
-                    if place != home:
-                        self._homes.move(prompt.key or str(prompt.seed), place)
-                    return reply
-        except Passing as error:
-            count = f" (tried {tries} times)" if tries > 1 else ""
-            raise Passing(f"{error}{count}") from None
-        raise AssertionError("tenacity neither returned nor raised")
-
-    def _body(self, prompt: Prompt, asked: Any) -> dict[str, Any]:
-        """What is sent; `asked` are the messages (or in what other form the prompt goes)."""
-        body: dict[str, Any] = {"model": self.served_name, "messages": list(asked), **self._fields}
+    def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
+        """Returns the request's body; `content` is the prompt's messages, or its tokens in a subclass."""
+        body: dict[str, Any] = {"model": self.served_name, "messages": list(content), **self._fields}
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
             body["tools"] = list(prompt.tools)
         return body
 
-    def _read(self, server: str, answer: httpx.Response, asked: Any) -> Reply | None:
-        """The reply in an answer; None where it holds none."""
-        return read(answer, self._fields.get("stop", ()), self.price)
+    def _read(self, server: str, answer: httpx.Response, content: Any) -> Reply | None:
+        """Parses an answer; returns None if it is invalid."""
+        return read(answer, self._fields.get("stop", ()), self.price, content)
 
-    async def _ask(self, server: str, prompt: Prompt, asked: Any) -> Reply:
+    async def _ask(self, server: str, prompt: Prompt, content: Any) -> Reply:
+        """Sends one request. Raises TemporaryError, Refused, TooLong, UsageError or DataError."""
         await self._pace.wait()
-        body = self._body(prompt, asked)
+        body = self._body(prompt, content)
         for name in self._dropped:
             body.pop(name, None)
-        assert self._client is not None
+        client = self._http()
         try:
-            # httpx counts the time between bytes: a server that drips them would never be too slow.
+            # httpx limits the time between bytes, but not the time of a server that sends them slowly.
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
-                    await self._weights.check(self._client, server)
-                answer = await self._client.post(f"{server}/{self.path}", json=body)
+                    await self._weights.check(client, server)
+                answer = await client.post(f"{server}/{self.path}", **encode(body))
         except TimeoutError:
             self._doubt(server)
-            raise Passing(f"{shown(server)} did not answer within {self.timeout:g} s") from None
+            raise TemporaryError(f"{shown(server)} did not answer within {self.timeout:g} s") from None
+        except httpx.HTTPStatusError as error:  # from the check of the weights
+            self._doubt(server)
+            raise TemporaryError(
+                f"{shown(server)} answered {error.response.status_code}", retry_after(error.response)
+            ) from None
         except httpx.HTTPError as error:
             self._doubt(server)
-            raise Passing(f"{shown(server)}: {type(error).__name__} {error}".rstrip()) from None
+            raise TemporaryError(self._hidden(f"{shown(server)}: {type(error).__name__} {error}".rstrip())) from None
         except httpx.InvalidURL as error:
-            raise UsageError(f"{shown(server)} is no address: {error}") from None
+            raise UsageError(self._hidden(f"{shown(server)} is not a valid address: {error}")) from None
         if answer.status_code == 200:
-            reply = self._read(server, answer, asked)
+            reply = self._read(server, answer, content)
             if reply is None:
                 self._health.failed(self.servers.index(server))
-                start = self._hidden(" ".join(answer.text.split()))[:120]
-                wanted = self.path.replace("/", " ").removesuffix("s")
-                raise Passing(f"{shown(server)} answered what is no {wanted}: {start!r}")
+                start = self._hidden(" ".join(answer.text[:2000].split()))[:120]
+                expected = self.path.replace("/", " ").removesuffix("s")
+                raise TemporaryError(f"{shown(server)} returned an invalid {expected}: {start!r}")
+            reply.text = self._hidden(reply.text)
             return reply
         await self._refuse(server, answer, body)
-        return await self._ask(server, prompt, asked)  # without the field it refused
+        return await self._ask(server, prompt, content)  # without the refused field
 
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
-        """Raises what an answer other than 200 means; returns where the request is to be sent again with less in it."""
-        status, said = answer.status_code, self._hidden(refusal(answer))[:400]
-        where = f"{shown(server)} answered {status}: {said}"
-        if status in PASSING:
+        """Raises the error of an answer other than 200; returns if the request may be repeated with fewer fields."""
+        status, message = answer.status_code, self._hidden(refusal(answer))[:400]
+        description = f"{shown(server)} answered {status}: {message}"
+        if status in TEMPORARY:
             if status >= 500:
                 self._doubt(server)
-            raise Passing(where, retry_after(answer))
+            raise TemporaryError(description, retry_after(answer))
         if status in (401, 403):
             key = "the key in that variable was refused" if self._key else "name the key's variable with --api-key-var"
-            raise UsageError(f"{where}; {key}.")
+            raise UsageError(f"{description}; {key}.")
         if status == 404:
-            raise UsageError(f"{where}; {await self._what_is_served(server)}")
-        lower = said.lower()
-        if status in (400, 413, 422):
-            if status == 413 or any(
-                word in lower for word in ("context length", "context_length", "too long", "too many tokens")
-            ):
-                raise TooLong(where)
-            if "max_completion_tokens" in lower and "max_tokens" in self._fields:
-                self._fields["max_completion_tokens"] = self._fields.pop("max_tokens")
-                return
-            if "max_completion_tokens" in self._fields and "max_tokens" in body:
-                return  # another request found out meanwhile
-            for name in OPTIONAL:
-                if name in body and name in lower:
-                    if name not in self._dropped:
-                        self._dropped.add(name)
-                        warnings.warn(f"{shown(server)} does not take {name!r}: it is left out.", stacklevel=2)
-                    return
-        raise Refused(where)
+            raise UsageError(self._hidden(f"{description}; {await self._served_models(server)}"))
+        if status in (400, 413, 422) and self._adapt(server, status, message.lower(), body, description):
+            return
+        raise Refused(description)
+
+    def _adapt(self, server: str, status: int, message: str, body: dict[str, Any], description: str) -> bool:
+        """Removes or renames the request field that the server refused. Raises TooLong for a prompt that is too long."""
+        too_long = ("context length", "context_length", "too long", "too many tokens")
+        if status == 413 or any(words in message for words in too_long):
+            raise TooLong(description)
+        if "max_completion_tokens" in message and "max_tokens" in self._fields:
+            self._fields["max_completion_tokens"] = self._fields.pop("max_tokens")
+            return True
+        if "max_completion_tokens" in self._fields and "max_tokens" in body:
+            return True  # another request has already renamed the field
+        if "temperature" in message and "temperature" in body:
+            raise UsageError(
+                f"{description}. This model does not accept temperature {body['temperature']:g}: "
+                "set the value it supports, for example --temperature 1."
+            )
+        for name in OPTIONAL:
+            if name in body and name in message:
+                if name not in self._dropped:
+                    self._dropped.add(name)
+                    warnings.warn(f"{shown(server)} does not accept {name!r}: requests omit it.", stacklevel=2)
+                return True
+        return False
 
     def _doubt(self, server: str) -> None:
         self._health.failed(self.servers.index(server))
         if self._weights is not None:
             self._weights.doubt(server)
 
-    async def _what_is_served(self, server: str) -> str:
-        assert self._client is not None
+    async def _served_models(self, server: str) -> str:
+        """Returns advice for a model name that the server does not know."""
         try:
-            listed = (await self._client.get(f"{server}/models", timeout=10)).json()["data"]
-            names = [str(one["id"]) for one in listed]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            models = body_of(await self._http().get(f"{server}/models", timeout=10))["data"]
+            names = [one_line(str(model["id"])[:80]) for model in models]
+        except (httpx.HTTPError, ValueError, LookupError, TypeError):
             return "is the address right? It usually ends in /v1."
         hint = did_you_mean(self.served_name, names)
         return f"it serves {', '.join(names[:8]) or 'nothing'}: choose one with --served-model-name.{hint}"
 
     def _hidden(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        """Replaces the key and the passwords of addresses in text that is printed or stored."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(shown, self.servers))!r})"
 
 
-class _Pace:
-    """Lets requests go no faster than `per_minute`, evenly."""
-
-    def __init__(self, per_minute: float | None) -> None:
-        self._gap = 60.0 / per_minute if per_minute else 0.0
-        self._next = 0.0
-
-    async def wait(self) -> None:
-        if self._gap:
-            now = time.monotonic()
-            turn = max(self._next, now)
-            self._next = turn + self._gap
-            await asyncio.sleep(turn - now)
-
-
 def _key(variable: str | None) -> str:
+    """Returns the key in an environment variable. Raises UsageError without repeating it."""
     if variable is None:
         return ""
     key = os.environ.get(variable, "").strip()
     if not key:
         raise UsageError(
-            f"The environment variable {variable} holds no key: export {variable}=..., or name another with --api-key-var."
+            f"The environment variable {variable} has no key: export {variable}=..., or name another variable with "
+            "--api-key-var."
         )
-    if not key.isascii() or not key.isprintable() or " " in key:  # an HTTP library would quote it in its complaint
-        raise UsageError(
-            f"The environment variable {variable} holds more than a key: one word of plain characters is one."
-        )
+    if not key.isascii() or not key.isprintable() or " " in key:  # an HTTP library would quote it in its error
+        raise UsageError(f"The environment variable {variable} is not a key: use one word of ASCII characters.")
     return key

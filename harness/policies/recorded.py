@@ -1,4 +1,4 @@
-"""Says again what a results file says was said."""
+"""A policy that repeats the replies of a results file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from harness.types import Prompt, Reply
 
 
 def canonical(file: str) -> str:
-    """`replay:` and the first digits of the file's SHA-256: the same on every machine, wherever the file lies."""
+    """Returns `replay:` with the start of the file's SHA-256, a name that does not depend on the file's path."""
+    if not file:
+        raise UsageError("replay: needs a file, as in replay:runs/.../results.jsonl")
     try:
         return f"replay:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]}"
     except OSError as error:
@@ -20,18 +22,19 @@ def canonical(file: str) -> str:
 
 
 class ReplayPolicy:
-    """Plays the stored replies of `file`, or of some of its records, turn by turn; `idle` where they end earlier.
+    """Repeats the stored replies of `file`, or of the given records, turn by turn; idle after a record's last reply.
 
-    A record whose `stop_reason` is one of `stops` is played to its last reply, and the game ends there.
+    A record whose `stop_reason` is in `stops` ends its episode after its last reply.
     """
 
-    advice_kind, deterministic = "", True
+    advice_kind = ""
+    deterministic = True
 
-    def __init__(self, file: str, found: Sequence[records.Record] | None = None, stops: Container[str] = ()) -> None:
+    def __init__(self, file: str, episodes: Sequence[records.Record] | None = None, stops: Container[str] = ()) -> None:
         self.name = canonical(file)
-        found = records.read_results(Path(file)) if found is None else found
-        self._steps = {records.key_of(record): record["steps"] for record in found}
-        self._stopped = {records.key_of(record) for record in found if record["stop_reason"] in stops}
+        episodes = records.read_results(Path(file)) if episodes is None else episodes
+        self._steps = {records.key_of(record): record["steps"] for record in episodes}
+        self._stopped = {records.key_of(record) for record in episodes if record["stop_reason"] in stops}
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [self._reply(prompt) for prompt in prompts]
@@ -42,8 +45,8 @@ class ReplayPolicy:
         if steps is None:
             task, _, seed, attempt = prompt.episode.key
             raise UsageError(
-                f"{self.name} holds no episode of {task} with seed {seed}, attempt {attempt} and these knobs: "
-                "replay the very tasks and seeds that were recorded."
+                f"{self.name} has no episode of {task} with seed {seed}, attempt {attempt} and these knobs: "
+                "replay the same tasks and seeds that were recorded."
             )
         if prompt.turn >= len(steps):
             return Reply("", commands=(), finish_reason="context" if prompt.episode.key in self._stopped else "stop")

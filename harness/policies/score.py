@@ -1,7 +1,8 @@
-"""A local model that chooses among the admissible commands by their likelihood (TWOSOME); it writes nothing itself."""
+"""A local model that chooses among the admissible commands by likelihood (TWOSOME) instead of writing text."""
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
@@ -24,21 +25,24 @@ from harness.policies.hf import HFPolicy
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
 
-NODES = 2048
-"""at most about so many command tokens go through the model at once"""
-KNOWN = 4096
-"""the scores of so many prompts with their commands are remembered, the latest used"""
+MAX_NODES = 2048
+"""Approximate limit on command tokens per forward pass."""
+CAPACITY = 4096
+"""Number of prompts whose scores are cached; the least recently used ones are dropped."""
+SLICE = 0.05
+"""Seconds for which `collect` continues to score pending prompts."""
 
 
 class ScorePolicy(HFPolicy):
-    """Chooses one of `Prompt.admissible`: the likeliest (temperature 0), or by the dice at `temperature`.
+    """Chooses one of `Prompt.admissible`: the likeliest command (temperature 0), or a random one at `temperature`.
 
-    `normalisation` is what a command's log-likelihood is divided by: "sum" nothing, "token" its tokens, "word" its words.
-    `lead` stands between the prompt and every command and `close` after it in the conversation; neither is scored.
+    `normalisation` divides a command's log-likelihood by its tokens ("token"), its words ("word") or nothing ("sum").
+    `lead` is the text between the prompt and each command, and `close` follows the command in the conversation; neither
+    is scored. Other options are those of HFPolicy.
 
-    A reply's `commands` hold the choice, `prompt_ids` are the tokens it follows, `ids` and `logprobs` its own tokens and
-    the model's log-probs of them. `extra` has "logprob" of the choice among the admissible commands, the "entropy" of
-    that distribution, the "index" of the choice, and "prompt" and "candidates" to score again. Other options: those of HFPolicy.
+    A reply's `commands` has the choice, `prompt_ids` the tokens before it, and `ids` and `logprobs` its tokens and their
+    log-probs. `extra` has the "logprob" and "index" of the choice among the admissible commands, the "entropy" of that
+    distribution, and "prompt" and "candidates", from which trainers compute the scores again.
     """
 
     def _set_up(
@@ -55,45 +59,51 @@ class ScorePolicy(HFPolicy):
         if normalisation not in NORMALISATIONS:
             raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join(NORMALISATIONS)}.")
         super()._set_up(name, network, tokenizer, **options)
-        self._known: OrderedDict[tuple[tuple[int, ...], tuple[Candidate, ...]], list[torch.Tensor]] = OrderedDict()
-        self._spelled = lru_cache(maxsize=KNOWN)(self._spell)
+        self._scores: OrderedDict[tuple[tuple[int, ...], tuple[Candidate, ...]], list[torch.Tensor]] = OrderedDict()
+        self._encoded = lru_cache(maxsize=CAPACITY)(self._encode)
         self.normalisation, self.close_tag = normalisation, close
-        self.lead = lead or (" " if self.template.plain else "")  # after 'Assistant:' words begin with a blank
+        self.lead = lead or (" " if self.template.plain else "")  # words after 'Assistant:' begin with a space
 
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
+    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
+        replies = []
+        until = time.monotonic() + SLICE
         try:
-            return [self._choose(prompt) for prompt in prompts]
+            while self._queue and (not replies or time.monotonic() < until):
+                ticket, prompt = self._queue[0]
+                replies.append((ticket, self._choose(prompt)))
+                self._queue.popleft()
         except torch.OutOfMemoryError as error:
             self.forget()
             raise UsageError(
-                f"The GPU's memory does not hold {self.name} with a prompt and its admissible commands: "
-                "lower --history, take --dtype bfloat16, or a smaller model."
+                f"The GPU's memory is too small for {self.name} with a prompt and its admissible commands: "
+                "lower --history, use --dtype bfloat16, or a smaller model."
             ) from error
+        self._announce()
+        return replies
 
     @torch.inference_mode()
     def _choose(self, prompt: Prompt) -> Reply:
         if not prompt.admissible:
             task = prompt.episode.task.id if prompt.episode else "this task"
             raise UsageError(
-                f"--action-mode score chooses among admissible commands, and {task} lists none: let the model write instead."
+                f"--action-mode score chooses among admissible commands, but {task} lists none: use --action-mode write."
             )
-        ids, found, dropped = self._fit_commands(prompt)
-        longest = max(one.keeps + len(one.ids) for one in found)
-        if longest > self.context:
+        ids, commands, dropped = self._fit_commands(prompt)
+        if _longest(commands) > self.context:
             return Reply("", ids, finish_reason="context", dropped_turns=dropped, input_tokens=len(ids))
-        each, reused = self._score(prompt.key, ids, found)
-        sums = torch.stack([one.double().sum() for one in each])
-        lengths = [len(one.ids) for one in found]
+        logprobs, reused = self._score(prompt.key, ids, commands)
+        sums = torch.stack([tokens.double().sum() for tokens in logprobs])
+        lengths = [len(candidate.ids) for candidate in commands]
         words = [word_count(command) for command in prompt.admissible]
         temperature = self.settings.temperature
         result = choice(sums, lengths, words, self.normalisation, temperature or 1.0)
         index = int(result.logprobs.argmax()) if not temperature else _draw(result.logprobs, prompt.seed)
-        chosen, command = found[index], prompt.admissible[index]
+        chosen, command = commands[index], prompt.admissible[index]
         return Reply(
             f"{self.lead.strip()}{command}{self.close_tag}",
             prompt_ids=ids[: chosen.keeps],
             ids=list(chosen.ids),
-            logprobs=each[index].tolist(),
+            logprobs=logprobs[index].tolist(),
             commands=(command,),
             dropped_turns=dropped,
             input_tokens=len(ids),
@@ -102,85 +112,92 @@ class ScorePolicy(HFPolicy):
                 "logprob": float(result.logprobs[index]),
                 "entropy": float(result.entropy),
                 "index": index,
-                "prompt": ids,  # with `candidates`, what a trainer scores again
-                "candidates": found,
+                "prompt": ids,
+                "candidates": commands,
             },
         )
 
     def _fit_commands(self, prompt: Prompt) -> tuple[list[int], list[Candidate], int]:
-        """Prompt and commands in tokens, without as many of the oldest turns as it takes to fit the context."""
+        """Encodes prompt and commands, and drops the oldest turns until they fit the context; returns the number dropped."""
         messages: Sequence[Message] = prompt.messages
         dropped = 0
         while True:
-            ids, found = self.tokens(messages, prompt.admissible)
-            if max(one.keeps + len(one.ids) for one in found) <= self.context:
-                return ids, found, dropped
+            ids, commands = self.tokens(messages, prompt.admissible)
+            if _longest(commands) <= self.context:
+                return ids, commands, dropped
             shorter = without_oldest_turn(messages)
             if shorter is None:
-                return ids, found, dropped
+                return ids, commands, dropped
             messages = shorter
             dropped += 1
 
     def tokens(self, messages: Sequence[Message], commands: Sequence[str]) -> tuple[list[int], list[Candidate]]:
-        """The prompt, `lead` included, and each command after it: what trainers score again."""
-        return self._spelled(tuple((one["role"], one["content"]) for one in messages), tuple(commands))
+        """Returns the tokens of the prompt, including `lead`, and of each command after it."""
+        return self._encoded(tuple((message["role"], message["content"]) for message in messages), tuple(commands))
 
-    def _spell(
+    def _encode(
         self, messages: tuple[tuple[str, str], ...], commands: tuple[str, ...]
     ) -> tuple[list[int], list[Candidate]]:
         ids, head, tail = self.template.open_end([{"role": role, "content": text} for role, text in messages])
-        found = candidates(self.tokenizer, head, tail, commands, self.lead)
+        encoded = candidates(self.tokenizer, head, tail, commands, self.lead)
         if self.lead:
             ids = ids[:head] + self.tokenizer(tail + self.lead, add_special_tokens=False)["input_ids"]
-        return ids, found
+        return ids, encoded
 
-    def _score(self, key: str, ids: list[int], found: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
-        """Log-probs of each candidate's tokens, and how many tokens of the prompt were not computed again."""
-        asked = (tuple(ids), tuple(found))
-        if self.prefix_reuse and asked in self._known:  # small worlds are seen again and again, in many episodes
-            self._known.move_to_end(asked)
-            return self._known[asked], len(ids)
-        each, reused = self._compute(key, ids, found)
+    def _score(self, key: str, ids: list[int], commands: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
+        """Returns the log-probs of each candidate's tokens, and the number of prompt tokens that were cached."""
+        request = (tuple(ids), tuple(commands))
+        if self.prefix_reuse and request in self._scores:  # small tasks repeat the same prompts in many episodes
+            self._scores.move_to_end(request)
+            return self._scores[request], len(ids)
+        logprobs, reused = self._compute(key, ids, commands)
         if self.prefix_reuse:
-            self._known[asked] = each
-            if len(self._known) > KNOWN:
-                self._known.popitem(last=False)
-        return each, reused
+            self._scores[request] = logprobs
+            if len(self._scores) > CAPACITY:
+                self._scores.popitem(last=False)
+        return logprobs, reused
 
     def forget(self) -> None:
         super().forget()
-        self._known.clear()
+        self._scores.clear()
 
-    def _compute(self, key: str, ids: list[int], found: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
+    def _compute(self, key: str, ids: list[int], commands: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
         if not self.prefix_reuse:
-            return token_logprobs_apart(self.network, ids, found), 0
+            return token_logprobs_apart(self.network, ids, commands), 0
         prefix, covered = self._prefixes.longest(key, ids) if key else (None, 0)
         reused = min(covered, len(ids) - 1)
-        each: list[torch.Tensor] = []
-        for part in _parts(found):
+        logprobs: list[torch.Tensor] = []
+        for part in _parts(commands):
             some, cache = token_logprobs(self.network, ids, part, prefix.layers if prefix else None, covered)
-            each += some
+            logprobs += some
             if cache is not None and covered < len(ids):
                 prefix, covered = Prefix(ids, take_row(cache, 0, 0, len(ids))), len(ids)
         if key and prefix is not None:
             self._prefixes.put(key, prefix)
-        return each, reused
+        return logprobs, reused
 
 
-def _parts(found: Sequence[Candidate]) -> list[list[Candidate]]:
+def _longest(commands: Sequence[Candidate]) -> int:
+    """Returns the tokens of the longest prompt with its command."""
+    return max(candidate.keeps + len(candidate.ids) for candidate in commands)
+
+
+def _parts(commands: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Splits candidates so that each part has at most about MAX_NODES tokens."""
     parts: list[list[Candidate]] = [[]]
-    room = NODES
-    for one in found:
-        if parts[-1] and len(one.ids) > room:
+    room = MAX_NODES
+    for candidate in commands:
+        if parts[-1] and len(candidate.ids) > room:
             parts.append([])
-            room = NODES
-        parts[-1].append(one)
-        room -= len(one.ids)
+            room = MAX_NODES
+        parts[-1].append(candidate)
+        room -= len(candidate.ids)
     return parts
 
 
 def _draw(logprobs: torch.Tensor, seed: int) -> int:
+    """Draws an index from a distribution."""
     generator = torch.Generator().manual_seed(seed % 2**63)
     target = torch.rand(1, generator=generator, dtype=torch.float64)
-    heap = logprobs.double().cpu().exp().cumsum(-1)
-    return min(int(torch.searchsorted(heap, target * heap[-1], right=True)), len(heap) - 1)
+    cumulative = logprobs.double().cpu().exp().cumsum(-1)
+    return min(int(torch.searchsorted(cumulative, target * cumulative[-1], right=True)), len(cumulative) - 1)

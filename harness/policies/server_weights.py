@@ -1,8 +1,8 @@
-"""Whether servers hold one and the same model, and still the one they began with.
+"""Weight checks for model servers: all servers of a run must hold the same weights until its end.
 
-A fixed question is answered greedily, with log-probs where the server gives them, before a server's first request and after
-every failure that a restart may lie behind. Weights that are one training step apart can look alike; another checkpoint,
-another size or another quantisation does not.
+Each server answers a fixed question greedily, with log-probs if it supports them, before its first request and after
+every failure that may hide a restart. The check detects another checkpoint, size or quantisation. Weights that are a
+single training step apart can look the same.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,130 +19,152 @@ import httpx
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
+from envsuite.reading import read_json
 from harness.policies.chat_completions import shown
+from harness.policies.http_answers import body_of, encode
 
 QUESTION = "Name ten animals, one for each of ten letters of your choice."
 TOKENS = 12
+MOST_TEXT = 1000
+"""Characters of a server's texts that are compared."""
 TOLERANCE = 0.2
-"""nats by which a token's log-prob may differ: other batches and kernels make hundredths"""
+"""Largest difference of a token's log-prob, in nats; batching and kernels change it by hundredths."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a server says of its model, and what the model says to the question."""
+    """A server's description of its model, and the model's answer to the question."""
 
     root: str
-    """where its weights come from (vLLM, SGLang); '' where the server does not say"""
+    """source of the weights (vLLM, SGLang); '' if the server does not report it"""
     text: str
     tokens: tuple[tuple[str, float], ...] = ()
-    """with their log-probs; () where the server gives none"""
+    """answer tokens with log-probs; () if the server returns none"""
 
     @classmethod
     def read(cls, path: Path) -> Fingerprint:
-        """What `write` has written. Raises DataError."""
+        """Reads a file written by `write`. Raises DataError."""
         try:
-            found = json.loads(path.read_bytes())
-            tokens = tuple((str(token), float(logprob)) for token, logprob in found["tokens"])
-            return cls(str(found["root"]), str(found["text"]), tokens)
+            values = read_json(path)
+            tokens = tuple((str(token), float(logprob)) for token, logprob in values["tokens"])
+            return cls(str(values["root"]), str(values["text"]), tokens)
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path} does not tell which weights the run began with ({type(error).__name__}: {error}): remove it to go on "
-                "without knowing."
+                f"{path} is not a valid fingerprint of the run's weights ({type(error).__name__}: {error}): remove it to "
+                "continue without this check."
             ) from error
 
     def write(self, path: Path) -> None:
+        """Writes the fingerprint as JSON."""
         write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
 
-    def differs(self, other: Fingerprint) -> str:
-        """In what, in words; '' where both may be the same weights."""
-        if self.root and other.root and self.root != other.root:
-            return f"it serves {other.root}, not {self.root}"
-        if self.tokens and other.tokens:
-            for (one, before), (two, after) in zip(self.tokens, other.tokens):
-                near = abs(before - after) < TOLERANCE
-                if one == two and not near:
-                    return f"the log-prob of {one!r} is {after:.2f}, not {before:.2f}"
-                if one != two:
-                    tie = near and max(before, after) < -0.5  # two likeliest tokens: each has less than a half
-                    return "" if tie else f"it says {two!r} where {one!r} was said"
+    def difference(self, answer: Fingerprint) -> str:
+        """Describes how `answer` differs; '' if both can come from the same weights."""
+        if self.root and answer.root and self.root != answer.root:
+            return f"it serves {answer.root}, not {self.root}"
+        if self.tokens and answer.tokens:
+            for (expected, before), (token, after) in zip(self.tokens, answer.tokens, strict=False):
+                close = abs(before - after) < TOLERANCE
+                if expected == token and not close:
+                    return f"the log-prob of {expected!r} is {after:.2f}, not {before:.2f}"
+                if expected != token:
+                    tie = close and max(before, after) < -0.5  # the two likeliest tokens are below one half
+                    return "" if tie else f"it generates {token!r} instead of {expected!r}"
             return ""
-        return "" if self.text == other.text else f"it says {other.text[:40]!r}, not {self.text[:40]!r}"
+        return "" if self.text == answer.text else f"it answers {answer.text[:40]!r}, not {self.text[:40]!r}"
 
 
 class Weights:
-    """Keeps watch over the servers of a policy. `model` is what they call it."""
+    """Watches the weights of a policy's servers. `model` is the model's name on the servers."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, hide: Callable[[str], str] = str) -> None:
+        """`hide` removes secrets from texts that are stored."""
         self._model = model
-        self._first: tuple[str, Fingerprint] | None = None  # and whose it is; "": of an earlier call
+        self._hide = hide
+        self._reference: tuple[str, Fingerprint] | None = None  # server and fingerprint; server "": an earlier call
         self._path: Path | None = None
-        self._sure: set[str] = set()
+        self._checked: set[str] = set()
         self._locks: dict[str, asyncio.Lock] = {}
 
     def keep(self, path: Path) -> None:
-        """From now on servers must hold what `path` says a run began with; where there is no such file, it is written."""
+        """Compares servers with the fingerprint in `path`; writes that file if it does not exist."""
         self._path = path
         if path.exists():
-            self._first = "", Fingerprint.read(path)
-            self._sure.clear()
-        elif self._first is not None:
-            self._first[1].write(path)
+            self._reference = "", Fingerprint.read(path)
+            self._checked.clear()
+        elif self._reference is not None:
+            self._reference[1].write(path)
 
     def doubt(self, server: str) -> None:
-        """It failed: when it answers again, it may be another."""
-        self._sure.discard(server)
+        """Requests a new check of a server, which may restart with other weights after a failure."""
+        self._checked.discard(server)
 
     async def check(self, client: httpx.AsyncClient, server: str) -> None:
-        """Raises DataError where the server's weights are not those of the run; httpx.HTTPError where it does not answer."""
-        if server in self._sure:
+        """Raises DataError if a server's weights are not those of the run, httpx.HTTPError if it does not answer."""
+        if server in self._checked:
             return
         async with self._locks.setdefault(server, asyncio.Lock()):
-            if server in self._sure:
+            if server in self._checked:
                 return
-            found = await self._fingerprint(client, server)
-            if found is not None and self._first is None:
-                self._first = server, found
+            fingerprint = await self._fingerprint(client, server)
+            if fingerprint is not None and self._reference is None:
+                self._reference = server, fingerprint
                 if self._path is not None:
-                    found.write(self._path)
-            elif found is not None and self._first is not None and (how := self._first[1].differs(found)):
-                first = self._first[0]
-                where = "came back with" if server == first else f"and {shown(first)} hold" if first else "now holds"
-                than = "" if first else " than this run began with"
-                raise DataError(
-                    f"{shown(server)} {where} other weights{than}: asked a fixed question, {how}. What has ended is kept: put the "
-                    "model back and go on with --resume, or play it as a run of its own with another --output-dir."
-                )
-            self._sure.add(server)
+                    fingerprint.write(self._path)
+            elif fingerprint is not None and self._reference is not None:
+                self._compare(server, fingerprint)
+            self._checked.add(server)
+
+    def _compare(self, server: str, fingerprint: Fingerprint) -> None:
+        assert self._reference is not None
+        first, expected = self._reference
+        difference = expected.difference(fingerprint)
+        if not difference:
+            return
+        if not first:
+            event = "now holds other weights than this run began with"
+        elif server == first:
+            event = "came back with other weights"
+        else:
+            event = f"and {shown(first)} hold other weights"
+        raise DataError(
+            f"{shown(server)} {event}: asked a fixed question, {difference}. Finished episodes are kept: restore the "
+            "model and continue with --resume, or start another run with another --output-dir."
+        )
 
     async def _fingerprint(self, client: httpx.AsyncClient, server: str) -> Fingerprint | None:
-        """None where the server cannot be told apart from another."""
-        found = await self._ask(client, server, {"logprobs": True}) or await self._ask(client, server, {})
-        if found is None or found.tokens or self._first is not None:
-            return found
-        if await self._ask(client, server, {}) != found:
+        """Returns None if the server's answers do not identify its weights."""
+        fingerprint = await self._ask(client, server, {"logprobs": True}) or await self._ask(client, server, {})
+        if fingerprint is None or fingerprint.tokens or self._reference is not None:
+            return fingerprint
+        if await self._ask(client, server, {}) != fingerprint:
             warnings.warn(
-                f"{shown(server)} answers a greedy question twice in two ways: its weights go unwatched.", stacklevel=2
+                f"{shown(server)} gives two answers to the same greedy question: its weights are not checked.",
+                stacklevel=2,
             )
             return None
-        return found
+        return fingerprint
 
-    async def _ask(self, client: httpx.AsyncClient, server: str, more: dict[str, Any]) -> Fingerprint | None:
+    async def _ask(self, client: httpx.AsyncClient, server: str, options: dict[str, Any]) -> Fingerprint | None:
         question = [{"role": "user", "content": QUESTION}]
-        body = {"model": self._model, "messages": question, "temperature": 0.0, "max_tokens": TOKENS, "seed": 0, **more}
-        answer = await client.post(f"{server}/chat/completions", json=body)
+        body = {"model": self._model, "messages": question, "temperature": 0.0, "max_tokens": TOKENS, "seed": 0}
+        answer = await client.post(f"{server}/chat/completions", **encode({**body, **options}))
         if answer.status_code == 429 or answer.status_code >= 500:
             answer.raise_for_status()
         try:
-            first = answer.json()["choices"][0]
-            text = str(first["message"].get("content") or "")
-            tokens = [
-                (one["token"], float(one["logprob"])) for one in (first.get("logprobs") or {}).get("content") or ()
-            ]
+            first = body_of(answer)["choices"][0]
+            text = self._hide(str(first["message"].get("content") or "")[:MOST_TEXT])
+            content = (first.get("logprobs") or {}).get("content") or ()
+            tokens = [(self._hide(str(entry["token"])), float(entry["logprob"])) for entry in content[:TOKENS]]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            return None  # refused, or no chat completion: the run's own request will be told so
+            return None  # refused or invalid: the run's own requests report the error
         try:
-            listed = (await client.get(f"{server}/models")).json()["data"]
-            roots = [str(one.get("root") or "") for one in listed if one.get("id") == self._model]
-        except (ValueError, KeyError, TypeError, AttributeError):
+            models = body_of(await client.get(f"{server}/models"))["data"]
+            roots = [
+                self._hide(str(model.get("root") or "")[:MOST_TEXT])
+                for model in models
+                if model.get("id") == self._model
+            ]
+        except (ValueError, LookupError, TypeError, AttributeError):
             roots = []
         return Fingerprint(roots[0] if roots else "", text, tuple(tokens))

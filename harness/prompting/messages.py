@@ -1,4 +1,4 @@
-"""Conversations as lists of messages."""
+"""Operations on conversations, which are lists of messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.types import Message
 
 
 def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:
-    """`messages` less the first exchange after the system message; None where only the last message is left."""
+    """Removes the first exchange after the system message; returns None if only the last message would be left."""
     first = 1 if messages and messages[0]["role"] == "system" else 0
     following = next((i for i in range(first + 1, len(messages)) if messages[i]["role"] == "user"), None)
     return None if following is None else [*messages[:first], *messages[following:]]

@@ -1,7 +1,7 @@
-"""What a model reads, and how a command is found in what it writes.
+"""Prompts for models, and grammars that extract commands from their replies.
 
-The default grammar is `<think>...</think><action>...</action>` (verl-agent, GiGPO). A conversation is: one system message
-(rules, objective, format), then for each remembered turn what was seen and what was said, then what is seen now.
+The default grammar is `<think>...</think><action>...</action>` (verl-agent, GiGPO). A conversation has a system message
+with rules, objective and format, an observation and a reply for each remembered turn, and the current observation.
 """
 
 from __future__ import annotations
@@ -16,38 +16,45 @@ from envsuite.errors import UsageError, did_you_mean
 from harness.prompting.rewording import WORDINGS
 from harness.types import Message, Turn
 
-Tool = dict[str, Any]  # OpenAI's function-tool schema
+Tool = dict[str, Any]
+"""A tool in OpenAI's function-tool schema."""
 
 
 class Parsed(NamedTuple):
-    """What was found in a reply."""
+    """Content of a reply: commands and reasoning."""
 
-    commands: tuple[str, ...]  # empty: none was found
+    commands: tuple[str, ...]
+    """empty if the reply contains no command"""
     thought: str = ""
-    note: str = ""  # said to the model where no command was found
+    note: str = ""
+    """message to the model if the reply contains no command"""
 
 
 class Grammar(Protocol):
-    """How a model is asked to spell its command."""
+    """Format in which a model writes its command."""
 
     stop: tuple[str, ...]
-    """strings after which nothing more of the reply is needed"""
+    """strings that end a reply"""
 
-    def describe(self, thinking: bool) -> str: ...
+    def describe(self, thinking: bool) -> str:
+        """Returns the format's instructions for the system message."""
+        ...
 
-    def parse(self, text: str) -> Parsed: ...
+    def parse(self, text: str) -> Parsed:
+        """Extracts commands and reasoning from a reply."""
+        ...
 
     def spell(self, command: str, thought: str) -> str:
-        """The reply that says `command`, as history shows it and demonstrations teach it."""
+        """Writes a reply with `command`, as used in history and demonstrations."""
         ...
 
     def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        """The tools to declare to servers and templates that know tools; [] for a grammar of plain text."""
+        """Returns the tools to declare to servers and chat templates; [] for plain-text grammars."""
         ...
 
 
 class _Text:
-    """A grammar of plain text declares no tools."""
+    """Base class of plain-text grammars, which declare no tools."""
 
     stop: tuple[str, ...] = ()
 
@@ -60,7 +67,7 @@ _THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 
 
 class ActionTags(_Text):
-    """`<think>...</think><action>...</action>`; the last action counts, and one cut off before its closing tag too."""
+    """`<think>...</think><action>...</action>`; the last action counts, even if its closing tag is cut off."""
 
     stop: tuple[str, ...] = ("</action>",)
 
@@ -75,18 +82,18 @@ class ActionTags(_Text):
     def parse(self, text: str) -> Parsed:
         thought = "\n".join(part.strip() for part in _THINK.findall(text))
         # A command quoted while reasoning is not the command.
-        found = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
-        found = [command for command in found if command]
-        if not found:
+        commands = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
+        commands = [command for command in commands if command]
+        if not commands:
             return Parsed((), thought, "Your reply held no command between <action> and </action>.")
-        return Parsed((found[-1],), thought)
+        return Parsed((commands[-1],), thought)
 
     def spell(self, command: str, thought: str) -> str:
         return (f"<think>{thought}</think>" if thought else "") + f"<action>{command}</action>"
 
 
 class BareLine(_Text):
-    """The reply's last non-empty line, outside any <think> block, is the command."""
+    """The last non-empty line outside <think> blocks is the command."""
 
     def describe(self, thinking: bool) -> str:
         if thinking:
@@ -105,9 +112,10 @@ class BareLine(_Text):
 
 
 class ManyActions(ActionTags):
-    """Several `<action>...</action>` in one reply, carried out in order until the episode ends (RAGEN, AgentGym)."""
+    """Several `<action>...</action>` per reply, executed in order until the episode ends (RAGEN, AgentGym)."""
 
     most = 5
+    """maximum number of commands per reply"""
     stop: tuple[str, ...] = ()
 
     def describe(self, thinking: bool) -> str:
@@ -118,13 +126,13 @@ class ManyActions(ActionTags):
         )
 
     def parse(self, text: str) -> Parsed:
-        one = super().parse(text)
-        found = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
-        return one._replace(commands=tuple([command for command in found if command][: self.most]))
+        parsed = super().parse(text)
+        commands = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
+        return parsed._replace(commands=tuple([command for command in commands if command][: self.most]))
 
 
 class ReAct(_Text):
-    """`Thought: ...` and `Action: ...` lines (Yao et al., 2023); what the model invents after its action is cut."""
+    """`Thought: ...` and `Action: ...` lines (Yao et al., 2023); text after the first action is ignored."""
 
     stop: tuple[str, ...] = ("\nObservation",)
 
@@ -136,19 +144,19 @@ class ReAct(_Text):
         return f"Each turn, answer in this form, and stop after the action:\n{form}"
 
     def parse(self, text: str) -> Parsed:
-        # The first action: a model that goes on dreams its own observations and acts on them.
-        found = next((match.strip() for match in self._line.findall(text) if match.strip()), "")
+        # The first action counts: models that continue invent observations and act on them.
+        command = next((match.strip() for match in self._line.findall(text) if match.strip()), "")
         thought = "\n".join(part.strip() for part in self._thought.findall(text))
-        if not found:
+        if not command:
             return Parsed((), thought, "Your reply held no line 'Action: ...'.")
-        return Parsed((found,), thought)
+        return Parsed((command,), thought)
 
     def spell(self, command: str, thought: str) -> str:
         return (f"Thought: {thought}\n" if thought else "") + f"Action: {command}"
 
 
 class ToolCall:
-    """One call of the tool `act(command)`, as JSON: bare, fenced, or in `<tool_call>` tags (Hermes, Qwen)."""
+    """One call of the tool `act(command)` as JSON: bare, fenced, or in `<tool_call>` tags (Hermes, Qwen)."""
 
     stop: tuple[str, ...] = ("</tool_call>",)
 
@@ -170,7 +178,7 @@ class ToolCall:
         return Parsed((self.command(calls[0]),), thought)
 
     def command(self, call: dict[str, Any]) -> str:
-        """The command a JSON object asks for; '' where it asks for none."""
+        """Returns the command of a tool call, or '' if the JSON object contains none."""
         call = call.get("function", call) if isinstance(call.get("function"), dict) else call
         arguments = call.get("arguments", call.get("parameters", call))
         if isinstance(arguments, str):
@@ -184,7 +192,7 @@ class ToolCall:
 
 
 class VerbCalls(ToolCall):
-    """One tool per verb: `go(rest="to fridge 1")` is the command `go to fridge 1`. Verbs come from what is admissible."""
+    """One tool per verb of the admissible commands: `go(rest="to fridge 1")` is the command `go to fridge 1`."""
 
     def tools(self, admissible: Sequence[str]) -> list[Tool]:
         verbs = dict.fromkeys(command.split()[0] for command in admissible if command.split())
@@ -203,12 +211,12 @@ class VerbCalls(ToolCall):
             return ""
         if name == "act":
             return super().command(call)
-        rest = arguments.get("rest", "")
-        return f"{name} {rest}".strip() if isinstance(rest, str) else ""
+        objects = arguments.get("rest", "")
+        return f"{name} {objects}".strip() if isinstance(objects, str) else ""
 
     def spell(self, command: str, thought: str) -> str:
-        verb, _, rest = command.partition(" ")
-        call = json.dumps({"name": verb, "arguments": {"rest": rest}}, ensure_ascii=False)
+        verb, _, objects = command.partition(" ")
+        call = json.dumps({"name": verb, "arguments": {"rest": objects}}, ensure_ascii=False)
         return (f"<think>{thought}</think>" if thought else "") + f"<tool_call>{call}</tool_call>"
 
 
@@ -222,16 +230,16 @@ def _tool(name: str, description: str, argument: str, meaning: str) -> Tool:
 
 
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object that starts in `text`, outermost and in order; what is no JSON is passed over."""
+    """Yields the outermost JSON objects in `text`, in order, and skips all other text."""
     decoder, start = json.JSONDecoder(), text.find("{")
     while start >= 0:
         try:
-            found, end = decoder.raw_decode(text, start)
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             start = text.find("{", start + 1)
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value
         start = text.find("{", end)
 
 
@@ -248,28 +256,28 @@ ADMISSIBLE = ("none", "latest", "all")
 
 @dataclass
 class Past:
-    """An episode's earlier turns as messages, two for each: what was seen and what was said."""
+    """Earlier turns of an episode as messages: an observation and a reply per turn."""
 
-    whole: list[Message] = field(default_factory=list)
-    """replies as they were"""
+    complete: list[Message] = field(default_factory=list)
+    """with unchanged replies"""
     short: list[Message] = field(default_factory=list)
-    """replies without their reasoning"""
+    """with replies reduced to their commands"""
 
 
 @dataclass(frozen=True)
 class Prompting:
-    """Everything about the prompt that changes the number: all of it is part of a run's identity."""
+    """Settings of the prompt. All of them can change a result and are part of a run's identity."""
 
     grammar: str = "action"
     thinking: bool = True
     history: int = -1
-    """remembered turns; -1: all"""
+    """number of remembered turns; -1: all"""
     history_reasoning: bool | int = True
-    """remembered replies keep their reasoning; False leaves the command alone, a number so many of the latest whole"""
+    """keeps the reasoning in remembered replies: True all, False none, or the number of latest replies"""
     admissible: str = "latest"
-    """where admissible commands are listed: none | latest turn only | all turns"""
+    """lists admissible commands in no message (none), the latest message (latest) or all messages (all)"""
     wording: str = "plain"
-    """a name of `harness.prompting.rewording.WORDINGS`: the same game in other words"""
+    """a name in `harness.prompting.rewording.WORDINGS`, which replaces words of the game"""
 
     def __post_init__(self) -> None:
         if self.grammar not in GRAMMARS:
@@ -292,56 +300,57 @@ class Prompting:
         admissible: Sequence[str],
         past: Past | None = None,
     ) -> list[Message]:
-        """The conversation that asks for the next command.
+        """Returns the conversation that asks for the next command.
 
-        `past` keeps an episode's earlier turns from one call to the next: without it a long episode costs time in the
-        square of its turns.
+        `past` caches an episode's earlier turns between calls; without it the time grows with the square of the turns.
         """
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
         reword = self.reword
-        told = [instructions.strip(), f"Objective: {objective}" if objective else ""]
-        rules = [*map(reword, told), grammar.describe(self.thinking)]
-        for place in range(len(past.whole) // 2, len(turns)):
-            turn, note = turns[place], turns[place - 1].note if place else ""
+        task = [instructions.strip(), f"Objective: {objective}" if objective else ""]
+        rules = [*map(reword, task), grammar.describe(self.thinking)]
+        for index in range(len(past.complete) // 2, len(turns)):
+            turn = turns[index]
+            note = turns[index - 1].note if index else ""
             listed = self.listed(turn.admissible) if self.admissible == "all" else ()
             seen: Message = {"role": "user", "content": _seen(reword(turn.observation), note, listed)}
-            past.whole += seen, {"role": "assistant", "content": turn.reply.text}
+            past.complete += seen, {"role": "assistant", "content": turn.reply.text}
             past.short += seen, {"role": "assistant", "content": self._command(turn)}
         first = 0 if self.history < 0 else max(0, len(turns) - self.history)
-        whole = first if self.history_reasoning is True else max(first, len(turns) - self.history_reasoning)
+        complete = first if self.history_reasoning is True else max(first, len(turns) - self.history_reasoning)
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
-        messages += past.short[2 * first : 2 * whole]
-        messages += past.whole[2 * whole :]
+        messages += past.short[2 * first : 2 * complete]
+        messages += past.complete[2 * complete :]
         listed = () if self.admissible == "none" else self.listed(admissible)
         note = turns[-1].note if turns else ""
         messages.append({"role": "user", "content": _seen(reword(observation), note, listed)})
         return messages
 
     def parse(self, text: str) -> Parsed:
-        """What a reply says, its commands in the environment's own words."""
-        found = GRAMMARS[self.grammar].parse(text)
-        return found._replace(commands=self.listed(found.commands))
+        """Parses a reply and translates its commands to the environment's words."""
+        parsed = GRAMMARS[self.grammar].parse(text)
+        return parsed._replace(commands=self.listed(parsed.commands))
 
     def tools(self, admissible: Sequence[str]) -> list[Tool]:
+        """Returns the tools of the grammar for these admissible commands."""
         return GRAMMARS[self.grammar].tools(self.listed(admissible))
 
     @property
     def reword(self) -> Callable[[str], str]:
-        """From the environment's words to the model's, and back."""
+        """Function that translates the environment's words to the model's, and back."""
         return WORDINGS[self.wording]
 
     def listed(self, commands: Sequence[str]) -> tuple[str, ...]:
-        """Commands reworded."""
+        """Returns the commands translated by `reword`."""
         return tuple(map(self.reword, commands))
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Strings that end a reply. None while thinking: a command quoted in a thought must not end it."""
+        """Strings that end a reply; empty with thinking, because a command quoted in a thought must not end the reply."""
         return () if self.thinking else GRAMMARS[self.grammar].stop
 
     def _command(self, turn: Turn) -> str:
-        """A reply without its reasoning."""
+        """Returns a reply without its reasoning."""
         if not turn.commands:
             return turn.reply.text
         return GRAMMARS[self.grammar].spell(self.reword(turn.commands[-1]), "")

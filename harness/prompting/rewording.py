@@ -1,9 +1,8 @@
-"""The same game in other words: what a model reads is reworded, and what it says is worded back.
+"""Rewording: replaces words in a model's prompts, and translates its commands back.
 
-A wording swaps pairs of words in everything a model is shown and in every command it gives. Swapping both ways makes it
-its own inverse, whatever else a text says: no command becomes unsayable and none changes its meaning. The environment,
-the expert and the random player notice nothing. (GLAM's tests of synonym actions and of invented words, Carta et al.,
-ICML 2023, section 4.3.)
+A wording swaps pairs of words in all prompts and commands of a model. Swapping in both directions makes it its own
+inverse, so that every command keeps its meaning and stays possible. The environment, the expert and the random player
+see the original words. Source: GLAM's tests with synonyms and invented words (Carta et al., ICML 2023, section 4.3).
 """
 
 from __future__ import annotations
@@ -25,17 +24,18 @@ _INVENTED = {
 
 
 def _swap(pairs: dict[str, str]) -> Callable[[str], str]:
-    table = pairs | {other: one for one, other in pairs.items()}
+    """Returns a function that swaps each key with its value in a text and keeps capitals."""
+    table = pairs | {value: key for key, value in pairs.items()}
     if len(table) != 2 * len(pairs):
-        raise ValueError("a wording pairs each word once")
+        raise ValueError("a wording must contain each word only once")
     pattern = re.compile(r"\b(" + "|".join(sorted(table, key=len, reverse=True)) + r")\b", re.IGNORECASE)
 
     def reword(match: re.Match[str]) -> str:
         word = match.group()
-        other = table[word.lower()]
+        replacement = table[word.lower()]
         if word.isupper() and len(word) > 1:
-            return other.upper()
-        return other.capitalize() if word[0].isupper() else other
+            return replacement.upper()
+        return replacement.capitalize() if word[0].isupper() else replacement
 
     return lambda text: pattern.sub(reword, text)
 
@@ -45,4 +45,4 @@ WORDINGS: dict[str, Callable[[str], str]] = {
     "synonyms": _swap(_SYNONYMS),
     "invented": _swap(_INVENTED),
 }
-"""name -> a function that rewords a text, and undoes itself"""
+"""Functions that reword a text, by name; applying one twice restores the text."""

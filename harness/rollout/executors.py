@@ -1,212 +1,60 @@
-"""Where environments live: in this process, or in a pool of worker processes.
+"""Executors: hold the environments of a rollout, in this process or in worker processes.
 
-A slot holds one environment and plays one episode after another. `start` and `step` only ask; `poll` returns what has
-been answered, so that slow environments step while others go on.
+A slot holds one environment and plays one episode after another. `start` and `step` only send a request; `poll` returns
+the answers that are there, so that slow environments step while others continue.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import signal
-import sys
 import time
-import traceback
 from collections import deque
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from multiprocessing import connection
 from typing import Any, Protocol
 
-from envsuite import registry
-from envsuite.core import TextEnv
-from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError
-from harness.rollout.seeding import Seeding
+from harness.rollout.hosts import EnvHost, EnvHosts, Request, StepResult, Terminated, lost
 from harness.types import Episode
 
-CLEARING = 60.0
-"""seconds a worker has to give back what its environments hold; a loaded machine takes its time over eight containers"""
-
-
-@dataclass(slots=True)
-class StepResult:
-    """What an environment shows after a reset or a turn."""
-
-    observation: str
-    info: dict[str, Any]
-    reward: float = 0.0
-    terminated: bool = False
-    truncated: bool = False
-    advice: str | None = None
-    done_commands: int = 0  # how many of the turn's commands were carried out
-    instructions: str = ""  # on reset
-    objective: str = ""  # on reset
-    error: str = ""  # the environment broke; nothing else here counts
-    lost: str = ""  # with `error`: the environment went down with its worker, as a "suspect" of having done it or not
-    fatal: EnvsuiteError | None = field(default=None)  # no episode of this kind can be played: stop the run
-
-
-def lost(why: str, suspect: bool) -> StepResult:
-    """What is said of an environment whose worker is gone."""
-    return StepResult("", {}, error=f"{EngineFailure.__name__}: {why}", lost="suspect" if suspect else "bystander")
+CLEANUP = 60.0
+"""Seconds that a worker has to release what its environments hold; several containers take time on a loaded machine."""
 
 
 class Executor(Protocol):
-    """A number of slots, each playing one episode at a time."""
+    """A number of slots that each play one episode at a time."""
 
     count: int
 
-    def start(self, slot: int, episode: Episode) -> None: ...
-
-    def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None: ...
-
-    def poll(self, wait: bool = True) -> list[tuple[int, StepResult]]:
-        """All answers at hand; with `wait`, at least one unless nothing was asked."""
+    def start(self, slot: int, episode: Episode) -> None:
+        """Requests a reset of the slot's environment."""
         ...
 
-    def close(self) -> None: ...
+    def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
+        """Requests a turn of the slot's environment."""
+        ...
 
+    def poll(self, wait: bool = True) -> list[tuple[int, StepResult]]:
+        """Returns all available answers; with `wait`, waits for at least one unless no request is pending."""
+        ...
 
-class EnvHost:
-    """One slot's environment, wherever it lives."""
+    def sources(self) -> Sequence[Any]:
+        """Returns objects to wait for (`harness.waiting.wait`): one is readable when `poll` may return an answer."""
+        ...
 
-    def __init__(self, reward_mode: str, advice_kind: str, shaping_gamma: float = 0.99) -> None:
-        self.reward_mode, self.advice_kind, self.shaping_gamma = reward_mode, advice_kind, shaping_gamma
-        self.env: TextEnv | None = None
-        self.built = ("", "")
-        self.dice: Seeding | None = None
-        self._draws = False
-
-    def start(self, episode: Episode) -> StepResult:
-        try:
-            self.dice = Seeding(episode) if self.advice_kind == "random" else None
-            if self.built != (episode.task.id, episode.knobs):
-                self.close()
-                self.env = self._build(episode)
-                self.built = episode.task.id, episode.knobs
-            assert self.env is not None
-            # A random player who takes any of the commands on offer: drawn here, from those just shown.
-            self._draws = self.dice is not None and type(self.env).random_command is TextEnv.random_command
-            text, info = self._reset(self.env, episode)
-            return StepResult(
-                text,
-                info,
-                advice=self._advice(0, info),
-                instructions=self.env.instructions,
-                objective=info.get("objective", ""),
-            )
-        except (UsageError, MissingExtra) as error:  # would befall every episode alike
-            return StepResult("", {}, fatal=error)
-        except DataError as error:  # of the task (nothing could be built): every episode's; of one game: its own
-            return self.broke(error) if self.env else StepResult("", {}, fatal=error)
-        except Exception as error:
-            return self.broke(error)
-
-    def _build(self, episode: Episode) -> TextEnv:
-        if episode.task.id not in registry.TASKS:  # registered in the parent only
-            registry.register(episode.task)
-        return registry.build(
-            episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
-        )
-
-    def _reset(self, env: TextEnv, episode: Episode) -> tuple[str, dict[str, Any]]:
-        return env.reset(seed=episode.seed, options={"attempt": episode.attempt})
-
-    def step(self, commands: tuple[str, ...], turn: int) -> StepResult:
-        env = self.env
-        if env is None:
-            return StepResult("", {}, error="the environment was lost with its worker", lost="bystander")
-        try:
-            steps = self.turn(commands, turn)
-            command = next(steps)
-            while True:
-                try:
-                    command = steps.send(env.step(command))
-                except StopIteration as done:
-                    shown: StepResult = done.value
-                    return shown
-        except Exception as error:
-            return self.broke(error)
-
-    def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, StepResult]:
-        """One turn of the player: gives out command by command, is sent what `env.step` says, returns what is shown."""
-        first, *others = commands or ("",)
-        text, reward, terminated, truncated, info = yield first
-        total, done = float(reward), 1
-        for command in others:
-            if terminated or truncated:
-                break
-            valid = info["is_action_valid"]
-            more, reward, terminated, truncated, info = yield command
-            info["is_action_valid"] = bool(valid and info["is_action_valid"])
-            text, total, done = f"{text}\n{more}", total + float(reward), done + 1
-        advice = None if terminated or truncated else self._advice(turn + 1, info)
-        return StepResult(text, info, total, terminated, truncated, advice, done)
-
-    def _advice(self, turn: int, info: dict[str, Any]) -> str | None:
-        """What the player is to say at `turn`, of whose beginning `info` tells."""
-        assert self.env is not None
-        if self.dice is not None:
-            commands = info["admissible_commands"] if self._draws else ()
-            if commands:
-                return str(commands[self.dice.below(turn, len(commands))])
-            return self.env.random_command(self.dice.at(turn))
-        if self.advice_kind.startswith("expert"):
-            return self.env.expert(self.advice_kind.partition(":")[2])
-        return None
-
-    def broke(self, error: Exception) -> StepResult:
-        """An engine that failed is not trusted again: the next episode gets a new one."""
-        self.close()
-        where = "" if isinstance(error, EnvsuiteError) else "\n" + "".join(traceback.format_exception(error)[-3:])
-        return StepResult("", {}, error=f"{type(error).__name__}: {error}{where}")
+    def deadline(self) -> float | None:
+        """Returns the monotonic time at which `poll` must be called again to notice a silent worker, or None."""
+        ...
 
     def close(self) -> None:
-        if self.env is not None:
-            with contextlib.suppress(Exception):
-                self.env.close()
-        self.env, self.built = None, ("", "")
-
-
-Step = tuple[str, float, bool, bool, dict[str, Any]]
-Request = tuple[Any, ...]  # ("start", slot, Episode) | ("step", slot, commands, turn)
-
-
-class EnvHosts:
-    """The inside of a worker, be it a process or an actor: the environments of its slots, made as they are asked for."""
-
-    def __init__(self, config: tuple[str, str, float]) -> None:
-        """`config`: what a `EnvHost` is made with."""
-        self._config = config
-        self._by_slot: dict[int, EnvHost] = {}
-
-    def answer(self, request: Request) -> tuple[int, StepResult]:
-        kind, slot, *rest = request
-        if slot not in self._by_slot:
-            self._by_slot[slot] = EnvHost(*self._config)
-        host = self._by_slot[slot]
-        return slot, host.start(*rest) if kind == "start" else host.step(*rest)
-
-    def play_on(self, request: Request, seconds: float) -> tuple[int, list[StepResult]]:
-        """The same, and for so many seconds what follows where the player does as it is advised."""
-        until = time.monotonic() + seconds
-        slot, shown = self.answer(request)
-        found, turn = [shown], 0 if request[0] == "start" else request[-1] + 1
-        while shown.advice and time.monotonic() < until:
-            shown = self._by_slot[slot].step((shown.advice,), turn)
-            found.append(shown)
-            turn += 1
-        return slot, found
-
-    def close(self) -> None:
-        for host in self._by_slot.values():
-            host.close()
+        """Closes environments and workers."""
+        ...
 
 
 class LocalExecutor:
-    """Environments in this process: for native engines, which answer at once."""
+    """Environments in this process, for native engines that answer at once."""
 
     def __init__(
         self, count: int, reward_mode: str = "sparse", advice_kind: str = "", shaping_gamma: float = 0.99
@@ -225,16 +73,22 @@ class LocalExecutor:
         answers, self._answers = self._answers, []
         return answers
 
+    def sources(self) -> Sequence[Any]:
+        return ()
+
+    def deadline(self) -> float | None:
+        return None
+
     def close(self) -> None:
         for host in self._hosts:
             host.close()
 
 
 class ProcessExecutor:
-    """Environments in worker processes; slot s lives in worker s modulo the number of workers.
+    """Environments in worker processes; slot s is in worker s modulo the number of workers.
 
-    A worker that dies or does not answer within `timeout` seconds is replaced, and the episodes it held are lost; the
-    other slots go on. Its interpreter's start, slow on a loaded machine, has `START` seconds of its own.
+    A worker that dies or does not answer within `timeout` seconds is replaced. Its episodes are lost, and the other
+    workers continue. Starting an interpreter is slow on a loaded machine and has `START` additional seconds.
     """
 
     START = 120.0
@@ -256,47 +110,59 @@ class ProcessExecutor:
         self._lost: deque[tuple[int, StepResult]] = deque()
 
     def start(self, slot: int, episode: Episode) -> None:
-        self._ask(slot, ("start", slot, episode))
+        self._send(slot, ("start", slot, episode))
 
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
-        self._ask(slot, ("step", slot, commands, turn))
+        self._send(slot, ("step", slot, commands, turn))
 
-    def _ask(self, slot: int, request: Request) -> None:
+    def _send(self, slot: int, request: Request) -> None:
         worker = self._workers[slot % len(self._workers)]
-        worker.asked.append((slot, time.monotonic()))
-        with contextlib.suppress(BrokenPipeError, OSError):  # a dead worker is noticed by poll
+        worker.pending.append((slot, time.monotonic()))
+        with contextlib.suppress(BrokenPipeError, OSError):  # poll notices a dead worker
             worker.pipe.send(request)
 
     def poll(self, wait: bool = True) -> list[tuple[int, StepResult]]:
+        answers = self._receive()
+        while wait and not answers and any(worker.pending for worker in self._workers):
+            deadline = self.deadline()
+            connection.wait(self.sources(), None if deadline is None else max(0.0, deadline - time.monotonic()))
+            answers = self._receive()
+        return answers
+
+    def sources(self) -> list[Any]:
+        return [worker.pipe for worker in self._workers if worker.pending]
+
+    def deadline(self) -> float | None:
+        return min((self._due(worker) for worker in self._workers if worker.pending), default=None)
+
+    def _due(self, worker: _Worker) -> float:
+        return worker.busy_since + self.timeout + (0.0 if worker.ready else self.START)
+
+    def _receive(self) -> list[tuple[int, StepResult]]:
+        """Returns the answers at hand, and those of environments whose worker died or is silent."""
         answers: list[tuple[int, StepResult]] = []
-        while not answers and (self._lost or any(worker.asked for worker in self._workers)):
-            while self._lost:
-                answers.append(self._lost.popleft())
-            busy = {worker.pipe: worker for worker in self._workers if worker.asked}
-            for pipe in connection.wait(list(busy), timeout=1.0 if wait and not answers else 0):
-                worker = busy[pipe]  # type: ignore[index]
-                try:
-                    while worker.pipe.poll():
-                        answer = worker.pipe.recv()
-                        worker.answered(answer)
-                        if answer is not None:
-                            answers.append(answer)
-                except (EOFError, OSError):
-                    self._replace(worker, "its worker process died")
-            for worker in busy.values():
-                limit = self.timeout + (0.0 if worker.ready else self.START)
-                replaced = worker not in self._workers  # just now, since it died
-                if not replaced and worker.asked and time.monotonic() - worker.alive_at > limit:
-                    self._replace(worker, f"no answer within {limit:.0f} s")
-            if not wait:
-                answers.extend(self._lost)
-                self._lost.clear()
-                break
+        busy: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers if worker.pending}
+        for pipe in connection.wait(list(busy), timeout=0) if busy else ():
+            worker = busy[pipe]
+            try:
+                while worker.pipe.poll():
+                    answer = worker.pipe.recv()
+                    worker.answered(answer)
+                    if answer is not None:
+                        answers.append(answer)
+            except (EOFError, OSError):
+                self._replace(worker, "its worker process died")
+        now = time.monotonic()
+        for worker in busy.values():
+            if worker in self._workers and worker.pending and now > self._due(worker):
+                self._replace(worker, f"no answer within {self._due(worker) - worker.busy_since:.0f} s")
+        answers.extend(self._lost)
+        self._lost.clear()
         return answers
 
     def _replace(self, worker: _Worker, why: str) -> None:
-        # A worker answers in order: what it was thinking about is the first question left.
-        self._lost.extend((slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.asked))
+        # A worker answers in order: the first pending request is the one that it was working on.
+        self._lost.extend((slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.pending))
         worker.stop()
         self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
 
@@ -308,28 +174,30 @@ class ProcessExecutor:
 
 
 class _Worker:
+    """A worker process as seen by the executor."""
+
     def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
-        self.pipe, theirs = context.Pipe()
-        self.asked: deque[tuple[int, float]] = deque()  # what it has not answered, in order
+        self.pipe, worker_end = context.Pipe()
+        self.pending: deque[tuple[int, float]] = deque()  # slot and time of requests without an answer, in order
         self.ready = False
         self._last = time.monotonic()
-        self.process = context.Process(target=_serve, args=(theirs, config, os.getpid()), daemon=True)
+        self.process = context.Process(target=_serve, args=(worker_end, config, os.getpid()), daemon=True)
         self.process.start()
-        theirs.close()
+        worker_end.close()
 
     @property
-    def alive_at(self) -> float:
-        """When it last had reason to be thinking about something new."""
-        return max(self._last, self.asked[0][1]) if self.asked else time.monotonic()
+    def busy_since(self) -> float:
+        """Time at which it began with the first pending request."""
+        return max(self._last, self.pending[0][1]) if self.pending else time.monotonic()
 
     def answered(self, answer: tuple[int, StepResult] | None) -> None:
-        """Books an answer; None is the first thing a worker says, when it has started."""
+        """Removes the answered request; None is the first message of a worker, after its start."""
         self._last, self.ready = time.monotonic(), True
         if answer is None:
             return
-        for index, (asked, _) in enumerate(self.asked):
-            if asked == answer[0]:
-                del self.asked[index]
+        for index, (slot, _) in enumerate(self.pending):
+            if slot == answer[0]:
+                del self.pending[index]
                 return
 
     def ask_to_stop(self) -> None:
@@ -338,43 +206,42 @@ class _Worker:
             self.pipe.close()
 
     def stop(self) -> None:
-        """Ends it: when it is done with what it was asked, cut short after 2 s, and killed where it does not clear away
-        what its environments hold (sandboxes, folders) within CLEARING."""
+        """Ends the process: waits 2 s, then terminates it, and kills it if cleaning up takes longer than CLEANUP."""
         self.ask_to_stop()
         self.process.join(timeout=2)
         if self.process.is_alive() and self.ready:
             self.process.terminate()
-            self.process.join(timeout=CLEARING)
+            self.process.join(timeout=CLEANUP)
         if self.process.is_alive():
             self.process.kill()
             self.process.join(timeout=5)
 
 
-def _leave(number: int, frame: Any) -> None:
-    """SIGTERM cuts short what a worker is at, so that it clears away behind itself; once begun, that is not cut."""
+def _terminate(number: int, frame: Any) -> None:
+    """Handles SIGTERM: interrupts the worker's work once, so that it cleans up without further interruption."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(128 + number)
+    raise Terminated
 
 
 def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: int) -> None:
-    """A worker's life: answer until the pipe closes. Ctrl-C is the parent's to handle."""
+    """Runs in a worker: answers requests until the pipe closes. The parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _terminate)
     hosts = EnvHosts(config)
     try:
         pipe.send(None)
         while True:
             if not pipe.poll(5.0):
-                if os.getppid() != parent:  # the parent was killed outright
+                if os.getppid() != parent:  # the parent was killed
                     break
                 continue
             request = pipe.recv()
             if request is None:
                 break
             pipe.send(hosts.answer(request))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+    except (EOFError, BrokenPipeError, ConnectionResetError, Terminated):
         pass
     finally:
-        with contextlib.suppress(SystemExit):  # clearing away is not cut short
+        with contextlib.suppress(Terminated):  # cleaning up is not interrupted
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         hosts.close()

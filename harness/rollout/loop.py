@@ -1,4 +1,8 @@
-"""The one loop in which a policy plays environments. Evaluation and training both run it."""
+"""The rollout: a policy plays episodes in environments. Evaluation and training use the same loop.
+
+No episode waits for another one. The loop submits a prompt as soon as an environment has answered, steps an environment
+as soon as its reply is there, and otherwise waits for both with a single call.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,20 @@ from envsuite.types import StopReason
 from harness.prompting.prompting import Parsed, Past, Prompting
 from harness.rollout.executors import Executor, StepResult
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
+from harness.waiting import asynchronous, wait
 
 LIVES = 2
-"""how often an episode may take its worker down, or seem to, before it counts as broken"""
+"""Number of times that an episode may lose its worker as a suspect before it counts as broken."""
+
+MaxTurns = int | Callable[[Episode], int] | None
 
 
 @dataclass(slots=True)
 class EpisodeState:
-    """An episode in progress: what was shown last, and all that has come of it."""
+    """An episode in progress: its trajectory and the environment's latest answer."""
 
     run: Trajectory
-    shown: StepResult
+    result: StepResult
     key: str
     lives: int = LIVES - 1
     reply: Reply | None = None
@@ -30,144 +37,180 @@ class EpisodeState:
 
     @classmethod
     def begin(
-        cls, played: Episode, shown: StepResult, lives: int = LIVES - 1, began: float | None = None
+        cls, episode: Episode, result: StepResult, lives: int = LIVES - 1, began: float | None = None
     ) -> EpisodeState:
-        """`shown`: what the environment answered to its reset."""
-        run = Trajectory(played, shown.instructions, shown.objective, dict(shown.info.get("labels", {})))
-        run.final_observation = shown.observation
-        if shown.error:
-            run.stop_reason, run.error = StopReason.BROKEN, shown.error
-        key = "\0".join(map(str, played.key))
-        return cls(run, shown, key, lives, began=time.monotonic() if began is None else began)
+        """Creates the state of an episode from its environment's answer to the reset."""
+        run = Trajectory(episode, result.instructions, result.objective, dict(result.info.get("labels", {})))
+        run.final_observation = result.observation
+        if result.error:
+            run.stop_reason, run.error = StopReason.BROKEN, result.error
+        key = "\0".join(map(str, episode.key))
+        return cls(run, result, key, lives, began=time.monotonic() if began is None else began)
 
     def prompt(self, prompting: Prompting, reads: bool = True) -> Prompt:
-        """What the policy is asked next. `reads`: False for policies that only pass on advice, which are spared the
-        conversation and the dice.
-        """
-        run, shown = self.run, self.shown
+        """Returns the next prompt. Policies that only follow advice (`reads` False) get neither messages nor a seed."""
+        run, result = self.run, self.result
         turn = len(run.turns)
-        admissible = shown.info["admissible_commands"]
+        admissible = result.info["admissible_commands"]
         if not reads:
-            return Prompt((), admissible, 0, self.key, shown.advice, turn, run.episode)
+            return Prompt((), admissible, 0, self.key, result.advice, turn, run.episode)
         return Prompt(
             messages=prompting.messages(
-                run.instructions, run.objective, run.turns, shown.observation, admissible, self.past
+                run.instructions, run.objective, run.turns, result.observation, admissible, self.past
             ),
             admissible=prompting.listed(admissible),
-            seed=run.episode.dice(turn),
+            seed=run.episode.turn_seed(turn),
             key=self.key,
             tools=prompting.tools(admissible),
             turn=turn,
             episode=run.episode,
         )
 
-    def take(self, shown: StepResult, max_turns: int | None) -> None:
-        """Writes down what the environment answered to the reply that is pending."""
-        run, reply, parsed, before = self.run, self.reply, self.parsed, self.shown
+    def answer(self, reply: Reply, prompting: Prompting, advised: bool) -> bool:
+        """Stores a reply and parses its commands. Returns False if the reply ends the episode."""
+        self.reply = reply
+        run = self.run
+        if reply.error:
+            run.stop_reason, run.error = StopReason.BROKEN, reply.error
+            return False
+        if reply.finish_reason == "context":
+            run.stop_reason, run.truncated = StopReason.CONTEXT, True
+            return False
+        if reply.commands is None:
+            self.parsed = prompting.parse(reply.text)
+        else:  # chosen among the commands of the prompt, which are reworded
+            self.parsed = Parsed(reply.commands if advised else prompting.listed(reply.commands))
+        return True
+
+    def take(self, result: StepResult, max_turns: int | None) -> None:
+        """Appends the turn that consists of the pending reply and the environment's answer to it."""
+        run, reply, parsed, before = self.run, self.reply, self.parsed, self.result
         assert reply is not None
-        if shown.error:
-            run.stop_reason, run.error = StopReason.BROKEN, shown.error
+        if result.error:
+            run.stop_reason, run.error = StopReason.BROKEN, result.error
             return
         if not parsed.commands:
             fault = "length" if reply.finish_reason == "length" else "format"
         else:
-            fault = "" if shown.info["is_action_valid"] else "invalid"
+            fault = "" if result.info["is_action_valid"] else "invalid"
         run.turns.append(
             Turn(
                 observation=before.observation,
                 reply=reply,
-                commands=parsed.commands[: shown.done_commands],
-                reward=shown.reward,
-                info=shown.info,
+                commands=parsed.commands[: result.done_commands],
+                reward=result.reward,
+                info=result.info,
                 thought=parsed.thought,
                 fault=fault,
                 note=parsed.note,
                 admissible=before.info["admissible_commands"],
             )
         )
-        self.shown = shown
-        run.final_observation = shown.observation
-        run.terminated, run.truncated = shown.terminated, shown.truncated
-        run.success, run.progression = bool(shown.info["success"]), float(shown.info["progression"])
-        run.stop_reason = shown.info["stop_reason"]
-        if "metrics" in shown.info:
-            run.metrics = dict(shown.info["metrics"])
+        self.result = result
+        run.final_observation = result.observation
+        run.terminated, run.truncated = result.terminated, result.truncated
+        run.success, run.progression = bool(result.info["success"]), float(result.info["progression"])
+        run.stop_reason = result.info["stop_reason"]
+        if "metrics" in result.info:
+            run.metrics = dict(result.info["metrics"])
         if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
             run.truncated, run.stop_reason = True, StopReason.MAX_TURNS
+
+
+class _Queue:
+    """The executor's slots with the episodes they start and play."""
+
+    def __init__(self, episodes: Iterable[Episode], executor: Executor, max_turns: MaxTurns) -> None:
+        self._episodes = iter(episodes)
+        self._executor = executor
+        self._max_turns = max_turns
+        self._starting: dict[int, tuple[Episode, float, int]] = {}  # episode, start time, lives
+        self.playing: dict[int, EpisodeState] = {}
+        for slot in range(executor.count):
+            self._start_next(slot)
+
+    @property
+    def active(self) -> bool:
+        return bool(self._starting or self.playing)
+
+    def take(self, slot: int, result: StepResult) -> EpisodeState | None:
+        """Applies an environment's answer; returns None if the episode was lost with its worker and starts again."""
+        if result.fatal is not None:
+            raise result.fatal
+        if slot in self._starting:
+            state = self.playing[slot] = EpisodeState.begin(
+                self._starting[slot][0], result, began=self._starting[slot][1], lives=self._starting[slot][2]
+            )
+            del self._starting[slot]
+        else:
+            state = self.playing[slot]
+            limit = self._max_turns
+            state.take(result, limit(state.run.episode) if callable(limit) else limit)
+        lives = state.lives - (result.lost == "suspect")
+        if result.lost and lives >= 0:
+            del self.playing[slot]
+            self._start(slot, state.run.episode, state.began, lives)
+            return None
+        return state
+
+    def finish(self, slot: int) -> Trajectory:
+        """Ends the slot's episode and starts the next one there."""
+        state = self.playing.pop(slot)
+        state.run.seconds = time.monotonic() - state.began
+        self._start_next(slot)
+        return state.run
+
+    def _start_next(self, slot: int) -> None:
+        episode = next(self._episodes, None)
+        if episode is not None:
+            self._start(slot, episode, time.monotonic(), LIVES - 1)
+
+    def _start(self, slot: int, episode: Episode, began: float, lives: int) -> None:
+        self._starting[slot] = episode, began, lives
+        self._executor.start(slot, episode)
 
 
 def rollout(
     policy: Policy,
     episodes: Iterable[Episode],
-    slots: Executor,
+    executor: Executor,
     prompting: Prompting | None = None,
-    max_turns: int | Callable[[Episode], int] | None = None,
+    max_turns: MaxTurns = None,
 ) -> Iterator[Trajectory]:
-    """Plays every episode once and yields each as it ends; a slot that is free starts the next one.
+    """Plays every episode once and yields each one when it ends; a free slot starts the next episode.
 
-    `max_turns` ends an episode; one number for all, or a number for each.
-    What happens in an episode depends on its key and the policy alone, not on what is played beside it.
-    Errors of an environment or of the policy's server end that episode as broken and spare its neighbours. One that was
-    lost with its worker is played again from its start, and nobody can tell.
+    `max_turns` limits the turns of all episodes, or of each one if it is a function. An episode depends only on its key
+    and the policy, not on timing or on other episodes. An error of an environment or a server breaks its episode only.
+    An episode that was lost with its worker is played again from its start. Closing the iterator cancels pending prompts.
     """
     prompting = prompting or Prompting()
-    queue = iter(episodes)
-    playing: dict[int, EpisodeState] = {}
-    starting: dict[int, tuple[Episode, float, int]] = {}  # with the lives left
-
-    def start(slot: int, played: Episode, began: float, lives: int) -> None:
-        starting[slot] = (played, began, lives)
-        slots.start(slot, played)
-
-    def refill(slot: int) -> None:
-        following = next(queue, None)
-        if following is not None:
-            start(slot, following, time.monotonic(), LIVES - 1)
-
-    def finish(slot: int) -> Trajectory:
-        state = playing.pop(slot)
-        state.run.seconds = time.monotonic() - state.began
-        refill(slot)
-        return state.run
-
-    for slot in range(slots.count):
-        refill(slot)
-    while starting or playing:
-        ready: list[int] = []
-        # A slot that was just refilled joins this batch where its environment answers at once.
-        while answers := slots.poll(wait=not ready):
-            for slot, shown in answers:
-                if shown.fatal is not None:
-                    raise shown.fatal
-                if slot in starting:
-                    played, began, lives = starting.pop(slot)
-                    state = playing[slot] = EpisodeState.begin(played, shown, lives, began)
+    player = asynchronous(policy)
+    advised = bool(policy.advice_kind)
+    queue = _Queue(episodes, executor, max_turns)
+    try:
+        while queue.active:
+            idle = True
+            # An environment that answers at once joins the same round of prompts.
+            while results := executor.poll(wait=False):
+                idle = False
+                for slot, result in results:
+                    state = queue.take(slot, result)
+                    if state is None:
+                        continue
+                    if state.run.stop_reason is None:
+                        player.submit(slot, state.prompt(prompting, reads=not advised))
+                    else:
+                        yield queue.finish(slot)
+            for slot, reply in player.collect():
+                idle = False
+                state = queue.playing[slot]
+                if state.answer(reply, prompting, advised):
+                    executor.step(slot, state.parsed.commands, len(state.run.turns))
                 else:
-                    state = playing[slot]
-                    state.take(shown, max_turns(state.run.episode) if callable(max_turns) else max_turns)
-                lives = state.lives - (shown.lost == "suspect")
-                if shown.lost and lives >= 0:
-                    del playing[slot]
-                    start(slot, state.run.episode, state.began, lives)
-                    continue
-                if state.run.stop_reason is None:
-                    ready.append(slot)
-                else:
-                    yield finish(slot)
-        if not ready:
-            continue
-        replies = policy.act([playing[slot].prompt(prompting, reads=not policy.advice_kind) for slot in ready])
-        for slot, reply in zip(ready, replies, strict=True):
-            state = playing[slot]
-            state.reply = reply
-            if reply.error or reply.finish_reason == "context":
-                broken = bool(reply.error)
-                state.run.stop_reason = StopReason.BROKEN if broken else StopReason.CONTEXT
-                state.run.error, state.run.truncated = reply.error, not broken
-                yield finish(slot)
-                continue
-            if reply.commands is None:
-                state.parsed = prompting.parse(reply.text)
-            else:  # chosen among what the prompt listed
-                state.parsed = Parsed(reply.commands if policy.advice_kind else prompting.listed(reply.commands))
-            slots.step(slot, state.parsed.commands, len(state.run.turns))
+                    yield queue.finish(slot)
+            if idle:
+                deadline = executor.deadline()
+                timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+                wait([*executor.sources(), *player.sources()], timeout)
+    finally:
+        player.cancel()

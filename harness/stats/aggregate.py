@@ -26,7 +26,12 @@ THRESHOLDS = tuple(number / 10 for number in range(10))
 
 
 def pass_at_k(n: int, wins: int, k: int) -> float:
-    """Unbiased chance that one of `k` attempts wins, from `wins` of `n`: 1 - C(n-c, k)/C(n, k) (Chen et al., 2021, eq. 1)."""
+    """Unbiased chance that one of `k` attempts wins, from `wins` of `n`: 1 - C(n-c, k)/C(n, k) (Chen et al., 2021, eq. 1).
+
+    Examples:
+        >>> pass_at_k(n=10, wins=5, k=1)
+        0.5
+    """
     _check(n, wins, k)
     return 1.0 - math.comb(n - wins, k) / math.comb(n, k)
 

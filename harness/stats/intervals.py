@@ -23,7 +23,13 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The score interval of a proportion (Wilson, 1927): honest at 0 and 1, and for small n."""
+    """The score interval of a proportion (Wilson, 1927): honest at 0 and 1, and for small n.
+
+    Examples:
+        >>> interval = wilson(31, 32)
+        >>> f"{interval.value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+        '0.97 [0.84, 0.99]'
+    """
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)

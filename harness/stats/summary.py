@@ -22,6 +22,14 @@ def summarise(found: Iterable[Record]) -> Summary:
     """The numbers of one model on one task. Broken episodes are counted and left out of everything else.
 
     Records are gone through once, and of each only its numbers are held.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from harness.records import read_results
+        >>> games = read_results(Path("leaderboards/overcooked/results.jsonl.gz"))
+        >>> easy = [game for game in games if game["task"] == "Overcooked-easy-v0"]
+        >>> percent(summarise(game for game in easy if game["model"] == "random")["success"])
+        '10.0 [2.8, 30.1] n=20'
     """
     broken, clusters = 0, list[tuple[str, str, int]]()
     columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}
@@ -92,11 +100,6 @@ def over_tasks(found: Iterable[Record]) -> Summary:
         "progression_iqm": _plain(aggregate.interquartile_mean(progression)),
         "profile": {str(level): _plain(one) for level, one in aggregate.profile(progression).items()},
     }
-
-
-def plain(text: str) -> str:
-    """Text that cannot end a cell of Markdown or become markup."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
 
 
 def percent(interval: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""Studies: several training runs of one recipe side by side, as `baselines.studies.run` leaves them.
+"""Training studies: several training runs of one recipe that differ in one setting. `baselines.studies.run` writes them.
 
-{study}/plan.json     what is compared: recipe, the setting that varies and its values, seeds
-{study}/runs.jsonl    a line per finished run
+{study}/plan.json     the recipe, the setting that varies, its values, and the seeds
+{study}/runs.jsonl    one line per finished run
 """
 
 from __future__ import annotations
@@ -16,59 +16,67 @@ from envsuite.errors import DataError
 from harness.records import read_lines
 from harness.stats.intervals import Interval, student
 
-Record = dict[str, Any]
+TrainingRun = dict[str, Any]
+"""one line of runs.jsonl"""
 
 
-def plan_of(folder: Path) -> Record:
-    """What a study is to run. DataError where there is none."""
+def plan_of(folder: Path) -> dict[str, Any]:
+    """Returns the plan of a study. Raises DataError if the folder holds none."""
     try:
-        plan: Record = json.loads((folder / "plan.json").read_text())
-        plan["recipe"], plan["vary"], plan["variants"], plan["seeds"], plan["set"]
+        plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
+        for key in ("recipe", "vary", "variants", "seeds", "set"):
+            plan[key]
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise DataError(f"{folder} is no study ({error}): write one with python -m baselines.studies.run.") from error
+        raise DataError(
+            f"{folder} is not a study ({error}): write one with python -m baselines.studies.run."
+        ) from error
     return plan
 
 
-def read(path: Path) -> list[Record]:
-    """The records of a study; a last line that a crash cut short is left out. Raises DataError naming file and line."""
+def read(path: Path) -> list[TrainingRun]:
+    """Returns the runs of a study, without a last line that a crash cut short. Raises DataError with file and line."""
     if not path.exists():
         return []
-    return read_lines(path, _run, "run of a study", "remove that line to run it again")
+    return read_lines(path, _checked, "run of a study", "remove that line to run it again")
 
 
-def _run(one: Record) -> Record:
-    one["variant"], one["seed"], one["updates"][0], one["evals"][0]
-    return one
+def _checked(run: TrainingRun) -> TrainingRun:
+    run["variant"], run["seed"], run["updates"][0], run["evals"][0]
+    return run
 
 
-def append(path: Path, record: Record) -> None:
-    """One more record at the end. What a crash left half-written there goes first; else nothing is written again, so that
-    of two processes that add to a study neither loses the other's runs."""
+def append(path: Path, run: TrainingRun) -> None:
+    """Appends one run, after removing a last line that a crash cut short.
+
+    Otherwise the file is only appended to, so that two processes that add to one study keep each other's runs.
+    """
     written = path.read_bytes() if path.exists() else b""
     if written and not written.endswith(b"\n"):
-        write_atomically(path, "".join(json.dumps(one) + "\n" for one in read(path)))
+        write_atomically(path, "".join(json.dumps(finished) + "\n" for finished in read(path)))
     with path.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+        file.write(json.dumps(run) + "\n")
 
 
-def held_out(runs: Sequence[Record], place: int = -1) -> Interval:
-    """Success on held-out games at the last measurement (`place` 0: before the first update), over runs as units."""
-    return student([run["evals"][place]["success"] for run in runs])
+def held_out(runs: Sequence[TrainingRun], index: int = -1) -> Interval:
+    """Returns the success on held-out games at the last evaluation (`index` 0: before training), with runs as units."""
+    return student([run["evals"][index]["success"] for run in runs])
 
 
 def in_words(folder: Path) -> str:
-    """A study in one line: what each value of its setting came to."""
-    plan, runs = plan_of(folder), read(folder / "runs.jsonl")
-    said = []
-    for value in plan["variants"]:
-        mine = [run for run in runs if run["variant"] == value]
-        if mine:
-            found, before = held_out(mine), held_out(mine, 0).value
-            bounds = f" [{max(0.0, found.low):.2f}, {min(1.0, found.high):.2f}]" if len(mine) > 1 else ""
-            seeds = f"{len(mine)} seeds" if len(mine) > 1 else "one seed, no interval"
-            said.append(f"{value} {before:.2f} -> {found.value:.2f}{bounds} ({seeds})")
-        else:
-            said.append(f"{value} not run")
+    """Describes a study in one line: the success before and after training for each value of the setting."""
+    plan = plan_of(folder)
+    runs = read(folder / "runs.jsonl")
+    parts = [_variant(value, [run for run in runs if run["variant"] == value]) for value in plan["variants"]]
+    line = f"{plan.get('title') or plan['recipe']}: {plan['vary']}: {'; '.join(parts)}"
     games = sorted({run["evals"][-1]["n"] for run in runs})
-    told = f"{plan.get('title') or plan['recipe']}: {plan['vary']}: {'; '.join(said)}"
-    return told + (f"; {' or '.join(map(str, games))} held-out games a run" if games else "")
+    return line + (f"; {' or '.join(map(str, games))} held-out games a run" if games else "")
+
+
+def _variant(value: str, runs: Sequence[TrainingRun]) -> str:
+    if not runs:
+        return f"{value} not run"
+    before, after = held_out(runs, 0).value, held_out(runs)
+    change = f"{value} {before:.2f} -> {after.value:.2f}"
+    if len(runs) == 1:
+        return f"{change} (one seed, no interval)"
+    return f"{change} [{max(0.0, after.low):.2f}, {min(1.0, after.high):.2f}] ({len(runs)} seeds)"

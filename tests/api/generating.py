@@ -84,7 +84,7 @@ class Generating(ThreadingHTTPServer):
         settings = Settings(
             body["temperature"], body.get("top_p", 1.0), frozenset(body["stop_token_ids"]), tuple(body.get("stop", ()))
         )
-        decode(network, [job], settings, lambda ids: self.tokenizer.decode(ids, skip_special_tokens=True), reuse=False)
+        decode(network, [job], settings, lambda ids: self.tokenizer.decode(ids, skip_special_tokens=True))
         choice: dict[str, Any] = {
             "index": 0,
             "text": self.tokenizer.decode(job.ids, skip_special_tokens=True),

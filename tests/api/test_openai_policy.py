@@ -8,8 +8,8 @@ import pytest
 
 from envsuite.errors import DataError, UsageError
 from harness.policies.chat_completions import Price
-from harness.policies.health import REST
-from harness.policies.openai import SILENT_BATCHES, OpenAIPolicy
+from harness.policies.health import PAUSE
+from harness.policies.openai import SILENT_ROUNDS, OpenAIPolicy
 from harness.policies.server_weights import Fingerprint
 from harness.types import Prompt
 from tests.api import server as misbehaving
@@ -141,8 +141,8 @@ def test_a_server_that_was_never_there_ends_the_run_at_once():
 def test_a_server_that_dies_ends_the_run_before_it_breaks_every_episode(server):
     who = OpenAIPolicy("m", base_url=server.url, first_pause=0.01, max_retries=0)
     assert not who.act([prompt()])[0].error
-    server.script = [hang_up] * SILENT_BATCHES
-    for _ in range(SILENT_BATCHES - 1):
+    server.script = [hang_up] * SILENT_ROUNDS
+    for _ in range(SILENT_ROUNDS - 1):
         assert who.act([prompt()])[0].error
     with pytest.raises(DataError, match="--resume"):
         who.act([prompt()])
@@ -318,7 +318,7 @@ def test_two_servers_of_one_run_must_hold_the_same_weights(server):
 )
 def test_numerical_noise_is_told_from_other_weights(tokens, root, same):
     first = Fingerprint("weights/a", "a b", (("a", -0.1), ("b", -0.9)))
-    assert (first.differs(Fingerprint(root, "a b", tokens)) == "") is same
+    assert (first.difference(Fingerprint(root, "a b", tokens)) == "") is same
 
 
 def talks(*names):
@@ -348,7 +348,7 @@ def test_a_server_that_hangs_is_paid_for_once_and_used_again_when_it_answers(ser
             assert not any(reply.error for reply in who.act(talks(*"abcdefgh", *"wxyz")))
         assert len(other.requests) == 4, "nobody has waited for it again"
         other.script = []
-        who._health._rests_until[1] = 0.0  # its rest is over
+        who._health._paused_until[1] = 0.0  # its rest is over
         who.act(talks("new"))
         assert len(other.requests) == 5, "it holds the fewest conversations"
         who.close()
@@ -360,8 +360,8 @@ def test_a_dead_server_is_looked_at_before_it_is_used_again(server):
     who = OpenAIPolicy("m", base_url=f"{server.url},{gone.url}", first_pause=0.01)
     assert not any(reply.error for reply in who.act(talks("a", "b")))
     for _ in range(3):
-        who._health._rests_until[1] = 0.0
+        who._health._paused_until[1] = 0.0
         assert not any(reply.error for reply in who.act(talks("a", "b")))
-        assert who._health.well() == [0]
-    assert who._health._rest[1] == 16 * REST, "it rests longer each time"
+        assert who._health.available() == [0]
+    assert who._health._pause[1] == 16 * PAUSE, "it rests longer each time"
     who.close()

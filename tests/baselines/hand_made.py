@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from baselines.configs import Descent, ModelConfig
+from baselines.configs import ModelConfig, UpdateConfig
 from baselines.model import Model
 from envsuite.types import StopReason, Task
 from harness.types import Episode, Reply, Trajectory, Turn
@@ -147,7 +147,7 @@ def weights(runs: Sequence[Trajectory], whole: bool, how: str, constant: float =
 
 
 def policy_loss(
-    lm: Any, runs: Sequence[Trajectory], advantage: Sequence[float], config: Descent, reference: Any = None
+    lm: Any, runs: Sequence[Trajectory], advantage: Sequence[float], config: UpdateConfig, reference: Any = None
 ) -> Tensor:
     """The clipped surrogate with its bonus and its penalty, one sampled token after the other."""
     pairs = [sampled(lm, turn) for turn in turns(runs)]
@@ -162,11 +162,11 @@ def policy_loss(
         with torch.no_grad():
             behind = torch.cat([sampled(reference, turn)[0] for turn in turns(runs)])
         loss = loss + config.kl_coef * ((behind - new).exp() - (behind - new) - 1)
-    whole = getattr(config, "whole", True)
+    whole = config.whole
     return (weights(runs, whole, config.aggregation, config.constant) * loss).sum()
 
 
-def critic_loss(critic: Any, runs: Sequence[Trajectory], targets: Sequence[float], config: Descent) -> Tensor:
+def critic_loss(critic: Any, runs: Sequence[Trajectory], targets: Sequence[float], config: UpdateConfig) -> Tensor:
     """Half the mean squared error of the values of all sampled tokens, times its coefficient."""
     result = torch.cat([values(critic, turn) for turn in turns(runs)])
     return config.value_coef * 0.5 * ((result - torch.tensor(targets, dtype=torch.float64)) ** 2).mean()

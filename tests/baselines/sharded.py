@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from baselines import recipe as recipes
 from baselines.distributed import collectives
-from baselines.train import Run
+from baselines.train import TrainingRun
 from tests import toys  # noqa: F401
 
 
@@ -26,8 +26,11 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     collectives.join()
     for table, folder, resume in json.loads(sys.argv[1]):
-        run = Run(recipes.parse(table), Path(folder), resume)
+        run = TrainingRun(recipes.parse(table), Path(folder), resume)
         run.train()
-        held = {"actor": size(run.model.lm.parameters()), "moments": size(run.optimisers.actor.state_dict()["state"])}
+        held = {
+            "actor": size(run.model.lm.parameters()),
+            "moments": size(run.optimisers.actor.optimiser.state_dict()["state"]),
+        }
         Path(f"{folder}/held-{torch.distributed.get_rank()}.json").write_text(json.dumps(held))
     collectives.leave()

@@ -17,7 +17,8 @@ torch = pytest.importorskip("torch")
 
 from baselines import configs  # noqa: E402
 from baselines.algorithms import dual_gae, gigpo, grpo, ntpo, poad, ppo, rloo, sft, twosome  # noqa: E402
-from baselines.algorithms.policy_step import Optimisers  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
+from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.model import Model  # noqa: E402
 from harness.lm.likelihood import Candidate  # noqa: E402
 from harness.lm.template import Template  # noqa: E402
@@ -51,7 +52,7 @@ def _one_thread():
 def updated(algorithm, model, runs, config, prompts=(), step=0):
     """The gradients that one update left in the actor and in the critic."""
     generator = torch.Generator().manual_seed(0)
-    algorithm.update(model, Optimisers(model, config), runs, config, generator, prompts, step=step)
+    algorithm.update(UpdateInput(model, Optimisers(model, config), runs, config, generator, prompts, step=step))
     return hand.left_by(model.actor_parameters()), hand.left_by(model.critic_parameters())
 
 
@@ -92,7 +93,7 @@ def check_critic_method(algorithm, config, rates, reference=False):
     model = hand.tiny_model("own", reference)
     runs = hand.trajectories(model, PLAYS)
     prompts = next_prompts(runs)
-    behind = hand.frozen_copy(model._reference) if reference else None
+    behind = hand.frozen_copy(model.reference.frozen) if reference else None
     extra = None
     if reference and config.kl_in == "reward":
         ratios = hand.log_ratios(runs, behind)
@@ -284,7 +285,7 @@ def check_group_method(algorithm, config, advantages_of):
     """One update of a method without a critic; `advantages_of` maps rewards [E][T] to advantages [E][T]."""
     model = hand.tiny_model(reference=True)
     runs = hand.trajectories(model, GROUPS)
-    behind = hand.frozen_copy(model._reference)
+    behind = hand.frozen_copy(model.reference.frozen)
     rewards = [[turn.reward for turn in run.turns] for run in runs]
     if config.kl_in == "reward":
         for row, ratios in zip(rewards, hand.log_ratios(runs, behind), strict=True):
@@ -330,6 +331,17 @@ def test_rloo(kl_in):
     check_group_method(rloo, configs.RLOO(kl_in=kl_in, **GROUP), scored)
 
 
+def test_rloo_leaves_out_a_group_of_one():
+    """A group that faults reduced to one episode does not change the gradient."""
+    model = hand.tiny_model(reference=True)
+    config = configs.RLOO(**GROUP)
+    lone = Play([[9, 2], [4]], [5.0, -3.0], "ab", 2, 0)
+    expected, _ = updated(rloo, model, hand.trajectories(model, GROUPS), config)
+    model = hand.tiny_model(reference=True)
+    actual, _ = updated(rloo, model, hand.trajectories(model, [*GROUPS, lone]), config)
+    hand.agree(actual, expected)
+
+
 def test_rloo_turn_by_turn():
     config = configs.RLOO(per_turn=True, gamma=0.8, **GROUP)
     check_group_method(rloo, config, lambda rewards: formulas.per_turn(rewards, OWNERS, 0.8, "rloo"))
@@ -373,7 +385,7 @@ def test_sft(last_only, micro_rows):
         list(chain(*([{"role": "user", "content": u}, {"role": "assistant", "content": a}] for u, a in talk)))
         for talk in talks
     ]
-    config = configs.Tuning(rows=2, micro_rows=micro_rows, last_only=last_only, max_grad_norm=1e9)
+    config = configs.SFTConfig(rows=2, micro_rows=micro_rows, last_only=last_only, max_grad_norm=1e9)
     template = Template(tokenizer, [end])
     (log,) = sft.train(model, messages, template, config, torch.Generator().manual_seed(0))
     hand.agree(hand.left_by(model.actor_parameters()), expected)

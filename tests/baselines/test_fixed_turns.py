@@ -1,4 +1,4 @@
-"""Batches of a fixed number of turns: episodes go on over the edge as if there were none."""
+"""Batches of a fixed number of turns: episodes continue in the next batch as if there were no edge."""
 
 import json
 
@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from baselines import recipe as recipes  # noqa: E402
 from baselines.collection import fixed_turns  # noqa: E402
 from baselines.studies import tiny_model  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import UsageError  # noqa: E402
 from harness.rollout.executors import LocalExecutor  # noqa: E402
 from harness.rollout.loop import rollout  # noqa: E402
@@ -38,32 +38,34 @@ def recipe(folder, **changes):
     return recipes.parse(table)
 
 
-def test_what_is_played_over_the_edges_is_what_is_played_without(folder, tmp_path):
-    run = Run(recipe(folder), tmp_path / "run")
+def test_episodes_played_across_batches_equal_episodes_played_at_once(folder, tmp_path):
+    run = TrainingRun(recipe(folder), tmp_path / "run")
+    collector = run.collector
     pieces: dict = {}
-    for _ in range(5):
-        actor = run.actor()
-        taken = run._batch(actor)
-        assert sum(len(one.turns) - first for one, first in taken) == EPISODES * TURNS
-        for one, first in taken:
-            before = pieces.setdefault(one.episode.key, [])
+    for update in range(5):
+        actor = collector.actor()
+        pairs = collector._play_batch(actor, update, run.stage)
+        assert sum(len(episode.turns) - first for episode, first in pairs) == EPISODES * TURNS
+        for episode, first in pairs:
+            before = pieces.setdefault(episode.episode.key, [])
             assert first == len(before)
-            before += [(turn.reply.text, turn.reward) for turn in fixed_turns.since(one, first).turns]
-        ended = [one for one, _ in taken if not fixed_turns.unfinished(one, 7)]
+            before += [(turn.reply.text, turn.reward) for turn in fixed_turns.turns_from(episode, first).turns]
+        ended = [episode for episode, _ in pairs if not fixed_turns.unfinished(episode, 7)]
         actor.close()
-        for one in ended:  # whole, by the plain loop and with the same dice
-            (whole,) = rollout(run.actor(), [one.episode], LocalExecutor(1), run.recipe.prompting, 7)
-            assert pieces[one.episode.key] == [(turn.reply.text, turn.reward) for turn in whole.turns]
-    assert sum(lane.begun for lane in run.lanes) > EPISODES  # some ended, some went on
-    assert any(lane.said for lane in run.lanes)
-    run.lock.release()
+        for episode in ended:
+            todo, prompting = [episode.episode], run.recipe.prompting
+            (at_once,) = rollout(collector.actor(), todo, LocalExecutor(1), prompting, 7)
+            assert pieces[episode.episode.key] == [(turn.reply.text, turn.reward) for turn in at_once.turns]
+    assert sum(stream.started for stream in collector.streams) > EPISODES  # some ended and some continued
+    assert any(stream.replies for stream in collector.streams)
+    run.close()
 
 
-def test_a_run_of_so_many_turns_resumes_in_the_middle_of_its_episodes(folder, tmp_path):
-    whole = Run(recipe(folder), tmp_path / "whole")
+def test_a_run_of_fixed_turns_resumes_in_the_middle_of_its_episodes(folder, tmp_path):
+    whole = TrainingRun(recipe(folder), tmp_path / "whole")
     whole.train()
-    Run(recipe(folder, updates=2), tmp_path / "cut").train()
-    resumed = Run(recipe(folder), tmp_path / "cut", resume=True)
+    TrainingRun(recipe(folder, updates=2), tmp_path / "cut").train()
+    resumed = TrainingRun(recipe(folder), tmp_path / "cut", resume=True)
     resumed.train()
     for name, value in whole.model.state()["lm"].items():
         assert torch.equal(value, resumed.model.state()["lm"][name]), name
@@ -73,7 +75,7 @@ def test_a_run_of_so_many_turns_resumes_in_the_middle_of_its_episodes(folder, tm
     assert [line["over"] for line in updates][:2] == [0, 0] and "success" not in updates[0]  # no end in sight yet
 
 
-def test_groups_want_whole_episodes(folder):
+def test_groups_need_whole_episodes(folder):
     with pytest.raises(UsageError, match="leave turns out"):
         recipe(folder, algorithm="grpo", episodes=8, config={"group_size": 4})
     with pytest.raises(UsageError, match="takes what follows for nothing"):

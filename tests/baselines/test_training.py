@@ -12,13 +12,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import grpo, poad, policy_step, ppo, rloo, twosome  # noqa: E402
+from baselines.algorithms import actor_critic, grpo, poad, policy_step, ppo, rloo, twosome  # noqa: E402
+from baselines.algorithms.optimisers import Optimisers  # noqa: E402
+from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.batch import collate, token_rewards  # noqa: E402
 from baselines.collection.actor import Actor  # noqa: E402
-from baselines.collection.sampler import Games  # noqa: E402
+from baselines.collection.sampler import GameSampler  # noqa: E402
+from baselines.configs import UpdateConfig  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import tiny_model  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite import registry  # noqa: E402
 from envsuite.errors import MissingData, UsageError  # noqa: E402
 from envsuite.types import Panel, StopReason  # noqa: E402
@@ -83,11 +86,10 @@ def test_a_conversation_is_one_row_and_a_cut_history_is_several(model):
 
 def gradients(model, batch, config, scale=1.0):
     """The actor's gradient of one minibatch, the optimiser's step undone."""
-    optimisers = policy_step.Optimisers(model, config)
     before = model.state()
-    generator = torch.Generator().manual_seed(0)
+    inputs = UpdateInput(model, Optimisers(model, config), (), config, torch.Generator().manual_seed(0))
     advantages = torch.linspace(-1, 1, len(batch.episode)) * scale
-    log = policy_step.descend(model, optimisers, batch, advantages, config, generator)
+    log = policy_step.learn(inputs, batch, policy_step.Targets(advantages))
     found = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     model.load_state(before)
     return found, log
@@ -97,7 +99,7 @@ def test_accumulated_gradients_equal_those_of_the_large_batch(model):
     _, runs = play(model)
     batch = collate(runs, whole=False)
     for aggregation in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"):
-        config = policy_step.Descent(normalise="none", aggregation=aggregation, max_grad_norm=1e9, entropy_coef=0.01)
+        config = UpdateConfig(normalise="none", aggregation=aggregation, max_grad_norm=1e9, entropy_coef=0.01)
         large, _ = gradients(model, batch, config)
         small, _ = gradients(model, batch, dataclasses.replace(config, micro_rows=2))
         torch.testing.assert_close(small, large, atol=1e-6, rtol=1e-4)
@@ -106,7 +108,7 @@ def test_accumulated_gradients_equal_those_of_the_large_batch(model):
 def test_padding_and_the_environments_text_carry_no_gradient(model):
     _, runs = play(model)
     batch = collate(runs)
-    config = policy_step.Descent(normalise="none", max_grad_norm=1e9)
+    config = UpdateConfig(normalise="none", max_grad_norm=1e9)
     clean, _ = gradients(model, batch, config)
     batch.logprobs[~batch.sampled] = 7.0  # whatever stands there
     batch.ids[~batch.valid] = 5
@@ -131,7 +133,9 @@ def test_a_time_limit_bootstraps_from_the_final_observation_and_an_end_does_not(
     with torch.no_grad():
         model.critic.head[-1].weight.fill_(0.1)
     prompts = [actor.next_prompt(run) for run in runs]
-    boots = ppo.boot_values(model, runs, prompts)
+    config = ppo.Config(micro_rows=2)
+    inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator(), prompts)
+    boots = actor_critic.final_values(inputs, model.values)
     for run, boot, prompt in zip(runs, boots, prompts):
         if run.terminated:
             assert boot == 0.0
@@ -162,9 +166,8 @@ def test_groups_paid_alike_give_no_gradient_and_say_so(model):
     for run in runs:
         for turn in run.turns:
             turn.reward = 0.0
-    log = grpo.update(
-        model, policy_step.Optimisers(model, grpo.Config(kl_coef=0)), runs, grpo.Config(kl_coef=0), torch.Generator()
-    )
+    config = grpo.Config(kl_coef=0, group_size=4)
+    log = grpo.update(UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator()))
     assert log["flat_groups"] == 1.0
     assert log["grad_norm"] == 0.0
 
@@ -230,7 +233,7 @@ def recipe(folder, algorithm, **changes):
 def test_every_algorithm_takes_its_steps_and_leaves_a_model_that_loads(folder, tmp_path, algorithm):
     config = {"learning_rate": 1e-3, **({"critic_warmup": 1} if algorithm == "dual_gae" else {})}
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
-    Run(recipe(folder, algorithm, updates=2, config=config, acting=acting), tmp_path / "run").train()
+    TrainingRun(recipe(folder, algorithm, updates=2, config=config, acting=acting), tmp_path / "run").train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     updates = [line for line in lines if line["kind"] == "update"]
     assert len(updates) == 2
@@ -249,7 +252,7 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
         sft={"episodes": 32, "train": {"learning_rate": 2e-3, "epochs": 9, "rows": 8}},
         config={"learning_rate": 1e-3, "critic_learning_rate": 2e-3, "epochs": 2, "minibatches": 2},
     )
-    Run(table, tmp_path / "run").train()
+    TrainingRun(table, tmp_path / "run").train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in lines if line["kind"] == "sft"]
     assert losses[-1] < losses[0] / 2
@@ -261,10 +264,10 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
 
 def test_a_run_resumed_goes_on_to_the_very_same_weights(folder, tmp_path):
     config = {"learning_rate": 1e-3, "kl_coef": 0.1, "kl_target": 0.01, "kl_horizon": 100}
-    whole = Run(recipe(folder, "poad", updates=4, config=config), tmp_path / "whole")
+    whole = TrainingRun(recipe(folder, "poad", updates=4, config=config), tmp_path / "whole")
     whole.train()
-    Run(recipe(folder, "poad", updates=2, config=config), tmp_path / "cut").train()
-    resumed = Run(recipe(folder, "poad", updates=4, config=config), tmp_path / "cut", resume=True)
+    TrainingRun(recipe(folder, "poad", updates=2, config=config), tmp_path / "cut").train()
+    resumed = TrainingRun(recipe(folder, "poad", updates=4, config=config), tmp_path / "cut", resume=True)
     resumed.train()
     assert resumed.optimisers.kl_coef == whole.optimisers.kl_coef != 0.1  # moved, and not forgotten
     for name, value in whole.model.state()["lm"].items():
@@ -298,5 +301,5 @@ def test_a_panel_is_measured_on_the_last_split_that_is_on_this_machine(monkeypat
     monkeypatch.setattr(registry, "panel", panel)
     configure = lambda task: RunConfig(task, "m")
     run = SimpleNamespace(recipe=SimpleNamespace(train_seeds=0), _config=configure)
-    config, seeds, apart = Games._held_out(run, configure(registry.TASKS["ALFWorld-train-v0"]))
-    assert (config.task.id, list(seeds), apart) == ("ALFWorld-valid_seen-v0", [0, 1], True)
+    games = GameSampler._evaluation_games(run, configure(registry.TASKS["ALFWorld-train-v0"]))
+    assert (games.config.task.id, list(games.seeds), games.held_out) == ("ALFWorld-valid_seen-v0", [0, 1], True)

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines import recipe as recipes  # noqa: E402
-from baselines.collection.sampler import Games  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.collection.sampler import GameSampler  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite import Task, register  # noqa: E402
 from envsuite.types import Panel  # noqa: E402
 from tests import toys  # noqa: E402, F401
@@ -40,18 +40,18 @@ register(
 
 
 def games(*tasks, **changes):
-    return Games(recipes.parse(recipe("any", tasks=list(tasks), **changes)))
+    return GameSampler(recipes.parse(recipe("any", tasks=list(tasks), **changes)))
 
 
 def measured(found):
-    return [(one.task.id, one.seed) for _, todo in found.measured() for one in todo]
+    return [(one.task.id, one.seed) for _, todo in found.evaluation() for one in todo]
 
 
 def test_a_panel_is_measured_on_the_last_of_its_other_splits():
     found = games("Signs-train-v0", eval_episodes=3)
     assert measured(found) == [("Signs-unseen-v0", 0), ("Signs-unseen-v0", 1), ("Signs-unseen-v0", 2)]
     assert found.held_out
-    assert {one.seed for update in range(20) for one in found.drawn(update, 0)} == set(range(12))
+    assert {one.seed for update in range(20) for one in found.batch(update, 0)} == set(range(12))
     trained_on_the_last = games("Signs-unseen-v0")  # then it is the last but itself
     assert {task for task, _ in measured(trained_on_the_last)} == {"Signs-seen-v0"}
 
@@ -60,7 +60,7 @@ def test_a_panel_without_splits_is_measured_beyond_the_games_it_trains_on():
     found = games("SignsAlone-v0", train_seeds=9, eval_episodes=50)
     assert [seed for _, seed in measured(found)] == [9, 10, 11]  # there are no more
     assert found.held_out
-    assert max(one.seed for update in range(20) for one in found.drawn(update, 0)) == 8
+    assert max(one.seed for update in range(20) for one in found.batch(update, 0)) == 8
 
 
 def test_a_panel_with_nothing_left_is_measured_on_itself_and_says_so():
@@ -82,13 +82,13 @@ def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_pat
     """Two demonstrations cost 20 and an update of 8 episodes 8: of 50 units there are three updates, at rates of what is left."""
     config = {"learning_rate": 1.0, "critic_learning_rate": 0.5, "schedule": "linear"}
     table = recipe(folder, budget=50, updates=99, config=config, sft={"episodes": 2, "train": {"rows": 2}})
-    run = Run(recipes.parse(table), tmp_path / "run")
+    run = TrainingRun(recipes.parse(table), tmp_path / "run")
     rates = []
     step = run._step
 
     def noted():
         step()
-        actor, critic = (one.param_groups[0]["lr"] for one in (run.optimisers.actor, run.optimisers.critic))
+        actor, critic = (optimiser.rate for optimiser in (run.optimisers.actor, run.optimisers.critic))
         assert critic == pytest.approx(actor / 2)
         rates.append(actor)
 
@@ -98,7 +98,7 @@ def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_pat
     assert rates == pytest.approx([1 - spent / 50 for spent in (20, 28, 36)])
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["spent"] for line in lines if line["kind"] == "eval"] == [20, 44]
-    again = Run(recipes.parse({**table, "budget": 60}), tmp_path / "run", resume=True)  # more was granted
+    again = TrainingRun(recipes.parse({**table, "budget": 60}), tmp_path / "run", resume=True)  # more was granted
     again.train()
     assert (again.update, again.spent) == (5, 60)
-    assert again.optimisers.actor.param_groups[0]["lr"] == pytest.approx(1 - 52 / 60)
+    assert again.optimisers.actor.rate == pytest.approx(1 - 52 / 60)

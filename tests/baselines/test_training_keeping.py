@@ -14,10 +14,15 @@ torch = pytest.importorskip("torch")
 from rich.console import Console  # noqa: E402
 
 from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import gigpo, grpo, poad, policy_step, sft  # noqa: E402
+from baselines.algorithms import actor_critic, gigpo, groups, grpo, poad, sft  # noqa: E402
+from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
+from baselines.algorithms.update import UpdateInput  # noqa: E402
+from baselines.batch import collate, token_rewards, turn_rewards  # noqa: E402
+from baselines.configs import UpdateConfig  # noqa: E402
 from baselines.logging import checkpoints, progress  # noqa: E402
+from baselines.microbatch import evaluate  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.cli import data  # noqa: E402
 from tests.baselines.test_training import made, play  # noqa: E402
@@ -52,23 +57,23 @@ def test_a_kl_penalty_in_the_reward_of_groups_moves_the_weights(model, algorithm
             for turn in run.turns:
                 turn.reward = 0.0  # paid alike, but for the penalty
         model.load_state(before)
-        log = algorithm.update(model, policy_step.Optimisers(model, config), runs, config, torch.Generator())
+        log = algorithm.update(UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator()))
         norms.append(log["grad_norm"])
     assert norms[0] == 0.0 < norms[1]
 
 
 def test_a_game_drawn_twice_for_one_update_is_two_groups(model):
     _, runs = play(model, count=1, attempts=4)
-    assert len({grpo.group_of(run, 2) for run in runs}) == 2
-    assert len({grpo.group_of(run, 4) for run in runs}) == 1
+    assert len({groups.group_of(run, 2) for run in runs}) == 2
+    assert len({groups.group_of(run, 4) for run in runs}) == 1
 
 
 def test_a_learning_rate_never_turns_negative(model):
-    optimisers = policy_step.Optimisers(model, policy_step.Descent(schedule="linear", learning_rate=1.0))
+    optimisers = Optimisers(model, UpdateConfig(schedule="linear", learning_rate=1.0))
     rates = []
     for done in (0.0, 0.5, 1.0, 3.0):
-        optimisers.anneal(done)
-        rates.append(optimisers.actor.param_groups[0]["lr"])
+        optimisers.set_rates(done, 0)
+        rates.append(optimisers.actor.rate)
     assert rates == [1.0, 0.5, 0.0, 0.0]
 
 
@@ -78,8 +83,8 @@ def test_a_critics_gradient_that_is_not_finite_changes_no_weight(model):
     before = model.state()["critic"]
     last = model.critic.head[-1].weight
     last.register_hook(lambda gradient: gradient * math.inf)
-    with pytest.raises(policy_step.NonFiniteLoss, match="critic's gradient"):
-        poad.update(model, policy_step.Optimisers(model, config), runs, config, torch.Generator())
+    with pytest.raises(NonFiniteLoss, match="critic's gradient"):
+        poad.update(UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator()))
     for name, value in model.state()["critic"].items():
         assert torch.equal(value, before[name]), name
 
@@ -91,25 +96,25 @@ def test_fine_tuning_stops_at_a_gradient_that_is_not_finite_and_names_the_step(m
     next(steps)
     before = model.state()["lm"]
     model.actor_parameters()[0].register_hook(lambda gradient: gradient * math.inf)
-    with pytest.raises(policy_step.NonFiniteLoss, match=r"Step 2 of 2 of fine-tuning: The norm of the gradient"):
+    with pytest.raises(NonFiniteLoss, match=r"Step 2 of 2 of fine-tuning: The norm of the model's gradient"):
         next(steps)
     assert all(torch.equal(value, before[name]) for name, value in model.state()["lm"].items())
 
 
 def test_a_run_that_stopped_at_its_mark_stays_stopped_and_measures_once(folder, tmp_path):
     table = recipe(folder, stop_at=1e-9, eval_every=1)
-    first = Run(recipes.parse(table), tmp_path / "run")
-    measure = first.measure
+    first = TrainingRun(recipes.parse(table), tmp_path / "run")
+    measure = first.evaluate
 
     def won():  # what a measurement leaves, with the success of a better model
         measure()
         first.success = 0.5
         return 0.5
 
-    first.measure = won
+    first.evaluate = won
     assert first.train() == 0.5
     assert [line["kind"] for line in lines_of(tmp_path / "run")] == ["eval"]
-    again = Run(recipes.parse(table), tmp_path / "run", resume=True)
+    again = TrainingRun(recipes.parse(table), tmp_path / "run", resume=True)
     assert again.train() == 0.5
     assert again.update == 0
     assert [line["kind"] for line in lines_of(tmp_path / "run")] == ["eval"]
@@ -119,7 +124,7 @@ def test_what_a_kill_before_the_first_checkpoint_left_is_not_counted_twice(folde
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text('{"kind": "eval", "update": 0}\n')
     (tmp_path / "run" / ".checkpoint.pt.x1").write_text("half")
-    Run(recipes.parse(recipe(folder)), tmp_path / "run").close()
+    TrainingRun(recipes.parse(recipe(folder)), tmp_path / "run").close()
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
     assert not list((tmp_path / "run").glob(".checkpoint*"))
 
@@ -176,7 +181,7 @@ def test_demonstrations_of_a_file_are_learnt_as_those_that_are_played(folder, tm
     tuned = []
     for name, source in (("file", {"file": str(path)}), ("played", {"episodes": 4})):
         table = recipe(folder, algorithm="sft", config={}, sft={**source, "train": {"learning_rate": 1e-3, "rows": 4}})
-        run = Run(recipes.parse(table), tmp_path / name)
+        run = TrainingRun(recipes.parse(table), tmp_path / name)
         run.train()
         assert run.spent == 40
         tuned.append(
@@ -240,19 +245,18 @@ def test_a_target_critic_gives_one_step_targets_and_follows(model):
     with torch.no_grad():
         model.critic.head[-1].weight.fill_(0.1)
     model.keep_target()
-    from baselines.algorithms.ppo import in_parts, one_step_targets
-    from baselines.batch import collate, token_rewards
-
     batch = collate(runs)
-    values = batch.flat(in_parts(model.target_values, batch, 0)).detach()
-    paid = token_rewards(batch, [[turn.reward for turn in run.turns] for run in runs])
+    inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator())
+    values = evaluate(model.target_values, batch, 0, False)
+    paid = token_rewards(batch, turn_rewards(runs))
     after = torch.cat([values[1:], values[:1]])
     last = torch.cat([batch.episode[1:] != batch.episode[:-1], torch.tensor([True])])
-    wanted = torch.where(batch.ends_turn, paid + 0.9 * torch.where(last, 0.0, after), after)
-    targets = one_step_targets(model, batch, runs, [], torch.zeros(len(values)), config)
-    torch.testing.assert_close(targets, wanted, atol=1e-6, rtol=0)
+    expected = torch.where(batch.ends_turn, paid + 0.9 * torch.where(last, 0.0, after), after)
+    nothing = torch.zeros(len(values))
+    _, targets = actor_critic.estimate(inputs, batch, values, model.target_values, nothing, config.one_step_rates())
+    torch.testing.assert_close(targets, expected, atol=1e-6, rtol=0)
     old = model.target.head[-1].weight.clone()
-    poad.update(model, policy_step.Optimisers(model, config), runs, config, torch.Generator())
+    poad.update(UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator()))
     moved = old + 0.25 * (model.critic.head[-1].weight - old)
     assert not torch.equal(moved, old)
     torch.testing.assert_close(model.target.head[-1].weight, moved)

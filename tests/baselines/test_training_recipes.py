@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from baselines import configs
+from baselines import configs, tables
 from baselines import recipe as recipes
 from envsuite.errors import UsageError
-from harness.prompting.prompting import Prompting
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = {"algorithm": "ppo", "model": {"name": "x"}, "tasks": ["Signpost-v0"]}
@@ -19,21 +18,30 @@ GROUPS = {**BASE, "algorithm": "grpo"}
 TWOSOME = {**BASE, "algorithm": "twosome", "acting": {"choose": "admissible"}}
 
 
-def numbers(cls):
-    hints = typing.get_type_hints(cls)
-    return [one for one in dataclasses.fields(cls) if hints[one.name] in (int, float, tuple[int, ...], bool | int)]
+def number_hints(cls):
+    """The annotations of a class's numeric fields."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    numeric = (int, float, tuple[int, ...])
+    return {
+        field.name: hints[field.name]
+        for field in dataclasses.fields(cls)
+        if typing.get_type_hints(cls)[field.name] in numeric
+    }
 
 
-CLASSES = [recipes.Recipe, recipes.Acting, recipes.Generation, recipes.Demonstrations, Prompting]
-CLASSES += [configs.ModelConfig, configs.Tuning]
+CLASSES = [recipes.Recipe, recipes.Acting, recipes.Generation, recipes.Demonstrations]
+CLASSES += [configs.ModelConfig, configs.SFTConfig]
 
 
 @pytest.mark.parametrize("cls", [*CLASSES, *configs.CONFIGS.values()], ids=lambda cls: cls.__name__)
 def test_every_number_of_a_recipe_has_a_range(cls):
-    for one in numbers(cls):
-        span = configs.range_of(cls, one.name)
-        assert float("nan") not in span
-        assert float("inf") not in span
+    hints = number_hints(cls)
+    assert hints or cls is recipes.Recipe
+    for name, hint in hints.items():
+        limits = tables.range_of(hint)
+        assert limits is not None, name
+        assert float("nan") not in limits
+        assert float("inf") not in limits
 
 
 @pytest.mark.parametrize(
@@ -49,10 +57,14 @@ def test_every_number_of_a_recipe_has_a_range(cls):
         ("tasks", [], "one at least"),
         ("tasks", 3.5, "it is a list"),
         ("acting", {"top_p": 7.0}, "above 0 and at most 1"),
+        ("acting", {"top_p": 0.9}, r"top_p = 0\.9: .*over all of it"),
+        ("prompting", {"history_reasoning": -2}, "history_reasoning cannot be -2"),
+        ("config", {"adam_betas": [0.9]}, "two numbers below 1"),
+        ("config", {"adam_eps": 0}, "above 0"),
         ("model", {"name": "x", "lora_rank": -1}, "at least 0"),
         ("model", {"name": "x", "lora_rank": 8, "lora_targets": []}, "lora_targets"),
-        ("model", {"name": "x", "critic": "none"}, "ppo needs one"),
-        ("algorithm", "sft", "there are none: set sft.episodes"),
+        ("model", {"name": "x", "critic": "none"}, "ppo needs a critic"),
+        ("algorithm", "sft", "the recipe has none: set sft.episodes"),
         ("sft", 3, "expected a table"),
         ("sft", {"train": {"rows": 0}}, r"sft\.train\.rows cannot be 0: it is at least 1"),
         ("sft", {"file": "nowhere.jsonl"}, "is not there"),

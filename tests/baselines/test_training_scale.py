@@ -15,12 +15,12 @@ torch = pytest.importorskip("torch")
 
 from baselines import memory, prefix_sharing  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
-from baselines.algorithms import policy_step  # noqa: E402
+from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
 from baselines.distributed import collectives  # noqa: E402
 from baselines.logging import progress  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import curves, run  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.demos import conversations  # noqa: E402
 from harness.evaluate import Execution  # noqa: E402
@@ -90,11 +90,22 @@ def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(f
         gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
         return torch.stack([logprobs, spread, values]).detach() * sampled, torch.cat([g.flatten() for g in gradients])
 
-    assert prefix_sharing.beginning(ids, valid, torch.tensor([44])) == 40
+    packed = prefix_sharing.pack(ids, valid, sampled, model.device)
+    assert (len(packed.ids), prefix_sharing.shared_prefix(packed)) == (5, 40)
     once, once_gradient = found()
-    monkeypatch.setattr(prefix_sharing, "WORTH", 1000)
-    monkeypatch.setattr(prefix_sharing, "distinct", lambda ids, valid: (ids * valid, valid, torch.arange(len(ids))))
-    each, each_gradient = found()
+    monkeypatch.setattr(prefix_sharing, "MIN_PREFIX", 1000)
+    parts = []
+    for row in range(len(ids)):  # one at a time, so that no row has a copy
+        model.lm.zero_grad()
+        model.critic.zero_grad()
+        one = slice(row, row + 1)
+        logprobs, spread = model.logprobs(ids[one], valid[one], 1.0, sampled[one])
+        values = model.values(ids[one], valid[one], sampled[one])
+        ((logprobs + spread + values) * sampled[one]).sum().backward()
+        gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
+        parts.append((torch.stack([logprobs, spread, values]).detach(), torch.cat([g.flatten() for g in gradients])))
+    each = torch.cat([numbers for numbers, _ in parts], dim=1) * sampled
+    each_gradient = sum(gradient for _, gradient in parts)
     torch.testing.assert_close(once, each, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(once_gradient, each_gradient, atol=1e-3, rtol=1e-3)
 
@@ -129,7 +140,7 @@ def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launch
     path = write(tmp_path / "recipe.toml", recipe(folder, algorithm=algorithm, acting=acting, sft=sft))
     command = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o"]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    Run(recipes.load(path), tmp_path / "one").train()
+    TrainingRun(recipes.load(path), tmp_path / "one").train()
     for _ in range(3):  # another process may take the port before the launcher does
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -141,7 +152,7 @@ def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launch
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "two" / "recipe.json").read_text())["processes"] == 2
     assert done.stdout.count("on held-out games") == 1  # one speaks for all
-    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("one", "two"))
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("one", "two"))
     for part in ("lm", "critic"):
         for name, value in one["model"][part].items():
             torch.testing.assert_close(two["model"][part][name], value, atol=2e-5, rtol=1e-3)
@@ -160,7 +171,7 @@ def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, said):
     assert done.returncode and said in done.stderr
     assert not (tmp_path / "run").exists()
     with pytest.raises(UsageError, match="fsdp = true"):
-        collectives._refuse({"ACCELERATE_USE_FSDP": "true"})
+        collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
 
 
 def test_one_process_needs_no_launcher():
@@ -178,13 +189,13 @@ def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
     if critic == "none":
         table |= {"algorithm": "grpo", "config": {"learning_rate": 1e-3, "group_size": 2}}
     parts = memory.estimate(recipes.parse(table))
-    model = Model.load(recipes.parse(table).model)
+    model = Model.load(recipes.parse(table).model_config)
     size = lambda found: sum(p.numel() * p.element_size() for p in found)
     learning = [*model.actor_parameters(), *model.critic_parameters()]
     assert parts["actor's weights"] == size(model.lm.parameters())
     assert parts["critic's weights"] == (size(model.critic.parameters()) if model.critic else 0)
     assert parts["gradients"] == size(learning)
-    optimisers = policy_step.Optimisers(model, recipes.parse(table).config)
+    optimisers = Optimisers(model, recipes.parse(table).config)
     for p in learning:
         p.grad = torch.zeros_like(p)
     optimisers.actor.step()
@@ -194,7 +205,7 @@ def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
         one
         for optimiser in (optimisers.actor, optimisers.critic)
         if optimiser is not None
-        for state in optimiser.state.values()
+        for state in optimiser.optimiser.state.values()
         for name, one in state.items()
         if name != "step"
     ]
@@ -295,17 +306,19 @@ def test_a_flattened_draw_is_refused_where_tokens_are_learnt():
 
 def test_environments_stay_between_batches_unless_others_are_asked_for(folder, tmp_path):
     execution = Execution(num_workers=1, max_concurrent=8)
-    run = Run(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
+    run = TrainingRun(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
     there = lambda advice_kind: (
-        run.environments.slots(run.games.configs[0], execution, 8, advice_kind, 0.99)._workers[0].process
+        run.collector.environments.executor(run.collector.sampler.configs[0], execution, 8, advice_kind, 0.99)
+        ._workers[0]
+        .process
     )
     try:
-        run._ready()
+        run._prepare_updates()
         run._step()
         worker = there("")
         run._step()
         assert there("") is worker and worker.is_alive()
-        run._play(run.games.configs[0], run.games.drawn(0, 0), make_policy("expert"))
+        run.collector.play(run.collector.sampler.configs[0], run.collector.sampler.batch(0, 0), make_policy("expert"))
         assert there("expert") is not worker and not worker.is_alive()
         worker = there("expert")
     finally:
@@ -315,23 +328,23 @@ def test_environments_stay_between_batches_unless_others_are_asked_for(folder, t
 
 def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     table = recipe(folder, tasks=["Signpost-v0", "HiLo-v0"], advance_at=0.01, updates=1)
-    run = Run(recipes.parse(table), tmp_path / "run")
-    assert {game.task.id for game in run.games.drawn(0, run.rung)} == {"Signpost-v0"}
-    run.rung = 1
-    assert {game.task.id for update in range(4) for game in run.games.drawn(update, run.rung)} == {
+    run = TrainingRun(recipes.parse(table), tmp_path / "run")
+    assert {game.task.id for game in run.collector.sampler.batch(0, run.stage)} == {"Signpost-v0"}
+    run.stage = 1
+    assert {game.task.id for update in range(4) for game in run.collector.sampler.batch(update, run.stage)} == {
         "Signpost-v0",
         "HiLo-v0",
     }
-    run._ready()
-    run.measure()
+    run._prepare_updates()
+    run.evaluate()
     run.save()
     run.close()
-    assert Run(recipes.parse(table), tmp_path / "run", resume=True).rung == 1
+    assert TrainingRun(recipes.parse(table), tmp_path / "run", resume=True).stage == 1
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path):
-    run = Run(recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run")
-    play = run._play
+    run = TrainingRun(recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run")
+    play = run.collector.play
 
     def poisoned(*args):
         runs = play(*args)
@@ -339,19 +352,17 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path
             runs[0].turns[-1].reward = float("nan")
         return runs
 
-    run._play = poisoned
-    with pytest.raises(
-        policy_step.NonFiniteLoss, match=r"Update 2 of .*run: .*lower the learning rate.*checkpoint.pt is of"
-    ):
+    run.collector.play = poisoned
+    with pytest.raises(NonFiniteLoss, match=r"Update 2 of .*run: .*lower the learning rate.*checkpoint.pt is of"):
         run.train()
-    Run(
+    TrainingRun(
         recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run", resume=True
     ).train()  # goes on from the good one
 
 
 def test_metrics_go_to_tensorboard_where_a_recipe_asks(folder, tmp_path):
     pytest.importorskip("tensorboard")
-    Run(recipes.parse(recipe(folder, trackers=["tensorboard"], updates=1)), tmp_path / "run").train()
+    TrainingRun(recipes.parse(recipe(folder, trackers=["tensorboard"], updates=1)), tmp_path / "run").train()
     assert list((tmp_path / "run" / "tensorboard").glob("events*"))
 
 
@@ -380,17 +391,19 @@ def test_warnings_name_what_collapses_and_the_cure():
 
 def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folder, tmp_path):
     talk = {"grammar": "bare", "thinking": False, "history": -1, "admissible": "none"}
-    free = Run(recipes.parse(recipe(folder, prompting=talk)), tmp_path / "free")
-    (first, *_) = free._play(free.games.configs[0], free.games.drawn(0, 0), free.actor())[0].turns
+    free = TrainingRun(recipes.parse(recipe(folder, prompting=talk)), tmp_path / "free")
+    (first, *_) = free.collector.play(
+        free.collector.sampler.configs[0], free.collector.sampler.batch(0, 0), free.collector.actor()
+    )[0].turns
     fits = len(first.reply.prompt_ids) + 5  # the first prompt and a reply
-    Run(recipes.parse(recipe(folder, prompting=talk, updates=1, acting={"max_tokens": 5, "context": fits + 3})),
+    TrainingRun(recipes.parse(recipe(folder, prompting=talk, updates=1, acting={"max_tokens": 5, "context": fits + 3})),
         tmp_path / "run").train()  # fmt: skip
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     (update,) = [line for line in lines if line["kind"] == "update"]
     assert update["dropped_turns"] > 0
     short = recipe(folder, prompting=talk, acting={"max_tokens": 5, "context": 10})
     with pytest.raises(DataError, match=r"too long.*acting\.context"):
-        Run(recipes.parse(short), tmp_path / "short").train()
+        TrainingRun(recipes.parse(short), tmp_path / "short").train()
 
 
 @pytest.mark.slow
@@ -407,7 +420,7 @@ def test_a_run_that_is_killed_resumes_to_the_same_weights(folder, tmp_path):
         time.sleep(0.05)
     cut.send_signal(signal.SIGKILL)
     assert cut.wait() == -signal.SIGKILL, "it was to be killed while it ran"
-    assert torch.load(tmp_path / "cut" / "checkpoint.pt", weights_only=False)["update"] < updates
+    assert torch.load(tmp_path / "cut" / "checkpoint.pt", weights_only=True)["update"] < updates
     subprocess.run([*words, tmp_path / "cut", "--resume"], check=True, cwd=ROOT, env=quiet, capture_output=True)
-    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=False) for name in ("whole", "cut"))
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("whole", "cut"))
     assert all(torch.equal(value, two["model"]["lm"][name]) for name, value in one["model"]["lm"].items())

@@ -11,7 +11,7 @@ pytest.importorskip("peft")
 from baselines import recipe as recipes  # noqa: E402
 from baselines.collection import servers  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.policies.hf import HFPolicy, end_tokens  # noqa: E402
 from harness.policies.tokens import TokensPolicy  # noqa: E402
@@ -48,7 +48,7 @@ def table(folder, *urls, sync="lora", **changes):
 
 
 def train(where, **options):
-    run = Run(recipes.parse(options.pop("table")), where, **options)
+    run = TrainingRun(recipes.parse(options.pop("table")), where, **options)
     run.train()
     lines = [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
     return run, lines
@@ -174,9 +174,11 @@ def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_
         train(tmp_path / "one", table=table(folder, server.url))
     with pytest.raises(DataError, match=r"did not load .*\(0: ConnectError.*is it running"):
         train(tmp_path / "two", table=table(folder, "http://127.0.0.1:9/v1"))
-    run = Run(recipes.parse(table(folder, server.url, sync="disk")), tmp_path / "three")
-    post = run.servers._post
-    run.servers._post = lambda url, body: (shutil.rmtree(body["model_path"]), post(url, body))[1]  # not shared
+    run = TrainingRun(recipes.parse(table(folder, server.url, sync="disk")), tmp_path / "three")
+    post = run.collector.servers._post
+    run.collector.servers._post = lambda url, body: (shutil.rmtree(body["model_path"]), post(url, body))[
+        1
+    ]  # not shared
     with pytest.raises(DataError, match=r"500: Failed to load .*servers must see that folder"):
         run.train()
 

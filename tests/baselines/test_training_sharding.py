@@ -17,7 +17,7 @@ from baselines import memory  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.distributed import collectives  # noqa: E402
 from baselines.model import Model, ModelConfig  # noqa: E402
-from baselines.train import Run  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import UsageError  # noqa: E402
 from tests.api.generating import generating  # noqa: E402
 from tests.baselines.test_training import made  # noqa: E402
@@ -85,7 +85,7 @@ def runs(folder, tmp_path_factory):
     place = tmp_path_factory.mktemp("runs")
     todo = []
     for name, table in tables(folder).items():
-        Run(recipes.parse(table), place / "one" / name).train()
+        TrainingRun(recipes.parse(table), place / "one" / name).train()
         for resume in (False, True):
             cut = {**table, "fsdp": True, "updates": 1 + resume}
             todo.append([cut, str(place / "two" / name), resume])
@@ -101,7 +101,7 @@ def runs(folder, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["poad", "lora", "head"])
 def test_two_processes_with_a_share_each_take_the_steps_of_one(folder, runs, name):
-    one, two = (torch.load(runs / way / name / "checkpoint.pt", weights_only=False) for way in ("one", "two"))
+    one, two = (torch.load(runs / way / name / "checkpoint.pt", weights_only=True) for way in ("one", "two"))
     assert two["update"] == 2
     start = Model.load(recipes.parse(tables(folder)[name]).model).state()
     parts = set(one["model"])
@@ -134,7 +134,7 @@ def test_a_server_plays_for_two_processes_with_the_adapter_they_share(runs):
     assert len(gaps) == 2
     assert max(gaps) < 1e-5
     here, there = (
-        torch.load(runs / name / "checkpoint.pt", weights_only=False)["model"]["lm"]
+        torch.load(runs / name / "checkpoint.pt", weights_only=True)["model"]["lm"]
         for name in ("one/lora", "two/served")
     )
     for key, value in here.items():
@@ -156,7 +156,7 @@ def test_a_run_of_two_goes_on_with_one(folder, runs, tmp_path):
     found = []
     for way in ("one", "two"):
         shutil.copytree(runs / way / "poad", tmp_path / way)
-        run = Run(recipes.parse({**tables(folder)["poad"], "updates": 3}), tmp_path / way, resume=True)
+        run = TrainingRun(recipes.parse({**tables(folder)["poad"], "updates": 3}), tmp_path / way, resume=True)
         run.train()
         assert run.update == 3
         found.append(run.model.state())

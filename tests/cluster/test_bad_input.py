@@ -59,7 +59,7 @@ def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says
 
         lines = []
         threading.Thread(target=serve, daemon=True).start()
-        with pytest.raises(UsageError, match=r"something listens there that .* not Ray's head: give the address"):
+        with pytest.raises(UsageError, match=r"the process there .* not Ray's head: give the address"):
             connect._knock(f"127.0.0.1:{listener.getsockname()[1]}")
         for line in lines:
             line.close()

@@ -44,7 +44,7 @@ def test_the_job_ends_with_the_evaluations_own_code_where_the_clusters_processes
     ("words", "plays"), [("", "--model expert --env alfworld -c 512"), ("-m random -e hilo", "-m random -e hilo")]
 )
 def test_the_job_script_waits_for_its_nodes_plays_and_clears_away(tmp_path, words, plays):
-    """With stand-ins for Slurm's and Ray's commands; on a real Slurm it was tried by hand (docs/scaling.md)."""
+    """With stand-ins for Slurm's and Ray's commands; on a real Slurm it was tried by hand (docs/explanation/clusters.md)."""
     bin = tmp_path / "venv" / "bin"
     bin.mkdir(parents=True)
     (bin / "activate").write_text(f"PATH={bin}:$PATH\n")

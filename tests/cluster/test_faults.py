@@ -29,7 +29,7 @@ def play(*words, **options):
 def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_is_room(tmp_path, proved):
     """A real one of 32 kB, in a mount namespace of its own, made larger afterwards."""
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
-        pytest.skip("unshare is not installed, or may not make namespaces here")
+        pytest.skip("unshare is not installed, or may not make namespaces here: apt-get install util-linux")
     words = ["-e", "hilo", "-n", "60", "--set", "size=512", "-c", "4"]
     assert play(*words, "-o", tmp_path / "whole").returncode == 0
     small = tmp_path / "small"
@@ -60,7 +60,7 @@ def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_
 def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path, proved):
     """Wall clock of the run's processes alone; neither its budget of time nor its workers' patience runs out."""
     if FAKETIME is None:
-        pytest.skip("faketime is not installed")
+        pytest.skip("faketime is not installed: apt-get install faketime")
     words = ["-e", "Slow-v0", "-n", "40", "--set", "size=512", "--set", "delay=0.05", "-c", "4"]
     assert play(*words, "-o", tmp_path / "whole").returncode == 0
     offset = tmp_path / "offset"

@@ -1,5 +1,6 @@
 """On a cluster a run is the same run: the same bytes, whatever is killed meanwhile."""
 
+import asyncio
 import contextlib
 import os
 import random
@@ -129,9 +130,9 @@ def test_a_replica_that_fails_is_one_line(cluster, monkeypatch):
     from harness.cluster import replicas
 
     class Failing(replicas.PolicyWorker):
-        def act(self, prompts):
-            if prompts[0].turn:
-                time.sleep(600)
+        async def answer(self, prompt):
+            if prompt.turn:
+                await asyncio.sleep(600)
             raise RuntimeError("CUDA out of memory")
 
     monkeypatch.setattr(replicas, "PolicyWorker", Failing)
@@ -141,7 +142,7 @@ def test_a_replica_that_fails_is_one_line(cluster, monkeypatch):
             policy.act([Prompt([], seed=0, key="a")])
         assert "\n" not in str(caught.value)
         monkeypatch.setattr(policy, "SILENT", 1.0)
-        with pytest.raises(UsageError, match="did not answer within 1 s"):
+        with pytest.raises(UsageError, match="did not get an answer within 1 s"):
             policy.act([Prompt([], seed=0, key="a", turn=1)])
     finally:
         policy.close()
@@ -293,7 +294,7 @@ def test_what_the_cluster_cannot_give_is_said_at_once(cluster):
         RayExecutor(ray, 1, 1, resources={"docker": 0.01})
     with pytest.raises(UsageError, match=r"1 CPU and 0\.5 node:__internal_head__ each on one node, and no node"):
         RayExecutor(ray, 1, 1, resources={"node:__internal_head__": 0.5})  # whose node has no processor
-    with pytest.raises(UsageError, match="this process is connected to"):
+    with pytest.raises(UsageError, match="already connected to"):
         connect.connect("127.0.0.1:9")
     assert connect.connect("localhost:" + cluster.address.rpartition(":")[2]) is ray
     with pytest.raises(UsageError, match="has envsuite 0"):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from envsuite.envs.textworld import store
+from envsuite.envs.textworld import game_cache
 from envsuite.envs.textworld.games import game_spec
 from envsuite.errors import DataError, MissingExtra, UsageError
 from harness.cli import data
@@ -79,7 +79,7 @@ def test_games_made_elsewhere_come_into_this_machines_cache(monkeypatch, tmp_pat
         asked.append([spec.seed for spec in wanted])
         for spec in wanted:
             if spec.seed == 2:
-                yield store.Packed({}, "it cannot be made")
+                yield game_cache.PackedGame({}, "it cannot be made")
                 continue
             monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "there"))
             found = function([spec])
@@ -88,13 +88,13 @@ def test_games_made_elsewhere_come_into_this_machines_cache(monkeypatch, tmp_pat
 
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "here"))
     for wanted in ([1, 2, 1], [2]):
-        found = list(store.fetch_many(specs, there))
+        found = list(game_cache.fetch_many(specs, there))
         assert [one.problem for one in found] == ["", "it cannot be made", ""]
         assert asked[-1] == wanted
     files = {}
     for name in ("here", "there"):
         monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / name))
-        (folder,) = {store.find_game(spec).parent for spec in (specs[0], specs[2])}
+        (folder,) = {game_cache.find_game(spec).parent for spec in (specs[0], specs[2])}
         files[name] = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert files["here"] == files["there"] and len(files["here"]) == 2
 

@@ -1,4 +1,6 @@
-"""The ALFWorld environment: rewards, wordings, experts, states, and official games as panels."""
+"""The ALFWorld environment: rewards, observation styles, experts, states, and panels of official
+games.
+"""
 
 import importlib.util
 import json
@@ -11,7 +13,7 @@ import pytest
 import envsuite
 from envsuite import registry
 from envsuite.envs.alfworld import data, solver
-from envsuite.envs.alfworld.generator import Recipe, generate
+from envsuite.envs.alfworld.generator import GeneratorSettings, generate
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.types import StopReason
 
@@ -23,27 +25,27 @@ GENERATED = [task.id for task in envsuite.tasks("ALFWorld-generated-*")]
 
 @pytest.fixture
 def official(shared, monkeypatch):
-    """$ALFWORLD_DATA with the real games at hand."""
-    monkeypatch.setenv(data.VARIABLE, str(shared / "data" / "alfworld"))
+    """Sets $ALFWORLD_DATA to the official games."""
+    monkeypatch.setenv(data.DATA_VARIABLE, str(shared / "data" / "alfworld"))
     return shared
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A data folder of the user's own with six games, to be spoilt: the game files."""
-    found = []
+    """Creates a data folder with six games, which tests may damage; returns the game files."""
+    files = []
     for seed in range(6):
-        made = generate(seed, Recipe(receptacles=8, objects=8))
+        made = generate(seed, GeneratorSettings(receptacles=8, objects=8))
         path = tmp_path / "json_2.1.1/valid_seen" / made.name.removeprefix("generated/") / "game.tw-pddl"
         path.parent.mkdir(parents=True)
         path.write_text(made.text)
-        found.append(path)
-    monkeypatch.setenv(data.VARIABLE, str(tmp_path))
-    return sorted(found)
+        files.append(path)
+    monkeypatch.setenv(data.DATA_VARIABLE, str(tmp_path))
+    return sorted(files)
 
 
 def play(env, seed, commands=None):
-    """(rewards, last info) of an episode by the expert, or of the commands."""
+    """Plays an episode with the expert, or the given commands; returns (rewards, last info)."""
     env.reset(seed=seed)
     rewards, over = [], False
     todo = iter(commands) if commands is not None else iter(lambda: env.expert(), None)
@@ -79,11 +81,11 @@ def test_the_expert_wins_all_of_valid_seen_in_the_golden_number_of_commands(offi
         assert info["extra.gamefile"].endswith(f"{name}/game.tw-pddl")
 
 
-# ---- rewards ---------------------------------------------------------------------------------------------------------
+# ---- rewards
 
 
 @pytest.mark.parametrize("task", ["pick", "look", "clean", "heat", "cool", "two"])
-def test_dense_pays_one_in_all_for_a_solved_game_and_less_for_any_other(task):
+def test_dense_rewards_sum_to_one_only_in_solved_games(task):
     env = registry.build(f"ALFWorld-generated-{task}-v0", "dense")
     for seed in range(8):
         rewards, info = play(env, seed)
@@ -108,22 +110,29 @@ def test_dense_reward_cannot_be_farmed():
     thing, place = take.removeprefix("take ").split(" from ")
     for command in plan[: plan.index(take)]:
         env.step(command)
-    paid = [sum(env.step(command)[1] for command in (take, f"put {thing} in/on {place}")) for _ in range(20)]
-    assert paid[0] > 0 and not any(paid[1:])
+    dense_rewards = [sum(env.step(command)[1] for command in (take, f"put {thing} in/on {place}")) for _ in range(20)]
+    assert dense_rewards[0] > 0 and not any(dense_rewards[1:])
 
 
-def test_the_subgoals_of_a_heating_task_pay_what_is_written(shared):
+def test_the_subgoals_of_a_heating_task_pay_as_documented():
     env = registry.build("ALFWorld-generated-heat-v0", "dense", hidden=0.0)
     for seed in range(10):
         env.reset(seed=seed)
-        paid = {}
+        dense_rewards = {}
         while not env.success:
             command = env.expert()
-            paid[command.split()[0]] = round(env.step(command)[1], 9) or paid.get(command.split()[0], 0.0)
-        assert (paid["take"], paid["heat"], paid["put"], paid["go"]) == (0.2, 0.3, 0.4, 0.1)
+            dense_rewards[command.split()[0]] = round(env.step(command)[1], 9) or dense_rewards.get(
+                command.split()[0], 0.0
+            )
+        assert (dense_rewards["take"], dense_rewards["heat"], dense_rewards["put"], dense_rewards["go"]) == (
+            0.2,
+            0.3,
+            0.4,
+            0.1,
+        )
 
 
-def test_shaped_rewards_leave_the_best_policy_as_it_is():
+def test_shaped_rewards_keep_the_optimal_policy():
     env = registry.build("ALFWorld-generated-v0", "shaped", shaping_gamma=0.9)
     for seed in range(5):
         env.reset(seed=seed)
@@ -136,10 +145,10 @@ def test_shaped_rewards_leave_the_best_policy_as_it_is():
         assert total == pytest.approx(-start) and start == -1.0
 
 
-# ---- words and commands ----------------------------------------------------------------------------------------------
+# ---- words and commands
 
 
-def test_what_is_not_admissible_costs_a_turn_and_changes_nothing():
+def test_inadmissible_commands_cost_a_turn_and_change_nothing():
     env = registry.build("ALFWorld-generated-v0")
     _, before = env.reset(seed=4)
     for command in ("", "dance", "go to nowhere 1", "GO TO FRIDGE 1", "look.", "\ud800", "x" * 10_000):
@@ -150,12 +159,12 @@ def test_what_is_not_admissible_costs_a_turn_and_changes_nothing():
     assert env.turn == 8
 
 
-def test_the_dialect_decides_how_things_are_put():
-    for dialect, word, other in (("2.1.1", "put", "move"), ("0.4", "move", "put")):
+def test_the_dialect_determines_the_put_command():
+    for dialect, word, unused_word in (("2.1.1", "put", "move"), ("0.4", "move", "put")):
         env = registry.build("ALFWorld-generated-pick-v0", dialect=dialect)
         env.reset(seed=0)
         assert env.labels()["dialect"] == dialect
-        assert f"\n  {word} (object)" in env.instructions and f"\n  {other} (object)" not in env.instructions
+        assert f"\n  {word} (object)" in env.instructions and f"\n  {unused_word} (object)" not in env.instructions
         while not env.success:
             command = env.expert()
             env.step(command)
@@ -164,7 +173,7 @@ def test_the_dialect_decides_how_things_are_put():
         assert ("help" in env.admissible()) == (dialect == "0.4")
 
 
-def test_an_official_game_is_remade_in_the_other_dialect(official):
+def test_a_game_from_a_file_is_remade_in_the_other_dialect(folder):
     file, remade = (registry.build("ALFWorld-valid_seen-v0", dialect=dialect) for dialect in ("file", "0.4"))
     file.reset(seed=1), remade.reset(seed=1)
     assert file.labels() | {"dialect": "0.4"} == remade.labels() and file.labels()["dialect"] == "2.1.1"
@@ -173,17 +182,17 @@ def test_an_official_game_is_remade_in_the_other_dialect(official):
     assert f"You arrive at {place}." in remade.step(f"go to {place}")[0]
 
 
-def test_wordings_of_published_agents():
-    shown = {}
+def test_observation_styles_of_published_agents():
+    observations = {}
     for style in ("raw", "react", "verl-agent"):
         env = registry.build("ALFWorld-generated-v0", observation=style, list_commands=style == "verl-agent")
         opening, info = env.reset(seed=0)
         command = info["admissible_commands"][0]
-        shown[style] = opening, env.step(command)[0]
-    opening, text = shown["raw"]
+        observations[style] = opening, env.step(command)[0]
+    opening, text = observations["raw"]
     assert opening.startswith("-= Welcome to TextWorld, ALFRED! =-\n\n") and text.startswith("You arrive at loc")
-    assert shown["react"] == ("\n".join(opening.split("\n\n")[1:]), text.partition(". ")[2])
-    opening, text = shown["verl-agent"]
+    assert observations["react"] == ("\n".join(opening.split("\n\n")[1:]), text.partition(". ")[2])
+    opening, text = observations["verl-agent"]
     assert (
         "You are now at step 2 and your current observation is: You arrive at" in text and "Your task is to: " in text
     )
@@ -194,30 +203,34 @@ def test_wordings_of_published_agents():
 
 @pytest.mark.parametrize("dialect", ["2.1.1", "0.4"])
 @pytest.mark.parametrize("style", ["raw", "react", "verl-agent"])
-def test_every_wording_comes_with_and_without_the_commands(style, dialect):
+def test_every_observation_style_works_with_and_without_commands(style, dialect):
     plain, listing = (
         registry.build("ALFWorld-generated-v0", observation=style, dialect=dialect, list_commands=listed)
         for listed in (False, True)
     )
-    shown = [env.reset(seed=3)[0] for env in (plain, listing)]
+    observations = [env.reset(seed=3)[0] for env in (plain, listing)]
     for turn in range(6):
         commands = [command for command in plain.admissible() if style != "verl-agent" or command != "help"]
         tail = {
             "verl-agent": "\nYour admissible actions of the current situation are: ['" + "'\n '".join(commands) + "'].",
         }.get(style, "\nAdmissible commands: " + ", ".join(commands))
-        assert shown[1] == shown[0] + tail
+        assert observations[1] == observations[0] + tail
         if style != "raw" and turn:
-            assert ("You arrive at" in shown[0]) == (style == "verl-agent")
+            assert ("You arrive at" in observations[0]) == (style == "verl-agent")
         command = [c for c in commands if c.startswith("go to")][turn]
-        shown = [env.step(command)[0] for env in (plain, listing)]
+        observations = [env.step(command)[0] for env in (plain, listing)]
 
 
-def test_a_dead_end_is_flagged_from_the_turn_it_is_entered_on():
+def test_a_dead_end_is_flagged_on_the_turn_it_is_entered():
     env = registry.build("ALFWorld-generated-pick-v0", rooms="kitchen")
     for seed in range(200):
         env.reset(seed=seed)
         rolls = [f"papertowelroll {n}" for n in (1, 2)]
-        places = [r for r, row in zip(*_seen(env)) if not {*rolls}.isdisjoint(row) and f"go to {r}" in env.admissible()]
+        places = [
+            r
+            for r, row in zip(*_seen(env), strict=False)
+            if not {*rolls}.isdisjoint(row) and f"go to {r}" in env.admissible()
+        ]
         if places:
             break
     command = f"go to {places[0]}"
@@ -228,7 +241,7 @@ def test_a_dead_end_is_flagged_from_the_turn_it_is_entered_on():
 
 
 def _seen(env):
-    """Names of the open receptacles, and of what lies in each."""
+    """Returns the names of open receptacles, and their contents."""
     game = env._native.game
     open_ones = [r for r in range(len(game.receptacles)) if not game.openable >> r & 1]
     return [game.receptacles[r] for r in open_ones], [
@@ -236,10 +249,10 @@ def _seen(env):
     ]
 
 
-# ---- states ----------------------------------------------------------------------------------------------------------
+# ---- states
 
 
-def test_a_saved_state_comes_back_whole():
+def test_a_saved_state_is_restored_completely():
     env = registry.build("ALFWorld-generated-v0", "dense")
     rng = np.random.default_rng(0)
     for seed in range(6):
@@ -258,10 +271,10 @@ def test_a_saved_state_comes_back_whole():
         env.set_state(saved)
 
 
-# ---- official data ---------------------------------------------------------------------------------------------------
+# ---- official data
 
 
-def test_the_panel_is_the_official_one_in_an_order_of_its_own(official):
+def test_the_panel_holds_the_official_games_in_a_fixed_order(official):
     task = envsuite.tasks("ALFWorld-valid_seen")[0]
     panel = registry.panel(task)
     assert (len(panel), panel.expected, panel.name) == (140, 140, "alfworld/valid_seen")
@@ -274,17 +287,17 @@ def test_the_panel_is_the_official_one_in_an_order_of_its_own(official):
         assert env.labels()["instance"] == panel.games[seed % 140]
 
 
-def test_the_default_is_official_where_there_is_data_and_says_so_where_there_is_none(official, monkeypatch):
+def test_the_default_task_is_official_only_if_the_data_is_present(folder, monkeypatch):
     notices = []
     assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-valid_seen-v0" and not notices
-    monkeypatch.delenv(data.VARIABLE)
+    monkeypatch.delenv(data.DATA_VARIABLE)
     assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-generated-v0"
-    assert "ALFWORLD_DATA is not set" in notices[0] and "do not compare" in notices[0]
+    assert "ALFWORLD_DATA is not set" in notices[0] and "not comparable" in notices[0]
 
 
-def test_missing_and_broken_data_name_the_file_and_the_cure(folder, monkeypatch):
+def test_missing_and_broken_data_errors_name_the_file_and_the_fix(folder, monkeypatch):
     assert len(data.games("valid_seen")) == 6
-    with pytest.raises(DataError, match=r"holds no json_2.1.1/train: .*envsuite-data get alfworld"):
+    with pytest.raises(DataError, match=r"does not contain json_2.1.1/train: .*envsuite-data get alfworld"):
         registry.build("ALFWorld-train-v0")
     for spoilt, why in (
         (b"{", "Expecting"),
@@ -293,21 +306,21 @@ def test_missing_and_broken_data_name_the_file_and_the_cure(folder, monkeypatch)
         (b"[" * 100_000, "recursion"),
         (b" " * 4_000_001, "larger than 4,000,000 bytes"),
     ):
-        whole = folder[0].read_bytes()
+        content = folder[0].read_bytes()
         folder[0].write_bytes(spoilt)
         with pytest.raises(DataError, match="Fetch it again") as caught:
             registry.build("ALFWorld-valid_seen-v0")
         assert str(folder[0]) in str(caught.value) and why in str(caught.value)
-        folder[0].write_bytes(whole)
-    folder[1].unlink()  # a trial without a game is none, as for ALFWorld itself
+        folder[0].write_bytes(content)
+    folder[1].unlink()  # trials without a game file are skipped, as in ALFWorld
     assert len(data.games("valid_seen")) == 5
-    monkeypatch.delenv(data.VARIABLE)
+    monkeypatch.delenv(data.DATA_VARIABLE)
     with pytest.raises(DataError, match=r"ALFWORLD_DATA is not set.*ALFWorld-generated-v0"):
         registry.build("ALFWorld-valid_seen-v0")
 
 
 def test_games_flagged_unsolvable_are_listed_and_playable_but_never_in_the_panel(folder):
-    # One is solvable after all (the flag is no proof), the other has lost what its goal is about.
+    # The first game is solvable despite the flag; the second lacks the object of its goal.
     for path, solvable in ((folder[0], True), (folder[1], False)):
         game = json.loads(path.read_text())
         game["solvable"] = False
@@ -339,7 +352,7 @@ def test_the_index_notices_a_changed_file(folder):
     assert registry.panel(envsuite.tasks("ALFWorld-valid_seen")[0]) == before
 
 
-def test_settings_that_cannot_be_are_refused():
+def test_impossible_settings_are_rejected():
     with pytest.raises(BadKnob, match="dialect"):
         registry.build("ALFWorld-generated-v0", dialect="3.0")
     with pytest.raises(BadKnob, match="task_types"):
@@ -349,14 +362,14 @@ def test_settings_that_cannot_be_are_refused():
         env.reset(seed=0)
 
 
-def test_a_download_without_a_network_says_what_to_do(tmp_path, monkeypatch):
+def test_a_failed_download_explains_the_manual_steps(tmp_path, monkeypatch):
     if not data.download_script().is_file():
         pytest.skip("alfworld-download is not installed")
-    monkeypatch.setenv(data.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(data.DATA_VARIABLE, str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    for variable in ("HTTPS_PROXY", "https_proxy"):  # nobody listens there
+    for variable in ("HTTPS_PROXY", "https_proxy"):  # no server listens on this port
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    with pytest.raises(DataError, match=r"needs github.com.*another machine.*ALFWORLD_DATA"):
+    with pytest.raises(DataError, match=r"github.com.*another machine.*ALFWORLD_DATA"):
         data.download()
 
 

@@ -1,6 +1,6 @@
-"""A sample of `make equivalence`: the native engine answers what the stock engine does, to the letter.
+"""A sample of `make equivalence`: the native engine gives the same answers as the stock engine.
 
-The stock engine runs in a process of its own. The whole run, over all 340 games at hand, is committed as
+The stock engine runs in a separate process. The results of the full run over 340 games are in
 benchmarks/alfworld_equivalence.md.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.alfworld_equivalence import Point, Walk, record, replay
 from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.engine import Game
+from envsuite.envs.alfworld.engine import AlfworldGame
 from envsuite.envs.alfworld.generator import generate
 from envsuite.envs.alfworld.logic import remake
 from tests.conftest import SHARED
@@ -36,27 +36,27 @@ def sample() -> list[tuple[str, str, tuple[str, ...], bool]]:
     if SHARED.is_dir():
         root = Path(SHARED) / "data/alfworld/json_2.1.1"
         games = [(name, (root / name / "game.tw-pddl").read_text()) for name in OFFICIAL]
-    (first, text), (second, other) = games
+    (first, text), (second, second_text) = games
     return [
         (first, text, ("plan",), False),
-        (second, other, ("plan", "busy"), True),
-        (f"{first} in the other dialect", remake(text, "0.4"), ("remade",), True),
+        (second, second_text, ("plan", "busy"), True),
+        (f"{first} in the second dialect", remake(text, "0.4"), ("remade",), True),
     ]
 
 
 @pytest.fixture(scope="module")
-def played() -> list[tuple[Game, list[Walk]]]:
-    """What the stock engine said, in one process of its own, which ends with it."""
+def played() -> list[tuple[AlfworldGame, list[Walk]]]:
+    """Returns the stock engine's answers, recorded in a separate process."""
     jobs, games = [], []
     for name, text, kinds, memoise in sample():
-        games.append(Game.from_json(text, name))
+        games.append(AlfworldGame.from_json(text, name))
         jobs.append((text, name, solver.commands(games[-1], games[-1].start), kinds, memoise))
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         walks = pool.starmap(record, jobs)
-    return list(zip(games, walks))
+    return list(zip(games, walks, strict=False))
 
 
-def test_both_engines_answer_alike_at_every_step(played):
+def test_both_engines_give_equal_answers_at_every_step(played):
     points = 0
     for game, walks in played:
         for walk in walks:
@@ -69,11 +69,11 @@ def test_both_engines_answer_alike_at_every_step(played):
     assert sum(point.feedback == "Nothing happens." for point in commands) >= 15
 
 
-def test_a_difference_would_be_seen(played):
+def test_the_comparison_detects_a_difference(played):
     game, (walk, *_) = played[0]
     spoilt = list(walk)
     spoilt[2] = spoilt[2]._replace(admissible=spoilt[2].admissible[::-1])
     spoilt[3] = spoilt[3]._replace(feedback=spoilt[3].feedback + " ")
     assert [stock == native for stock, native in replay(game, spoilt)].count(False) == 2
-    assert json.loads(json.dumps(walk)) == [list(point) for point in walk]  # nothing is lost on the way to disk
+    assert json.loads(json.dumps(walk)) == [list(point) for point in walk]  # the transcript survives storage
     assert all(isinstance(point, Point) for point in walk)

@@ -1,4 +1,4 @@
-"""Generated games: solvable, addressed by their seed, shaped by their knobs, like the official ones."""
+"""Generated games: solvable, determined by seed and settings, similar to official games."""
 
 import hashlib
 import importlib.util
@@ -19,10 +19,10 @@ if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWO
 
 from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.curriculum import LADDER, Curriculum
-from envsuite.envs.alfworld.game import Game
-from envsuite.envs.alfworld.generator import UNSEEN_SEEDS, Recipe, generate
+from envsuite.envs.alfworld.floorplans import HELD_OUT_PLANS, ROOMS, TASK_TYPES, floor_plan
+from envsuite.envs.alfworld.game import AlfworldGame
+from envsuite.envs.alfworld.generator import UNSEEN_SEEDS, GeneratorSettings, generate
 from envsuite.envs.alfworld.menu import LEVELS, SPLITS
-from envsuite.envs.alfworld.scenery import HELD_OUT_PLANS, ROOMS, TASK_TYPES, floor_plan
 from envsuite.errors import UsageError
 
 
@@ -43,11 +43,11 @@ def portable(game):
     hidden=st.sampled_from((-1.0, 0.0, 0.5, 1.0)),
     dialect=st.sampled_from(("2.1.1", "0.4")),
 )
-def test_whatever_the_knobs_a_game_is_solvable_and_as_they_say(seed, task, receptacles, objects, hidden, dialect):
-    recipe = Recipe((task,), receptacles=receptacles, objects=objects, hidden=hidden, dialect=dialect)
+def test_generated_games_are_solvable_and_follow_the_settings(seed, task, receptacles, objects, hidden, dialect):
+    recipe = GeneratorSettings((task,), receptacles=receptacles, objects=objects, hidden=hidden, dialect=dialect)
     try:
         made = generate(seed, recipe)
-    except UsageError:  # a heating task among five receptacles, say; what it says is tested below
+    except UsageError:  # for example a heating task with five receptacles; the message is tested below
         return
     game = made.game
     assert game.goal.kind == task and game.solvable
@@ -69,15 +69,15 @@ def test_whatever_the_knobs_a_game_is_solvable_and_as_they_say(seed, task, recep
                 assert bool(game.openable >> r & 1) == bool(hidden)
 
 
-def test_receptacles_are_called_what_they_are():
-    for seed in (1_000_009, 1_000_115, *range(60)):  # the first two: bathrooms whose plan places no sink
+def test_receptacle_names_match_their_types():
+    for seed in (1_000_009, 1_000_115, *range(60)):  # the first two are bathrooms whose floor plan places no sink
         game = generate(seed).game
-        for name, kind in zip(game.receptacles, game.receptacle_types):
+        for name, kind in zip(game.receptacles, game.receptacle_types, strict=False):
             assert name.split()[0] + "type" == kind
 
 
-def test_a_seed_is_a_game_on_every_machine():
-    # Digests of this project's own games: a change here is a change of every generated task, and of its version.
+def test_a_seed_gives_the_same_game_on_every_machine():
+    # Digests of generated games: a change here changes every generated task and requires a new version.
     digests = [
         hashlib.sha256(generate(seed).text.split('"pddl_problem"')[1].encode()).hexdigest()[:12]
         for seed in (0, 7, 2_000_000)
@@ -86,23 +86,23 @@ def test_a_seed_is_a_game_on_every_machine():
     assert generate(7) is not generate(7) and generate(7).text == generate(7).text
 
 
-def test_the_rooms_of_valid_unseen_are_kept_for_a_test_split():
+def test_floor_plans_of_valid_unseen_occur_only_in_the_unseen_split():
     assert SPLITS["test_unseen"] == UNSEEN_SEEDS
     assert {plan_of(generate(seed)) for seed in UNSEEN_SEEDS[:40]} == HELD_OUT_PLANS
     for split in ("train", "test"):
         assert not {plan_of(generate(seed)) for seed in SPLITS[split][:150]} & HELD_OUT_PLANS
 
 
-def test_the_file_is_the_stock_format_and_says_what_it_does():
+def test_generated_files_use_the_official_format():
     made = generate(3)
     game = json.loads(made.text)
     assert sorted(game) == ["grammar", "pddl_domain", "pddl_problem", "solvable"]
-    again = Game.from_json(made.text, made.name)
+    again = AlfworldGame.from_json(made.text, made.name)
     assert again.start == made.game.start and again.objects == made.game.objects
 
 
-def test_knobs_count_copies_and_distractors():
-    recipe = Recipe(("pick_heat_then_place_in_recep",), objects=10, distractors=4, copies=3, hidden=0.0)
+def test_copies_and_distractors_follow_the_settings():
+    recipe = GeneratorSettings(("pick_heat_then_place_in_recep",), objects=10, distractors=4, copies=3, hidden=0.0)
     heatable = {"apple", "bread", "cup", "egg", "mug", "plate", "potato", "tomato"}
     for seed in range(10):
         game = generate(seed, recipe).game
@@ -112,17 +112,18 @@ def test_knobs_count_copies_and_distractors():
         assert sum(n for kind, n in kinds.items() if kind in heatable and kind != target) == 4
 
 
-def test_impossible_wishes_are_refused_by_name():
+def test_impossible_generator_settings_are_rejected_by_name():
     with pytest.raises(UsageError, match="do not occur in bath"):
-        generate(0, Recipe(("pick_heat_then_place_in_recep",), rooms=("bath",)))
+        generate(0, GeneratorSettings(("pick_heat_then_place_in_recep",), rooms=("bath",)))
     with pytest.raises(UsageError, match=r"receptacles=1.*Loosen the knobs"):
-        generate(0, Recipe(("pick_heat_then_place_in_recep",), receptacles=1))
+        generate(0, GeneratorSettings(("pick_heat_then_place_in_recep",), receptacles=1))
 
 
-def test_the_package_is_read_and_not_imported():
+def test_the_alfworld_package_is_read_but_not_imported():
     code = (
         "import sys, os; from envsuite.envs.alfworld.generator import generate; generate(1);"
-        "print([m for m in ('alfworld', 'textworld', 'fast_downward') if m in sys.modules], 'ALFWORLD_DATA' in os.environ)"
+        "imported = [m for m in ('alfworld', 'textworld', 'fast_downward') if m in sys.modules]\n"
+        "print(imported, 'ALFWORLD_DATA' in os.environ)"
     )
     environment = {k: v for k, v in os.environ.items() if k != "ALFWORLD_DATA"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
@@ -139,14 +140,14 @@ def test_every_floor_plan_of_the_package_is_read():
 def test_levels_grow_longer():
     lengths = []
     for _, knobs in LEVELS.values():
-        recipe = Recipe(**knobs)
+        recipe = GeneratorSettings(**knobs)
         games = [generate(seed, recipe).game for seed in range(40)]
         lengths.append(sum(solver.remaining(game, game.start) for game in games) / len(games))
     assert lengths == sorted(lengths) and lengths[0] < lengths[2] - 2
 
 
 def play(curriculum, games, wins):
-    """The levels of `games` lessons of a player that wins where `wins(level)` says so."""
+    """Returns the levels of `games` lessons for a player who wins if `wins(level)`."""
     levels = []
     for lesson in islice(curriculum, games):
         levels.append(lesson.level)
@@ -154,7 +155,7 @@ def play(curriculum, games, wins):
     return levels
 
 
-def test_a_curriculum_holds_success_between_its_bounds():
+def test_a_curriculum_keeps_success_between_its_bounds():
     dice = Random(0)
     curriculum = Curriculum(low=0.4, high=0.6, window=20)
     won = []
@@ -168,7 +169,7 @@ def test_a_curriculum_holds_success_between_its_bounds():
     assert 0.4 <= sum(won[500:]) / 1500 <= 0.6
 
 
-def test_a_curriculum_ends_at_the_ends_of_its_ladder_and_ignores_lessons_of_another_level():
+def test_a_curriculum_stays_on_its_ladder_and_ignores_lessons_of_another_level():
     curriculum = Curriculum(window=5)
     old = next(curriculum)
     assert play(curriculum, 100, lambda level: True)[-1] == len(LADDER) - 1
@@ -183,7 +184,7 @@ def test_a_curriculum_ends_at_the_ends_of_its_ladder_and_ignores_lessons_of_anot
 def test_every_step_of_the_ladder_can_be_played():
     for knobs in LADDER:
         for seed in range(5):
-            assert generate(seed, Recipe(**knobs)).game.solvable
+            assert generate(seed, GeneratorSettings(**knobs)).game.solvable
 
 
 DIGESTS = ["3cb7f27961c1", "d4eedbca83d6", "d6f0af152aca"]

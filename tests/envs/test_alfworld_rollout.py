@@ -1,4 +1,4 @@
-"""The rollout plays native ALFWorld as the seats of one vector environment, and nobody can tell from the results."""
+"""Rollouts play native ALFWorld through one vector environment with unchanged results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.evaluate import Execution, RunConfig
 from harness.policies import make_policy
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
-from harness.rollout.vector import VectorExecutor, seated
+from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.types import Reply, episode
 
 if importlib.util.find_spec("alfworld") is None:
@@ -37,42 +37,42 @@ def results(cfg: RunConfig, out: Path, **execution: object) -> bytes:
 
 
 class Chatty:
-    """Says several commands at once, or none."""
+    """A policy that replies with several commands, or none."""
 
     name, advice_kind = "chatty", ""
 
     def act(self, prompts):
-        said = [tuple(prompt.admissible[:: 1 + prompt.seed % 9][: prompt.seed % 4]) for prompt in prompts]
-        return [Reply(" ".join(commands), commands=commands) for commands in said]
+        replies = [tuple(prompt.admissible[:: 1 + prompt.seed % 9][: prompt.seed % 4]) for prompt in prompts]
+        return [Reply(" ".join(commands), commands=commands) for commands in replies]
 
 
 @pytest.mark.parametrize("model", ["random", "expert:partial"])
 @pytest.mark.parametrize("reward_mode", ["dense", "shaped"])
-def test_its_results_are_byte_for_byte_those_of_one_environment_per_slot(tmp_path, monkeypatch, model, reward_mode):
+def test_vector_rollouts_equal_single_environment_rollouts_byte_for_byte(tmp_path, monkeypatch, model, reward_mode):
     cfg = config(model, reward_mode=reward_mode, attempts=2)
-    one = results(cfg, tmp_path / "apart")
+    expected = results(cfg, tmp_path / "apart")
     for count in (1, 3, 7):
         slots = VectorExecutor(count, TASK, knobs_json(cfg.knobs), reward_mode, model)
         monkeypatch.setattr(evaluate, "open_slots", lambda *args, slots=slots: slots)
-        assert results(cfg, tmp_path / str(count)) == one
+        assert results(cfg, tmp_path / str(count)) == expected
 
 
-def test_a_policy_that_reads_has_the_seats_and_one_that_is_advised_plays_game_after_game():
-    found = {
+def test_policies_without_advice_use_the_vector_executor_and_experts_do_not():
+    results_by_kind = {
         advice_kind: evaluate.open_slots(config("idle"), Execution(), 7, advice_kind)
         for advice_kind in ("", "random", "expert")
     }
-    assert {advice_kind: (type(slots), slots.count) for advice_kind, slots in found.items()} == {
+    assert {advice_kind: (type(slots), slots.count) for advice_kind, slots in results_by_kind.items()} == {
         "": (VectorExecutor, 7),
         "random": (LocalExecutor, 1),
         "expert": (LocalExecutor, 1),
     }
 
 
-def test_a_run_that_was_cut_goes_on_to_the_same_bytes(tmp_path):
+def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path):
     cfg, ended, cuts = config("random"), [], 0
     evaluate.evaluate(cfg, tmp_path / "whole", Chatty, Execution(max_concurrent=3))
-    whole = (cfg.folder(tmp_path / "whole") / "results.jsonl").read_bytes()
+    expected = (cfg.folder(tmp_path / "whole") / "results.jsonl").read_bytes()
 
     class Cut(Exception):
         pass
@@ -90,7 +90,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bytes(tmp_path):
         except Cut:
             cuts += 1
     assert cuts == 3 and sorted(ended) == list(cfg.seeds)
-    assert (cfg.folder(tmp_path / "cut") / "results.jsonl").read_bytes() == whole
+    assert (cfg.folder(tmp_path / "cut") / "results.jsonl").read_bytes() == expected
 
 
 def play(policy, slots, seeds, knobs=KNOBS):
@@ -102,7 +102,7 @@ def play(policy, slots, seeds, knobs=KNOBS):
     return [records.record(run, policy.name, "sparse") for run in runs]
 
 
-def test_several_commands_in_one_reply_are_said_one_after_another():
+def test_several_commands_in_one_reply_are_executed_in_order():
     knobs = json.dumps(registry.overrides(TASK, KNOBS), sort_keys=True)
     apart = play(Chatty(), LocalExecutor(3), range(6))
     assert play(Chatty(), VectorExecutor(4, TASK, knobs), range(6)) == apart
@@ -110,7 +110,7 @@ def test_several_commands_in_one_reply_are_said_one_after_another():
 
 
 @pytest.mark.parametrize("how", ["reset", "step"])
-def test_a_game_that_breaks_spares_its_neighbours(monkeypatch, how):
+def test_a_failing_game_does_not_affect_the_others(monkeypatch, how):
     knobs = json.dumps(registry.overrides(TASK, KNOBS), sort_keys=True)
     policy = make_policy("random")
     sound = play(policy, VectorExecutor(3, TASK, knobs, advice_kind="random"), range(6))
@@ -126,13 +126,13 @@ def test_a_game_that_breaks_spares_its_neighbours(monkeypatch, how):
 
     name = {"reset": "set_state", "step": "act"}[how]
     monkeypatch.setattr(NativeEngine, name, faulty(getattr(NativeEngine, name)))
-    found = play(policy, VectorExecutor(3, TASK, knobs, advice_kind="random"), range(6))
-    assert [run["stop_reason"] == "broken" for run in found] == [seed == 1 for seed in range(6)]
-    assert "the engine broke" in found[1]["error"]
-    assert [*found[:1], *found[2:]] == [*sound[:1], *sound[2:]]
+    runs = play(policy, VectorExecutor(3, TASK, knobs, advice_kind="random"), range(6))
+    assert [run["stop_reason"] == "broken" for run in runs] == [seed == 1 for seed in range(6)]
+    assert "the engine broke" in runs[1]["error"]
+    assert [*runs[:1], *runs[2:]] == [*sound[:1], *sound[2:]]
 
 
-def test_what_no_episode_can_be_played_with_stops_the_run():
+def test_an_error_that_affects_every_episode_stops_the_run():
     wish = registry.overrides(TASK, {"receptacles": 1, "task_types": "pick_heat_then_place_in_recep"})
     with pytest.raises(UsageError, match="Loosen the knobs"):
         play(make_policy("random"), VectorExecutor(2, TASK, json.dumps(wish), advice_kind="random"), [0], wish)
@@ -140,5 +140,5 @@ def test_what_no_episode_can_be_played_with_stops_the_run():
 
 def test_the_slow_engine_keeps_its_processes():
     full = registry.knob_names(TASK)
-    assert seated(TASK, full) and not seated(TASK, {**full, "engine": "textworld"})
-    assert not seated(registry.TASKS["ALFWorld-valid_seen-v0"], {**full, "engine": "textworld"})
+    assert has_vector_env(TASK, full) and not has_vector_env(TASK, {**full, "engine": "textworld"})
+    assert not has_vector_env(registry.TASKS["ALFWorld-valid_seen-v0"], {**full, "engine": "textworld"})

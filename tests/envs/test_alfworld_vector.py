@@ -1,4 +1,4 @@
-"""The native vector environment answers what Gymnasium's own would over the same games."""
+"""The native vector environment gives the same results as Gymnasium's SyncVectorEnv."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from envsuite.envs.alfworld.books import KEPT_TURNS
+from envsuite.envs.alfworld.batch_state import MAX_LOG_TURNS
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.envs.alfworld.vector import AlfworldVectorEnv
 
@@ -18,17 +18,21 @@ pytest.importorskip("alfworld", reason="the package alfworld is not installed")
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality through dictionaries of arrays, types of the arrays included."""
+    """Compares nested dictionaries of arrays, including array types."""
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and all(same(x, y) for x, y in zip(a.tolist(), b.tolist()))
+        return (
+            a.dtype == b.dtype
+            and a.shape == b.shape
+            and all(same(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=False))
+        )
     return bool(a == b)
 
 
 @pytest.mark.parametrize("reward_mode", ["sparse", "dense", "shaped"])
 @pytest.mark.parametrize("autoreset", list(AutoresetMode))
-def test_it_is_a_sync_vector_env(reward_mode: str, autoreset: AutoresetMode) -> None:
+def test_results_equal_those_of_sync_vector_env(reward_mode: str, autoreset: AutoresetMode) -> None:
     settings = {"reward_mode": reward_mode, "max_steps": 12, "receptacles": 6, "objects": 8}
     n = 5
     ours = AlfworldVectorEnv(n, autoreset_mode=autoreset, **settings)
@@ -46,7 +50,7 @@ def test_it_is_a_sync_vector_env(reward_mode: str, autoreset: AutoresetMode) -> 
             commands.append(plan or ("dance" if dice > 0.95 else env.random_command(rng)))
         got, expected = ours.step(commands), theirs.step(commands)
         assert got[0] == expected[0]
-        assert all(same(a, b) for a, b in zip(got[1:4], expected[1:4]))
+        assert all(same(a, b) for a, b in zip(got[1:4], expected[1:4], strict=False))
         assert got[4].keys() == expected[4].keys()
         assert same(got[4], expected[4])
         over = got[2] | got[3]
@@ -60,7 +64,7 @@ def test_it_is_a_sync_vector_env(reward_mode: str, autoreset: AutoresetMode) -> 
     assert ended > 10
 
 
-def test_gymnasium_makes_it() -> None:
+def test_gymnasium_can_make_the_vector_environment() -> None:
     envs = gym.make_vec("envsuite/ALFWorld-generated-easy-v0", num_envs=3, max_steps=7)
     assert isinstance(envs, AlfworldVectorEnv)
     assert envs.num_envs == 3
@@ -75,7 +79,7 @@ def test_gymnasium_makes_it() -> None:
     assert infos["stop_reason"].tolist() == ["max_steps"] * 3
 
 
-def test_wrong_numbers_and_kinds_of_commands_are_refused() -> None:
+def test_wrong_numbers_and_types_of_commands_are_rejected() -> None:
     envs = AlfworldVectorEnv(2, receptacles=6, objects=8)
     envs.reset(seed=0)
     with pytest.raises(gym.error.InvalidAction, match="2 commands, not 1"):
@@ -84,7 +88,7 @@ def test_wrong_numbers_and_kinds_of_commands_are_refused() -> None:
         envs.step(["look", 3])  # type: ignore[list-item]
 
 
-def test_a_game_that_is_told_none_sits_out() -> None:
+def test_a_game_with_command_none_skips_the_turn() -> None:
     settings = {"max_steps": 9, "receptacles": 6, "objects": 8}
     ours = AlfworldVectorEnv(3, autoreset_mode=AutoresetMode.DISABLED, **settings)
     alone = [AlfworldEnv(**settings) for _ in range(3)]
@@ -109,19 +113,19 @@ def test_a_game_that_is_told_none_sits_out() -> None:
         ours.step([None, None, "look"])
 
 
-def test_sub_environments_are_whole_between_steps_and_may_be_played_by_hand() -> None:
+def test_sub_environments_can_be_used_between_steps() -> None:
     settings = {"receptacles": 8, "objects": 8}
     ours = AlfworldVectorEnv(2, **settings)
     alone = [AlfworldEnv(**settings) for _ in range(2)]
     ours.reset(seed=4)
     for i, env in enumerate(alone):
         env.reset(seed=4 + i)
-    hand, twin = ours.envs[0], alone[0]  # kept from here on
+    hand, twin = ours.envs[0], alone[0]  # the log is complete from here on
     rng = np.random.default_rng(2)
     for turn in range(8):
         commands = [env.random_command(rng) for env in alone]
         ours.step(commands)
-        for env, command in zip(alone, commands):
+        for env, command in zip(alone, commands, strict=False):
             env.step(command)
         if turn == 3:
             assert hand.step("look") == twin.step("look")
@@ -130,23 +134,23 @@ def test_sub_environments_are_whole_between_steps_and_may_be_played_by_hand() ->
             assert hand.get_state() == saved
             hand.set_state(saved)
             twin.set_state(saved)
-        for env, other in zip(ours.envs, alone):
-            assert env.turn == other.turn and env.progression == other.progression
-            assert env.expert("partial") == other.expert("partial")
-            assert env.snapshot() == other.snapshot()
+        for env, single in zip(ours.envs, alone, strict=False):
+            assert env.turn == single.turn and env.progression == single.progression
+            assert env.expert("partial") == single.expert("partial")
+            assert env.snapshot() == single.snapshot()
 
 
-def test_what_was_said_is_forgotten_when_every_game_has_begun_anew() -> None:
+def test_the_command_log_is_trimmed_when_every_game_has_restarted() -> None:
     settings = {"receptacles": 4, "objects": 3, "max_steps": 400, "task_types": ("pick_and_place_simple",)}
     alone, several = AlfworldEnv(**settings), AlfworldVectorEnv(2, **settings)
     for seed in range(3):
         alone.reset(seed=seed)
         for _ in range(30):
             alone.step("look")
-    assert len(alone._books.log) == 30
+    assert len(alone._batch.command_log) == 30
     several.reset(seed=0)
     for _ in range(2_100):
         several.step(["look", "inventory"])
-        assert len(several._books.log) <= KEPT_TURNS + 401
-    said = several.envs[1]._books.said(1)
-    assert len(said) == several.envs[1].turn == 2_100 % 401 and {*said} == {"inventory"}
+        assert len(several._batch.command_log) <= MAX_LOG_TURNS + 401
+    commands = several.envs[1]._batch.commands(1)
+    assert len(commands) == several.envs[1].turn == 2_100 % 401 and {*commands} == {"inventory"}

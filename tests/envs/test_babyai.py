@@ -1,4 +1,4 @@
-"""BabyAI: equal to minigrid where it should be, and better behaved where minigrid is not."""
+"""BabyAI: equal to minigrid, except where minigrid misbehaves."""
 
 import gzip
 import hashlib
@@ -21,9 +21,9 @@ from minigrid.envs.babyai.core import verifier  # noqa: E402
 
 from envsuite import RewardMode, StopReason, registry  # noqa: E402
 from envsuite.envs.babyai import engine as engines  # noqa: E402
-from envsuite.envs.babyai.env import COMMANDS, Local, understood  # noqa: E402
+from envsuite.envs.babyai.env import COMMANDS, Local, parse_command  # noqa: E402
 from envsuite.envs.babyai.levels import KINDS, LEVELS  # noqa: E402
-from envsuite.envs.babyai.view import Fact, describe, look  # noqa: E402
+from envsuite.envs.babyai.view import Fact, describe, visible_facts  # noqa: E402
 from envsuite.errors import BadKnob, EngineFailure, UsageError  # noqa: E402
 
 RAW = {spec.id.rpartition("-v")[0].removeprefix("BabyAI-"): spec.id for spec in gym.registry.values()}
@@ -35,13 +35,31 @@ def build(name, **knobs):
 
 
 def play(env, seed, choose):
-    """One game; returns the last info and the commands given."""
+    """Plays one game; returns the last info and the commands."""
     _, info = env.reset(seed=seed)
     commands = []
     while info["stop_reason"] is None:
         commands.append(choose(env))
         *_, info = env.step(commands[-1])
     return info, commands
+
+
+@pytest.mark.parametrize(
+    ("level", "seed", "clauses"), [("GoToSeqS5R2", 1, 4), ("MiniBossLevel", 1, 4), ("MiniBossLevel", 2, 4)]
+)
+def test_progression_is_the_share_of_the_missions_clauses_that_are_done(level, seed, clauses):
+    env = build(f"level-{level}")
+    _, info = env.reset(seed=seed)
+    mission = info["objective"]
+    assert 1 + mission.count(" and ") + mission.count(" after you ") + mission.count(", then ") == clauses
+    seen = [info["progression"]]
+    while info["stop_reason"] is None:
+        *_, info = env.step(env.expert())
+        seen.append(info["progression"])
+    assert seen == sorted(seen) and (seen[0], seen[-1]) == (0.0, 1.0)
+    done = sorted({share * clauses for share in seen})
+    assert all(share == int(share) for share in done)
+    assert len(done) >= 4
 
 
 # ---- what is seen ---------------------------------------------------------------------------------------------------
@@ -60,14 +78,14 @@ def test_all_golden_states_have_the_reference_facts_and_text(shared):
         state = SimpleNamespace(
             grid=grid, agent_view_size=7, agent_pos=row["agent_pos"], agent_dir=row["agent_dir"], carrying=carried
         )
-        facts = look(state)
+        facts = visible_facts(state)
         assert facts == [Fact(**fact) for fact in row["facts"]], row["id"]
         text = describe(facts, "babyai-text")
         assert hashlib.sha1(text.encode()).hexdigest() == row["text_sha1"], row["id"]
         assert len(describe(facts, "ours").splitlines()) == len(facts)
 
 
-def test_a_digest_of_our_own_transcript_is_unchanged():
+def test_the_digest_of_a_transcript_is_unchanged():
     env = build("mixed")
     digest = hashlib.sha256()
     for seed in range(20):
@@ -81,15 +99,15 @@ def test_a_digest_of_our_own_transcript_is_unchanged():
     assert digest.hexdigest()[:16] == "047374028fbabf41"
 
 
-def test_nothing_in_sight_is_said_in_words():
+def test_an_empty_view_has_a_description():
     for wording in ("ours", "babyai-text"):
         assert describe([], wording).strip()
 
 
 def _facts_of_image(image):
-    """Objects of minigrid's own encoded view, derived the plain way."""
+    """Returns the objects of minigrid's encoded view."""
     names = {4: "door", 5: "key", 6: "ball", 7: "box"}
-    found = set()
+    facts = set()
     n = image.shape[0]
     for x in range(n):
         for y in range(n):
@@ -98,12 +116,12 @@ def _facts_of_image(image):
                 word = ("open", "closed", "locked")[state] if kind == 4 else ""
                 shade = ("red", "green", "blue", "purple", "yellow", "grey")[color]
                 side = x - n // 2
-                found.add(Fact("object", names[kind], shade, word, max(0, -side), max(0, side), n - 1 - y))
-    return found
+                facts.add(Fact("object", names[kind], shade, word, max(0, -side), max(0, side), n - 1 - y))
+    return facts
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_every_level_plays_and_looks_as_minigrids_own(name, capsys):
+def test_every_level_plays_like_minigrid(name, capsys):
     raw = gym.make(RAW[name], disable_env_checker=True).unwrapped
     env = build(f"level-{name}")
     for seed in (0, 3):
@@ -113,7 +131,7 @@ def test_every_level_plays_and_looks_as_minigrids_own(name, capsys):
         ours = env.engine
         assert capsys.readouterr().out == ""
         if ours.impossible:
-            continue  # minigrid would play a game nobody can win
+            continue  # minigrid would play an unwinnable game
         assert ours.rejected == printed
         assert (ours.mission, ours.max_steps) == (raw.mission, raw.max_steps)
         rng = np.random.default_rng(seed)
@@ -123,12 +141,12 @@ def test_every_level_plays_and_looks_as_minigrids_own(name, capsys):
             _, _, over, capped, info = env.step(COMMANDS[action])
             assert (over, info["success"], capped) == (terminated, reward > 0, truncated and not terminated)
             assert (tuple(ours.agent_pos), ours.agent_dir) == (tuple(raw.agent_pos), raw.agent_dir)
-            assert {fact for fact in look(ours) if fact.kind == "object"} == _facts_of_image(obs["image"])
+            assert {fact for fact in visible_facts(ours) if fact.kind == "object"} == _facts_of_image(obs["image"])
             if over or capped:
                 break
 
 
-def test_the_names_of_the_levels_are_those_minigrid_registers():
+def test_level_names_are_those_minigrid_registers():
     registered = {spec.id.rpartition("-v")[0][7:] for spec in gym.registry.values() if spec.id.startswith("BabyAI-")}
     assert set(LEVELS) == registered
     assert len(LEVELS) == 96
@@ -140,12 +158,12 @@ def test_the_first_observation_shows_the_object_in_hand(name):
     assert text.startswith("In your hand: a")
 
 
-# ---- the mixed local level ------------------------------------------------------------------------------------------
+# ---- the mixed local level
 
 
 @pytest.mark.parametrize("missions", ["train", "test"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_missions_keep_to_their_split_and_levels_to_their_measures(kind, missions):
+def test_missions_respect_their_split_and_levels_their_settings(kind, missions):
     for distractors in (8, 0):
         env = Local(kind=kind, missions=missions, distractors=distractors)
         for seed in range(4):
@@ -158,7 +176,7 @@ def test_missions_keep_to_their_split_and_levels_to_their_measures(kind, mission
                     desc = getattr(part, attribute, None)
                     if desc is not None:
                         named.update((thing.type, thing.color) for thing in desc.obj_set)
-            held_out = named & engines.HELD_OUT
+            held_out = named & engines.HELD_OUT_OBJECTS
             assert held_out == (named if missions == "test" else set()), info["objective"]
             loose = [
                 thing for thing in env.engine.grid.grid if thing is not None and thing.type not in ("wall", "door")
@@ -168,28 +186,28 @@ def test_missions_keep_to_their_split_and_levels_to_their_measures(kind, mission
                 assert any(color in info["objective"] for color in COLOR_NAMES)
 
 
-def test_the_kind_is_drawn_from_the_seed_and_nothing_else():
-    one, other = Local(), Local()
-    first = [one.reset(seed=seed)[1]["labels"]["task_type"] for seed in range(60)]
-    again = [other.reset(seed=seed)[1]["labels"]["task_type"] for seed in reversed(range(60))][::-1]
+def test_the_mission_kind_depends_only_on_the_seed():
+    env, second_env = Local(), Local()
+    first = [env.reset(seed=seed)[1]["labels"]["task_type"] for seed in range(60)]
+    again = [second_env.reset(seed=seed)[1]["labels"]["task_type"] for seed in reversed(range(60))][::-1]
     assert first == again
     counts = [first.count(kind) for kind in KINDS]
     assert sum(counts) == 60
     assert min(counts) >= 4
 
 
-# ---- the player's side ----------------------------------------------------------------------------------------------
+# ---- the player's side
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(COMMANDS), st.text(max_size=80)), max_size=30))
-def test_any_string_costs_one_step_and_admissible_commands_are_those_that_change_something(commands):
+def test_any_string_costs_one_step_and_admissible_commands_have_an_effect(commands):
     env = build("putnext-d8")
     env.reset(seed=5)
     for turn, command in enumerate(commands, 1):
         listed = env.admissible()
         _, reward, terminated, truncated, info = env.step(command)
-        action = understood(command)
+        action = parse_command(command)
         assert info["is_action_valid"] == (action is not None and COMMANDS[action] in listed)
         assert env.engine.step_count == turn
         if terminated or truncated:
@@ -201,11 +219,11 @@ def test_any_string_costs_one_step_and_admissible_commands_are_those_that_change
     [("Turn LEFT.", 0), ("  go   forward ", 2), ("pick_up", 3), ("pickup", 3), ("'drop'", 4), ("toggle\n", 5)]
     + [("", None), ("done", None), ("x" * 10_000, None), ("avance", None), ("turn left turn left", None)],
 )
-def test_commands_are_read_with_goodwill_and_without_guessing(command, action):
-    assert understood(command) == action
+def test_commands_are_parsed_leniently_but_not_guessed(command, action):
+    assert parse_command(command) == action
 
 
-def test_what_is_not_understood_is_echoed_short_and_printable():
+def test_unknown_commands_are_echoed_short_and_printable():
     env = build("goto")
     env.reset(seed=0)
     text, *_ = env.step("\x1b[2J" + "x" * 10_000)
@@ -213,7 +231,7 @@ def test_what_is_not_understood_is_echoed_short_and_printable():
     assert len(text.splitlines()[0]) < 200
 
 
-def test_a_mission_done_where_one_stands_is_not_won_by_silence():
+def test_an_unknown_command_does_not_complete_a_mission():
     env = build("level-GoToDoor")
     env.reset(seed=0)
     door = next(thing for thing in env.engine.grid.grid if thing is not None and thing.type == "door")
@@ -224,7 +242,7 @@ def test_a_mission_done_where_one_stands_is_not_won_by_silence():
     assert info["success"]
 
 
-def test_a_destroyed_target_is_flagged_and_the_episode_goes_on_to_its_cap():
+def test_a_destroyed_target_is_flagged_and_the_episode_continues_to_its_cap():
     env = build("pickup", reward_mode=RewardMode.SHAPED)
     for seed in range(200):
         _, info = env.reset(seed=seed)
@@ -244,10 +262,10 @@ def test_a_destroyed_target_is_flagged_and_the_episode_goes_on_to_its_cap():
     assert info["stop_reason"] is StopReason.MAX_STEPS and env.turn == 64
 
 
-# ---- rewards --------------------------------------------------------------------------------------------------------
+# ---- rewards
 
 
-def test_dense_reward_is_minigrids_own_and_nothing_is_paid_before_the_end():
+def test_dense_reward_equals_minigrids_and_is_paid_only_at_the_end():
     env = build("mixed", reward_mode=RewardMode.DENSE)
     for seed in range(6):
         env.reset(seed=seed)
@@ -271,16 +289,16 @@ def test_success_on_the_last_step_of_the_cap_counts():
     assert info["stop_reason"] is StopReason.MAX_STEPS
 
 
-def test_shaped_is_offered_by_the_local_levels_alone():
+def test_only_local_levels_offer_shaped_rewards():
     with pytest.raises(UsageError, match="no shaped reward"):
         build("easy", reward_mode=RewardMode.SHAPED)
     build("mixed", reward_mode=RewardMode.SHAPED)
 
 
-# ---- errors, knobs, pictures ----------------------------------------------------------------------------------------
+# ---- errors, knobs, pictures
 
 
-def test_an_unknown_level_is_answered_with_the_nearest():
+def test_an_unknown_level_suggests_the_nearest_name():
     with pytest.raises(BadKnob, match="Did you mean 'GoToLocal'"):
         build("easy", level="gotolocl")
 
@@ -288,27 +306,27 @@ def test_an_unknown_level_is_answered_with_the_nearest():
 @pytest.mark.parametrize(
     ("name", "knobs", "words"),
     [
-        ("mixed", {"distractors": 12, "room_size": 6}, "do not fit a room of size 6"),
+        ("mixed", {"distractors": 12, "room_size": 6}, "do not fit into a room of size 6"),
         ("composed", {"rows": 1, "columns": 1}, "no door"),
-        ("composed", {"distractors": 60, "rows": 1, "columns": 2}, "do not fit"),
-        ("composed", {"actions": ()}, "at least one word"),
+        ("composed", {"distractors": 60, "rows": 1, "columns": 2}, "do not fit into"),
+        ("composed", {"actions": ()}, "at least one value"),
         (
             "composed",
             {"actions": "putnext", "rows": 1, "columns": 1, "distractors": 1, "locked": 0},
-            "One thing alone",
+            "needs two objects",
         ),
         ("goto", {"view": 6}, "cannot be 6"),
         ("goto", {"kind": "fetch"}, "goto"),
         ("goto", {"render_mode": "film"}, "rgb_array"),
     ],
 )
-def test_impossible_settings_are_refused_in_one_line(name, knobs, words):
+def test_impossible_settings_are_rejected_in_one_line(name, knobs, words):
     with pytest.raises(UsageError, match=words) as refusal:
         build(name, **knobs)
     assert "\n" not in str(refusal.value)
 
 
-def test_a_generator_without_end_is_stopped_and_says_so(monkeypatch):
+def test_endless_generation_is_stopped_with_an_error(monkeypatch):
     monkeypatch.setattr(engines, "MAX_LAYOUTS", 3)
     env = Local(kind="putnext", missions="test")
     with pytest.raises(EngineFailure, match="another seed"):
@@ -318,7 +336,7 @@ def test_a_generator_without_end_is_stopped_and_says_so(monkeypatch):
         build("mixed").reset(seed=1)
 
 
-def test_done_actions_are_refused_by_name(monkeypatch):
+def test_done_actions_are_rejected_by_name(monkeypatch):
     monkeypatch.setattr(verifier, "use_done_actions", "1")
     engines.engine_class.cache_clear()
     with pytest.raises(UsageError, match="BABYAI_DONE_ACTIONS"):
@@ -329,14 +347,14 @@ def test_done_actions_are_refused_by_name(monkeypatch):
 def test_the_view_and_the_cap_can_be_set_on_every_level(view):
     for name in LEVELS[:: 12 - view]:
         env = build(f"level-{name}", view=view, max_steps=7)
-        for fact in [fact for seed in (0, 1) for fact in (env.reset(seed=seed), look(env.engine))[1]]:
+        for fact in [fact for seed in (0, 1) for fact in (env.reset(seed=seed), visible_facts(env.engine))[1]]:
             assert max(fact.left, fact.right) <= view // 2 and fact.forward < view
         while not env._over:
             *_, info = env.step("turn left")
         assert env.turn <= 7
 
 
-def test_levels_are_composed_as_asked():
+def test_composed_levels_follow_their_settings():
     env = build("composed", rows=1, columns=2, room_size=6, distractors=5, actions="pickup", mission="and", locked=0)
     for seed in range(5):
         _, info = env.reset(seed=seed)
@@ -344,7 +362,7 @@ def test_levels_are_composed_as_asked():
         assert (env.engine.grid.width, env.engine.grid.height) == (11, 6)
 
 
-def test_pictures_and_maps():
+def test_rendering():
     env = build("goto", render_mode="rgb_array")
     assert env.render() is None
     env.reset(seed=0)

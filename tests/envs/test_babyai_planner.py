@@ -1,4 +1,4 @@
-"""The model is minigrid, step for step; the plans are the shortest where that is claimed; the expert wins."""
+"""BabyAI's model equals minigrid step for step; exact plans are shortest; the expert wins."""
 
 import numpy as np
 import pytest
@@ -9,18 +9,18 @@ from envsuite import RewardMode, registry
 from envsuite.envs.babyai import engine as engines
 from envsuite.envs.babyai.env import COMMANDS, Local
 from envsuite.envs.babyai.levels import KINDS, LEVELS
-from envsuite.envs.babyai.model import ACTIONS, Board
-from envsuite.envs.babyai.planner import Planner
+from envsuite.envs.babyai.model import ACTIONS, GridModel
+from envsuite.envs.babyai.planner import GridPlanner
 
 
 def walk(engine, seed, steps):
-    """Plays at random on the engine and on the model, which must agree on the state, its use, and the verdict."""
+    """Plays randomly on engine and model, which must agree on states, applicability and outcome."""
     engine.reset(seed=seed)
-    board = Board(engine)
+    board = GridModel(engine)
     state = board.state(engine)
     rng = np.random.default_rng(seed)
     for _ in range(steps):
-        # Mostly what has an effect, and hands and doors more often than a blind player would.
+        # Mostly actions with an effect, and more often on objects and doors than a random player.
         useful = [action for action in ACTIONS if board.applicable(state, action)]
         useful += [action for action in useful if action > 1] * 2
         action = int(rng.choice(useful)) if rng.random() < 0.9 else int(rng.integers(6))
@@ -45,12 +45,12 @@ def test_model_and_minigrid_agree_on_random_walks(name):
 def test_model_and_minigrid_agree_on_the_local_levels(kind):
     engine = engines.build_local(kind, "train", 6, 4, 7, 0)
     verdicts = [walk(engine, seed, 120) for seed in range(12)]
-    if kind not in ("open", "putnext"):  # which chance alone hardly ever does
+    if kind not in ("open", "putnext"):  # which random play rarely does
         assert "success" in verdicts
 
 
 def breadth_first(board, start):
-    """Length of the shortest solution, by looking at everything."""
+    """Returns the length of a shortest solution by exhaustive search."""
     level, seen, length = [start], {start}, 0
     while level:
         length += 1
@@ -68,15 +68,15 @@ def breadth_first(board, start):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_exact_plans_are_as_short_as_the_shortest_found_by_looking_at_everything(kind):
+def test_exact_plans_are_as_short_as_breadth_first_search(kind):
     engine = engines.build_local(kind, "train", 5, 1 if kind in ("goto", "pickup") else 0, 7, 0)
     for seed in range(8):
         engine.reset(seed=seed)
-        board = Board(engine)
+        board = GridModel(engine)
         start = board.state(engine)
-        # Also from the middle of a game, hands full perhaps.
+        # Also from the middle of a game, possibly with an object in hand.
         for _ in range(3):
-            planner = Planner(board, exact=True)
+            planner = GridPlanner(board, exact=True)
             plan = planner.search(start)
             assert len(plan) == breadth_first(board, start)
             assert planner.bound(start) <= len(plan)
@@ -88,7 +88,7 @@ def test_exact_plans_are_as_short_as_the_shortest_found_by_looking_at_everything
 
 
 @pytest.mark.parametrize("distractors", [0, 8])
-def test_what_remains_falls_by_one_on_every_step_of_the_plan_and_shaping_telescopes(distractors):
+def test_remaining_decreases_by_one_along_the_plan_and_shaping_telescopes(distractors):
     env = Local(distractors=distractors, reward_mode=RewardMode.SHAPED, shaping_gamma=0.9)
     for seed in range(10):
         env.reset(seed=seed)
@@ -107,7 +107,7 @@ def expert_wins(env, seed):
     _, info = env.reset(seed=seed)
     while info["stop_reason"] is None:
         *_, info = env.step(env.expert())
-        assert info["is_action_valid"], env._guide.reason
+        assert info["is_action_valid"], env._expert.reason
     return info["success"]
 
 
@@ -127,15 +127,15 @@ def test_the_expert_wins_on_every_level(name):
         ("SynthS5R2", (18,), "takes too long"),
     ],
 )
-def test_the_planner_takes_over_where_the_bot_fails(name, seeds, reason):
+def test_the_planner_takes_over_when_the_bot_fails(name, seeds, reason):
     env = registry.build(f"BabyAI-level-{name}-v0")
     for seed in seeds:
         assert expert_wins(env, seed)
-        assert reason in env._guide.reason
+        assert reason in env._expert.reason
 
 
 @pytest.mark.parametrize(("name", "seed"), [("GoToImpUnlock", 6), ("GoToImpUnlock", 14), ("OpenDoorsOrderN4Debug", 1)])
-def test_games_nobody_can_win_are_drawn_again_and_counted(name, seed):
+def test_unwinnable_games_are_redrawn_and_counted(name, seed):
     env = registry.build(f"BabyAI-level-{name}-v0")
     assert expert_wins(env, seed)
     assert env.metrics()["impossible_layouts"] >= 1
@@ -145,12 +145,12 @@ def test_a_strict_sequence_of_openings_cannot_be_won_in_minigrid(monkeypatch):
     monkeypatch.setattr(engines, "unwinnable", lambda engine: "")
     engine = engines.build_level("OpenDoorsOrderN2Debug", 7, 0)
     engine.reset(seed=1)
-    board = Board(engine)
+    board = GridModel(engine)
     assert len(board.stages) == 2
     assert breadth_first(board, board.state(engine)._replace()) is None
 
 
-def test_advice_holds_for_a_learner_who_does_something_else_in_between():
+def test_advice_stays_valid_after_deviating_commands():
     env = registry.build("BabyAI-putnext-d8-v0")
     for seed in range(6):
         _, info = env.reset(seed=seed)
@@ -160,10 +160,10 @@ def test_advice_holds_for_a_learner_who_does_something_else_in_between():
             wander = rng.random() < 0.3 and not info["unsolvable"]
             command = str(rng.choice([*COMMANDS[:5], "nonsense"])) if wander else advised
             *_, info = env.step(command)
-        assert info["success"], (seed, env._guide.reason)
+        assert info["success"], (seed, env._expert.reason)
 
 
-def test_a_mission_done_at_the_start_is_ended_by_a_command_that_can_be_carried_out():
+def test_a_mission_fulfilled_at_the_start_ends_with_an_applicable_command():
     env = registry.build("BabyAI-level-GoToDoor-v0")
     env.reset(seed=0)
     while env._ahead() is None or env._ahead().type != "door":
@@ -174,7 +174,7 @@ def test_a_mission_done_at_the_start_is_ended_by_a_command_that_can_be_carried_o
     assert info["success"] and info["is_action_valid"]
 
 
-def test_asking_twice_changes_nothing():
+def test_repeated_advice_is_equal():
     env = registry.build("BabyAI-medium-v0")
     env.reset(seed=3)
     for _ in range(10):

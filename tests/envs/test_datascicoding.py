@@ -375,14 +375,21 @@ def test_each_knob_does_what_it_says():
         game("iris", rows=6)
 
 
-def test_text_columns_of_a_file_are_codes_unless_asked_for_as_text(shared):
-    table = datasets.load_csv(str(shared / "data" / "datasci" / "spaceship_titanic.csv"), "Transported")
+def test_text_columns_of_a_file_are_codes_unless_asked_for_as_text(tmp_path):
+    rows = ["Ship,Planet,Asleep,Cabin,Age,Arrived"]
+    for k in range(60):
+        rows.append(
+            f"s{k},{('Earth', 'Mars', 'Europa', '')[k % 4]},{k % 3 == 0},{'BFG'[k % 3]}/{k % 5},{20 + k % 7},{k % 2 == 0}"
+        )
+    path = tmp_path / "ships.csv"
+    path.write_text("\n".join(rows) + "\n")
+    table = datasets.load_csv(str(path), "Arrived")
     codes = instances.instance(table, SimpleNamespace(**PLAIN), 0).features
     assert all(kind.kind == "f" for kind in codes.dtypes)
-    assert codes["HomePlanet"].isna().sum() == 201
+    assert codes["Planet"].isna().sum() == 15
     text = instances.instance(table, SimpleNamespace(**{**PLAIN, "categorical": 0.3}), 0).features
-    assert [name for name in text if text[name].dtype == object] == ["PassengerId", "HomePlanet", "CryoSleep", "Cabin"]
-    assert set(text["HomePlanet"].dropna()) == {"Earth", "Europa", "Mars"}
+    assert [name for name in text if text[name].dtype == object] == ["Ship", "Planet"]
+    assert set(text["Planet"].dropna()) == {"Earth", "Europa", "Mars"}
 
 
 def test_what_the_prompt_tells_is_a_knob(build):
@@ -451,3 +458,11 @@ def test_every_row_of_the_ladder_is_won_by_the_expert(build):
         for seed in range(3):
             env.reset(seed=seed)
             assert env.step(env.expert())[4]["success"], (level, seed)
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "area"),
+    [([0.9, 0.8], [0.1, 0.2], 1.0), ([0.1], [0.9], 0.0), ([0.5, 0.9], [0.5], 0.75), ([], [0.3], 0.5), ([0.3], [], 0.5)],
+)
+def test_the_area_under_the_curve_counts_pairs_and_ties_half(positive, negative, area):
+    assert scoring._auc(np.array(positive), np.array(negative)) == area

@@ -13,7 +13,7 @@ from envsuite.core import declared_knobs
 from envsuite.envs.overcooked import text
 from envsuite.envs.overcooked.cooks import Menu, greedy_cook, play_out
 from envsuite.envs.overcooked.engine import GET_FOOD, GO_TO_BOARD, Simulation, macro_actions
-from envsuite.envs.overcooked.generator import draw_kitchen, enough_time
+from envsuite.envs.overcooked.generator import draw_kitchen, steps_bound
 from envsuite.envs.overcooked.graph import distances, explore
 from envsuite.envs.overcooked.kitchen import (
     UNREACHABLE,
@@ -24,7 +24,7 @@ from envsuite.envs.overcooked.kitchen import (
     recipe_names,
 )
 from envsuite.envs.overcooked.motion import CHOPS
-from envsuite.envs.overcooked.offers import helps, honest_label, published_label, situation
+from envsuite.envs.overcooked.offers import helps, honest_label, label_state, published_label
 from envsuite.envs.overcooked.planner import COMMAND, Planner
 from envsuite.errors import DataError, UsageError
 
@@ -83,7 +83,7 @@ def test_ways_are_shortest_and_their_gates_lie_on_them(seed, size, walls):
             if cell == target or way.steps[cell] == UNREACHABLE:
                 continue
             around = [cell + step for step in kitchen.delta[:4]]
-            nearest = min(way.steps[other] for other in around if other == target or kitchen.kind[other] == 0)
+            nearest = min(way.steps[second] for second in around if second == target or kitchen.kind[second] == 0)
             assert way.steps[cell] == nearest + 1
             walked = cell
             while way.steps[walked] > 2:
@@ -95,18 +95,18 @@ def test_ways_are_shortest_and_their_gates_lie_on_them(seed, size, walls):
 @given(seed=st.integers(0, 10**6), moves=st.lists(st.integers(0, 99), min_size=10, max_size=60))
 def test_walking_in_leaps_ends_where_single_steps_end(seed, moves):
     kitchen = drawn(seed, recipe=2, foods=3, boards=2)
-    one, other = (Simulation(kitchen, FOODS[:2]) for _ in range(2))
+    first, second = (Simulation(kitchen, FOODS[:2]) for _ in range(2))
     macros = macro_actions(kitchen, counters=True)
     for move in moves:
         macro = macros[move % len(macros)]
-        slow = do(one, macro)
-        other.begin(0, macro)
-        quick = other.hasten()
-        while other.macro[0] is not None:
-            other.tick()
+        slow = do(first, macro)
+        second.begin(0, macro)
+        quick = second.fast_forward()
+        while second.macro[0] is not None:
+            second.tick()
             quick += 1
-        assert (quick, other.save()) == (slow, one.save())
-        if one.delivered:
+        assert (quick, second.save()) == (slow, first.save())
+        if first.delivered:
             break
 
 
@@ -189,8 +189,8 @@ def test_a_command_helps_exactly_if_it_changes_a_thing_or_leads_to_raw_food(kitc
         sim.load(state)
         if sim.delivered:
             continue
-        said = [published_label(sim, 0, macro) for macro in macros]
-        assert labels.setdefault(situation(sim, 0), said) == said
+        phrases_now = [published_label(sim, 0, macro) for macro in macros]
+        assert labels.setdefault(label_state(sim, 0), phrases_now) == phrases_now
         for macro in macros:
             sim.load(state)
             promised = helps(sim, 0, macro)
@@ -215,10 +215,10 @@ def test_every_offer_is_understood_as_the_macro_action_it_stands_for(wording, ta
             assert len(set(offers)) == len(offers)
             label = honest_label if wording == "honest" else published_label
             for macro in env.menu.macros:
-                said = label(env.sim, 0, macro)
-                if said is not None:
-                    assert env._commands[text.phrase(said)] is env._commands[macro.name]
-                    assert text.phrase(said) in offers
+                phrases_now = label(env.sim, 0, macro)
+                if phrases_now is not None:
+                    assert env._commands[text.phrase(phrases_now)] is env._commands[macro.name]
+                    assert text.phrase(phrases_now) in offers
             command = f"  {offers[rng.integers(len(offers))].upper()}. "
             *_, terminated, truncated, info = env.step(command)
             over = terminated or truncated
@@ -228,13 +228,13 @@ def test_every_offer_is_understood_as_the_macro_action_it_stands_for(wording, ta
 def test_what_is_not_understood_costs_a_step_and_says_so():
     env = registry.build("Overcooked-tomato_salad-v0", reward_mode="dense")
     first, _ = env.reset(seed=0)
-    told, reward, *_, info = env.step("open the fridge")
-    assert told.endswith(first) and told != first
+    observation, reward, *_, info = env.step("open the fridge")
+    assert observation.endswith(first) and observation != first
     assert (reward, info["primitive_steps"], info["is_action_valid"]) == (-0.001, 1, False)
     env = registry.build("Overcooked-tomato_salad-v0", wording="honest")
     env.reset(seed=0)
-    told, *_, info = env.step("deliver")
-    assert "nothing" in told and not info["is_action_valid"] and env.sim.cell == list(env.kitchen.starts)
+    observation, *_, info = env.step("deliver")
+    assert "nothing" in observation and not info["is_action_valid"] and env.sim.cell == list(env.kitchen.starts)
 
 
 def test_valid_says_whether_a_published_offer_got_anywhere():
@@ -274,7 +274,7 @@ def test_remaining_falls_by_one_with_each_command_of_the_expert(level):
     env = registry.build(f"Overcooked-{level}-v0")
     for seed in range(5):
         env.reset(seed=seed)
-        for macro in np.random.default_rng(seed).integers(0, 3, size=4):  # from wherever play has led
+        for macro in np.random.default_rng(seed).integers(0, 3, size=4):  # from any state that play reached
             env.step(env.menu.macros[macro].name)
         over = env._over
         while not over:
@@ -324,13 +324,13 @@ def test_drawn_kitchens_are_served_within_the_horizon():
     walls=st.floats(0, 0.35),
 )
 def test_a_lone_greedy_cook_never_takes_longer_than_its_bound(seed, size, stations, walls):
-    recipe, *others = stations
+    recipe, *foods_besides = stations
     try:
-        kitchen = draw_kitchen(seed, size, 1, tuple(FOODS[:recipe]), *others, walls, 1000)
+        kitchen = draw_kitchen(seed, size, 1, tuple(FOODS[:recipe]), *foods_besides, walls, 1000)
     except UsageError:  # too crowded
         return
     menu = Menu(macro_actions(kitchen, counters=True))
-    assert play_out(Simulation(kitchen, FOODS[:recipe]), menu) <= enough_time(kitchen, FOODS[:recipe])
+    assert play_out(Simulation(kitchen, FOODS[:recipe]), menu) <= steps_bound(kitchen, FOODS[:recipe])
 
 
 def test_seeds_name_the_same_kitchens_in_every_version():
@@ -353,13 +353,13 @@ def test_an_order_is_as_large_as_asked_for_however_few_foods_there_are_besides()
 
 
 def test_seeds_draw_different_kitchens_and_the_same_seed_the_same():
-    env, other = registry.build("Overcooked-medium-v0"), registry.build("Overcooked-medium-v0")
+    env, second = registry.build("Overcooked-medium-v0"), registry.build("Overcooked-medium-v0")
     drawings = set()
     for seed in range(50):
         env.reset(seed=seed)
         draw_kitchen.cache_clear()
-        other.reset(seed=seed)
-        assert env.kitchen.drawing() == other.kitchen.drawing() and env.objective == other.objective
+        second.reset(seed=seed)
+        assert env.kitchen.drawing() == second.kitchen.drawing() and env.objective == second.objective
         drawings.add(tuple(env.kitchen.drawing()))
     assert len(drawings) == 50
 
@@ -367,7 +367,7 @@ def test_seeds_draw_different_kitchens_and_the_same_seed_the_same():
 def test_what_does_not_fit_is_said_in_one_line():
     with pytest.raises(UsageError, match="larger size"):
         registry.build("Overcooked-easy-v0", size=5, foods=8, boards=4, walls=0.4).reset(seed=0)
-    with pytest.raises(UsageError, match="not served within horizon=20"):
+    with pytest.raises(UsageError, match=r"did not serve .* within horizon=20"):
         registry.build("Overcooked-hard-v0", horizon=20).reset(seed=0)
     with pytest.raises(UsageError, match="variant=v3"):
         registry.build("Overcooked-tomato_salad-v0", recipe="lettuce")
@@ -377,7 +377,7 @@ def test_what_does_not_fit_is_said_in_one_line():
         registry.build("Overcooked-tomato_salad-v0", size=8)
     with pytest.raises(UsageError, match="plans for 1 cook"):
         registry.build("Overcooked-tomato_salad-2cooks-v0", reward_mode="shaped")
-    with pytest.raises(DataError, match="floor at its rim"):
+    with pytest.raises(DataError, match="floor on its border"):
         Kitchen("open", ["###", "...", "###"], [(1, 1)])
 
 
@@ -422,14 +422,16 @@ def test_partners_fill_the_other_places_and_time_passes_for_all_at_once(partner)
     env = registry.build(
         "Overcooked-tomato_lettuce_salad-b-2cooks-v0", reward_mode="dense", partner=partner, discount=1.0
     )
-    told, info = env.reset(seed=3)
-    asked, total, steps, over = set(), 0.0, 0, False
+    observation, info = env.reset(seed=3)
+    requested, total, steps, over = set(), 0.0, 0, False
     while not over:
-        asked.add(told.split(".")[0])
+        requested.add(observation.split(".")[0])
         assert len(info["admissible_commands"]) >= 1
-        told, reward, terminated, truncated, info = env.step(env.expert("greedy"))
+        observation, reward, terminated, truncated, info = env.step(env.expert("greedy"))
         total, steps, over = total + reward, steps + info["primitive_steps"], terminated or truncated
-    assert asked == ({"You are cook 1 of 2", "You are cook 2 of 2"} if partner == "policy" else {"You are cook 1 of 2"})
+    assert requested == (
+        {"You are cook 1 of 2", "You are cook 2 of 2"} if partner == "policy" else {"You are cook 1 of 2"}
+    )
     assert steps == info["env_step"] <= 200
     assert total == pytest.approx(info["metrics"]["plain_return"], abs=1e-9)
     assert info["success"] or partner == "random"
@@ -510,13 +512,13 @@ def test_every_knob_changes_what_is_played(knob):
 def transcript(task, **knobs):
     """All that is told and paid when raw food is handed in and then the greedy cook plays."""
     env = registry.build(task, reward_mode="dense", **knobs)
-    told, over, turn = list(env.reset(seed=4)), False, 0
+    observation, over, turn = list(env.reset(seed=4)), False, 0
     while not over:
         command = (f"get {env.kitchen.foods[0]}", "deliver")[turn] if turn < 2 else env.expert("greedy")
         *step, info = env.step(command)
-        told += [*step, info]
+        observation += [*step, info]
         over, turn = step[2] or step[3], turn + 1
-    return told
+    return observation
 
 
 def test_every_row_of_the_papers_is_on_the_menu():
@@ -556,9 +558,9 @@ def test_the_horizon_truncates_but_never_cuts_a_lone_cooks_walk():
 
 def test_a_wider_window_shows_more_and_changes_where_a_walk_to_a_filled_bowl_stops():
     near, far = (registry.build("Overcooked-tomato_lettuce_salad-v0", radius=radius) for radius in (1, 6))
-    told, _ = near.reset(seed=0)
+    observation, _ = near.reset(seed=0)
     wide, _ = far.reset(seed=0)
-    assert "lettuce can" not in told and "bowl can" not in told
+    assert "lettuce can" not in observation and "bowl can" not in observation
     assert "the tomato, the lettuce, the onion and the bowl" in wide.lower()
 
 

@@ -1,6 +1,5 @@
-"""The two published kitchens against the recorded traces and complete graphs, and against the digests committed here."""
+"""The two published kitchens against digests of the reference's recorded games and complete graphs."""
 
-import gzip
 import hashlib
 import json
 
@@ -13,6 +12,7 @@ from envsuite.envs.overcooked.engine import Simulation, macro_actions
 from envsuite.envs.overcooked.graph import best_return, distances, explore
 from envsuite.envs.overcooked.kitchen import DIRECTION_NAMES, published_kitchen
 from envsuite.envs.overcooked.planner import COMMAND, Planner
+from tests.golden import digests
 
 TASKS = {
     "v4_tomato_salad": ("Overcooked-tomato_salad-v0", "v4", ("tomato",)),
@@ -68,16 +68,6 @@ def view(sim):
     }
 
 
-def records(shared, stem, policy):
-    with gzip.open(shared / "golden/overcooked/traces" / f"{stem}_{policy}.jsonl.gz", "rt") as lines:
-        yield from map(json.loads, lines)
-
-
-def golden_graph(shared, stem):
-    with gzip.open(shared / "golden/overcooked/traces" / f"{stem}_graph.json.gz", "rt") as file:
-        return json.load(file)
-
-
 def play(sim, macro, step_cost=0.001, discount=0.99):
     """(macro reward, k, primitive path) by single ticks."""
     sim.trace = []
@@ -91,69 +81,62 @@ def play(sim, macro, step_cost=0.001, discount=0.99):
     return total, len(path), path
 
 
-def same_path(mine, theirs):
-    return len(mine) == len(theirs) and all(
-        step[:3] == other[:3] and abs(step[3] - other[3]) < 1e-9 for step, other in zip(mine, theirs)
-    )
+EPISODES = {"uniform": (200, 200), "guided": (100, 100), "inapplicable": (40, 40), "scripted": (8, 12)}
 
 
 @STEMS
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_recorded_macro_step_agrees_in_state_path_reward_facts_offers_and_returns(shared, stem, policy):
+def test_every_recorded_macro_step_agrees_in_state_path_reward_facts_offers_and_returns(stem, policy):
     sim, macros = simulation(stem)
     env = built(stem, reward_mode="dense")
-    for ref in records(shared, stem, policy):
-        where = f"episode {ref['ep']} step {ref['t']}"
-        if ref["type"] == "reset":
-            sim.reset()
-            _, info = env.reset(seed=ref["ep"])
-            over = False
-        else:
-            reward, k, path = play(sim, macros[ref["a"]])
-            assert (k, sim.delivered) == (ref["k"], ref["success"]), where
-            assert abs(reward - ref["r"]) < 1e-9, where
-            assert same_path(path, ref["prim"]), where
-            _, reward, terminated, truncated, info = env.step(info["admissible_commands"][ref["a"]])
+    count = 0
+    for number, recorded in enumerate(digests.episodes(f"overcooked/{stem}_{policy}")):
+        sim.reset()
+        _, info = env.reset(seed=number)
+        answers = [view(sim)]
+        for action in recorded.actions:
+            reward, k, path = play(sim, macros[action])
+            offered = info["admissible_commands"]
+            assert offered == [text.phrase(label) for label in answers[-1]["avail"]]
+            _, paid, terminated, truncated, info = env.step(offered[action])
             over = terminated or truncated
-            assert abs(reward - ref["r"]) < 1e-9, where
-            assert (over, info["success"]) == (ref["term"], ref["success"]), where
-            assert (info["primitive_steps"], info["env_step"]) == (ref["k"], ref["env_step"]), where
-        seen = view(sim)
-        assert seen == {key: ref[key] for key in seen}, where
-        assert env.vector() == ref["obs"], where
-        assert info["admissible_commands"] == [text.phrase(label) for label in ref["avail"]], where
-        assert env.sim.save() == sim.save(), where  # walking in leaps, as the environment does, ends in the same place
-        if over:
-            assert abs(info["metrics"]["discounted_return"] - ref["episode"]["r"]) < 1e-9, where
-            assert info["metrics"]["primitive_steps"] == ref["episode"]["l"], where
+            assert paid == pytest.approx(reward, abs=1e-9)
+            assert (info["primitive_steps"], info["success"]) == (k, sim.delivered)
+            seen = view(sim)
+            assert env.vector() == seen["obs"]
+            assert env.sim.save() == sim.save()  # the environment walks in leaps and ends in the same place
+            step = {"k": k, "success": sim.delivered, "r": reward, "prim": path, "term": over}
+            answers.append({**seen, **step, "env_step": info["env_step"]})
+            if over:
+                answers[-1] |= {"return": info["metrics"]["discounted_return"]}
+                answers[-1] |= {"steps": info["metrics"]["primitive_steps"]}
+        recorded.agrees(answers)
+        count += 1
+    assert count == EPISODES[policy][list(TASKS).index(stem)]
 
 
 @STEMS
-def test_every_edge_of_the_complete_graph_agrees_and_every_shortest_distance(shared, stem):
-    golden = golden_graph(shared, stem)
+def test_every_edge_of_the_complete_graph_agrees_and_every_shortest_distance(stem):
     sim, macros = simulation(stem)
     graph = explore(sim, macros)
-    far = dict(zip(graph.states, distances(graph)))
-    sim.reset()
-    states, todo, edges = {0: sim.save()}, [0], 0
-    while todo:
-        i = todo.pop()
-        sim.load(states[i])
-        seen = view(sim)
-        assert seen == {key: golden["states"][i][key] for key in seen}
-        assert far[states[i]] == golden["dist_to_success_prim"][i]
-        for a, edge in enumerate(golden["transitions"][i]):
-            sim.load(states[i])
-            reward, k, path = play(sim, macros[a])
-            assert (round(reward - edge["r"], 9), k, same_path(path, edge["prim"])) == (0, edge["k"], True)
-            after = sim.save()
-            assert (sim.touched == 0) == (a in golden["no_effect_actions"][i])
-            if edge["to"] not in states:
-                states[edge["to"]] = after
-                todo.append(edge["to"])
-            assert states[edge["to"]] == after
-            edges += 1
-    assert (len(states), edges) == COUNTS[stem]
+    number = {state: i for i, state in enumerate(graph.states)}
+    views, edges = [], []
+    for state, distance in zip(graph.states, distances(graph), strict=True):
+        sim.load(state)
+        seen = {**view(sim), "distance": distance, "no_effect": []}
+        row = []
+        for action, macro in enumerate(macros):
+            sim.load(state)
+            if sim.delivered:
+                break
+            reward, k, path = play(sim, macro)
+            row.append((number[sim.save()], [reward, k, path]))
+            if sim.touched == 0:
+                seen["no_effect"].append(action)
+        views.append(seen)
+        edges.append(row)
+    assert (len(views), sum(map(len, edges))) == COUNTS[stem]
+    assert digests.graph(views, edges) == digests.states(f"overcooked/{stem}_graph")
 
 
 @STEMS
@@ -161,12 +144,12 @@ def test_the_texts_tell_apart_exactly_what_the_facts_tell_apart(stem):
     env = built(stem)
     env.reset(seed=0)
     graph = explore(env.sim, env.menu.macros)
-    texts, told = set(), set()
+    texts, observation = set(), set()
     for state in graph.states:
         env.sim.load(state)
-        texts.add(env._tell())
-        told.add(tuple(text.facts(env.sim, 0)))
-    assert len(texts) == len(told) == TEXTS[stem]
+        texts.add(env._describe())
+        observation.add(tuple(text.facts(env.sim, 0)))
+    assert len(texts) == len(observation) == TEXTS[stem]
 
 
 @STEMS

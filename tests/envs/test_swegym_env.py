@@ -9,6 +9,7 @@ from envsuite.envs.swegym import edits, expert, problems, tasks
 from envsuite.envs.swegym.grading import grade, refused, worth
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.sandbox import drivers
+from tests.conftest import need_driver
 
 DRIVER = drivers.choose("auto", (*drivers.SAFE, "process"))
 SMALL = next(
@@ -301,8 +302,7 @@ def test_the_patch_is_a_diff_that_git_takes(envs):
 
 @pytest.mark.parametrize("driver", drivers.DRIVERS)
 def test_every_driver_plays_and_judges_alike(driver):
-    if reason := drivers.probe(driver):
-        pytest.skip(f"{driver} is not installed or no {driver} answers: {reason}")
+    need_driver(driver)
     env = registry.build("SWEGym-easy-v0", sandbox=driver, instances=(SMALL,))
     try:
         assert env.reset(seed=0)[1]["labels"]["isolation"] == driver

@@ -9,6 +9,7 @@ from envsuite import gold, registry
 from envsuite.envs.swegym import published
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import docker, drivers
+from tests.conftest import need_driver
 from tests.envs import little
 from tests.sandbox.registry import Registry, whole_root
 
@@ -20,8 +21,7 @@ GOLD = ("getmoto__moto-5876", "getmoto__moto-6920", "getmoto__moto-7365")
 @pytest.mark.parametrize("instance", GOLD)
 @pytest.mark.parametrize("driver", ["bwrap", "docker"])
 def test_the_gold_patch_resolves_and_the_empty_one_and_a_useless_one_do_not(shared, driver, instance, monkeypatch):
-    if reason := drivers.probe(driver):
-        pytest.skip(f"{driver} is not installed or no {driver} answers: {reason}")
+    need_driver(driver)
     if "ENVSUITE_PROOF_CACHE" in os.environ:  # virtual environments take minutes to make
         monkeypatch.setenv("ENVSUITE_CACHE", os.environ["ENVSUITE_PROOF_CACHE"])
     env = registry.build(
@@ -89,8 +89,7 @@ def test_a_change_without_use_leaves_the_failing_tests_failing_and_the_others_pa
 
 
 def docker_works():
-    if reason := drivers.probe("docker"):
-        pytest.skip(f"docker does not work here: {reason}")
+    need_driver("docker")
 
 
 def beaten(env):
@@ -157,20 +156,20 @@ def test_a_recipe_is_built_into_an_image_once_and_played_there(tmp_path):
         client.close()
 
 
-def test_records_without_a_recipe_say_what_is_missing(shared):
-    assert len(published.find(str(shared / "data" / "swe" / "records.jsonl"))) == 28
+def test_records_without_a_recipe_say_what_is_missing(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(json.dumps(little.record(f"a__b-{number}")) + "\n" for number in range(3)))
+    assert len(published.find(str(path))) == 3
     with pytest.raises(DataError, match=r"has no recipe, .* sandbox=docker alone"):
-        registry.build("SWEGym-records-v0", records=str(shared / "data" / "swe" / "records.jsonl"), sandbox="process")
+        registry.build("SWEGym-records-v0", records=str(path), sandbox="process")
     with pytest.raises(UsageError, match="no shaped reward"):
-        registry.build(
-            "SWEGym-records-v0", "shaped", records=str(shared / "data" / "swe" / "records.jsonl"), sandbox="process"
-        )
+        registry.build("SWEGym-records-v0", "shaped", records=str(path), sandbox="process")
 
 
-def test_a_recipe_that_cannot_be_used_is_named(shared, tmp_path):
+def test_a_recipe_that_cannot_be_used_is_named(tmp_path):
     folder = tmp_path / "one"
     folder.mkdir()
-    (folder / "instance.json").write_bytes((shared / "data" / "swe" / GOLD[0] / "instance.json").read_bytes())
+    (folder / "instance.json").write_text(json.dumps(little.record("a__b-1")))
     for recipe in ("{", "[]", json.dumps({"source": {"kind": "git"}, "pins": []})):
         (folder / "replay.json").write_text(recipe)
         with pytest.raises(DataError, match="recipe"):

@@ -1,4 +1,4 @@
-"""TextWorld: what is generated, what is let through, what is paid."""
+"""TextWorld: observations, filtering of commands, rewards, and robustness of the worker."""
 
 import contextlib
 import json
@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 import envsuite
 from envsuite import registry
-from envsuite.envs.textworld import commands, store
+from envsuite.envs.textworld import commands, game_cache
+from envsuite.envs.textworld.ambiguous_names import ASKS, resolve_ambiguity
 from envsuite.envs.textworld.games import SETTINGS, game_spec
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Interpreter, Opening
-from envsuite.envs.textworld.names import ASKS, spelled
 from envsuite.envs.textworld.observation import compact, opening_text
 from envsuite.envs.textworld.pipe import Pipe
-from envsuite.envs.textworld.story import check_story
+from envsuite.envs.textworld.story_files import check_story
 from envsuite.errors import BadKnob, DataError, EngineFailure
 from harness.cli import data
 
@@ -49,21 +49,21 @@ def build(mode="dense", **knobs):
 
 @pytest.fixture(scope="module")
 def kinds():
-    """One environment of every kind, reset to seed 3, with its first text and info."""
+    """Creates one environment of every kind, reset to seed 3, with its first text and info."""
     with ThreadPoolExecutor(2) as pool:
         envs = {name: build(**knobs) for name, knobs in KINDS.items()}
-        infos = dict(zip(envs, pool.map(lambda env: env.reset(seed=3), envs.values())))
+        infos = dict(zip(envs, pool.map(lambda env: env.reset(seed=3), envs.values()), strict=False))
     yield {name: (env, *infos[name]) for name, env in envs.items()}
     for env in envs.values():
         env.close()
 
 
-# ---- playing ----------------------------------------------------------------------------------------------------------
+# ---- playing
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("observations", ["compact", "raw"])
-def test_the_shortest_plan_wins_on_the_interpreter_in_exactly_as_many_commands(kinds, kind, observations):
+def test_shortest_plans_win_on_the_interpreter_in_exactly_their_length(kinds, kind, observations):
     env, *_ = kinds[kind]
     env.settings.observations = observations
     text, info = env.reset(seed=3)
@@ -81,18 +81,18 @@ def test_the_shortest_plan_wins_on_the_interpreter_in_exactly_as_many_commands(k
     env.settings.observations = "compact"
 
 
-def test_the_expert_wins_where_the_interpreter_asks_which_locker_is_meant():
-    """w2-o3-q4_60004 has a "locker" beside a "type Q locker"; its third command is asked about, however often."""
+def test_the_expert_wins_if_the_interpreter_asks_which_object_is_meant():
+    """w2-o3-q4_60004 has a "locker" and a "type Q locker", so the interpreter questions a command."""
     env = build()
     env.reset(seed=60004)
-    said = []
+    commands = []
     while left := env.remaining():
-        said.append(env.expert())
-        *_, info = env.step(said[-1])
+        commands.append(env.expert())
+        *_, info = env.step(commands[-1])
         assert env.remaining() == left - 1
-    assert info["success"] and len(said) == 4 and said[2] == "take type Q keycard"
+    assert info["success"] and len(commands) == 4 and commands[2] == "take type Q keycard"
     env.reset(seed=60004)
-    for command in said[:2]:
+    for command in commands[:2]:
         env.step(command)
     for command in ("take type Q keycard from locker", "take type Q keycard from locker"):
         text, *_ = env.step(command)
@@ -102,7 +102,7 @@ def test_the_expert_wins_where_the_interpreter_asks_which_locker_is_meant():
     back = "insert type Q keycard into locker"
     played = []
     while env.remaining() == 1:
-        played.append(spelled(back, [], {}, played, text))
+        played.append(resolve_ambiguity(back, [], {}, played, text))
         text, *_ = env.step(played[-1])
         played[-1] = played[-1].lower()
     assert played == [back.lower(), "examine locker", "insert type q keycard into it"]
@@ -110,7 +110,7 @@ def test_the_expert_wins_where_the_interpreter_asks_which_locker_is_meant():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_engines_own_policy_wins_too_even_when_asked_for_late(kinds, kind):
+def test_the_engine_policy_wins_even_when_first_used_late(kinds, kind):
     env, *_ = kinds[kind]
     env.reset(seed=3)
     env.step("look")
@@ -121,7 +121,7 @@ def test_the_engines_own_policy_wins_too_even_when_asked_for_late(kinds, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_are_the_raw_engines_texts_scores_and_commands(kinds, kind):
+def test_texts_scores_and_commands_equal_those_of_the_raw_engine(kinds, kind):
     env, *_ = kinds[kind]
     env.settings.observations, env.settings.admissible = "raw", "whole"
     text, info = env.reset(seed=3)
@@ -144,19 +144,25 @@ def test_steps_are_the_raw_engines_texts_scores_and_commands(kinds, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_and_policies_are_those_of_textworlds_own_wrappers(kinds, kind, monkeypatch):
-    """Whatever is typed, however often the game was played before, and at whichever turn the policy is asked for; but that
-    theirs miss what is done in other words."""
+def test_frames_and_policies_equal_those_of_textworlds_wrappers(kinds, kind, monkeypatch):
+    """Holds for arbitrary commands, repeated games and policies requested at any turn.
+
+    Exception: textworld's wrappers do not track synonyms.
+    """
     from textworld.generator.inform7 import Inform7Game
 
-    from envsuite.envs.textworld.tracker import in_other_words
+    from envsuite.envs.textworld.tracker import match_synonym
 
     detect = Inform7Game.detect_action
 
-    def detect_action(self, event, actions):
-        told_as = lambda action: self.kb.inform7_events[action.name].format(**self._get_name_mapping(action)).lower()
+    def detect_action(self, expected_frame, actions):
+        def told_as(action):
+            return self.kb.inform7_events[action.name].format(**self._get_name_mapping(action)).lower()
+
         actions = list(actions)
-        return detect(self, event, actions) or in_other_words(event.lower(), actions, told_as, self.game)
+        return detect(self, expected_frame, actions) or match_synonym(
+            expected_frame.lower(), actions, told_as, self.game
+        )
 
     monkeypatch.setattr(Inform7Game, "detect_action", detect_action)
     env, *_ = kinds[kind]
@@ -169,14 +175,20 @@ def test_frames_and_policies_are_those_of_textworlds_own_wrappers(kinds, kind, m
         frame = engine.ask("open", str(env.path), True).frame
         for _ in range(15):
             (room,) = (fact.arguments[1].name for fact in state["_facts"] if str(fact).startswith("at(P, "))
-            told = [state[name] for name in ("inventory", "score", "moves", "won", "lost", "admissible_commands")]
-            assert list(frame) == [state["feedback"], game.infos[room].name, *told]
+            expected_frame = [
+                state[name] for name in ("inventory", "score", "moves", "won", "lost", "admissible_commands")
+            ]
+            assert list(frame) == [state["feedback"], game.infos[room].name, *expected_frame]
             if state["won"] or state["lost"]:
                 break
             policy = state["policy_commands"]
             if dice.random() < 0.3 or episode == 3:
-                wanted = spelled(policy[0], state["_facts"], game.infos, played, state["feedback"]) if policy else None
-                assert engine.ask("policy") == wanted
+                expected = (
+                    resolve_ambiguity(policy[0], state["_facts"], game.infos, played, state["feedback"])
+                    if policy
+                    else None
+                )
+                assert engine.ask("policy") == expected
             words = " ".join(dice.choices([*typed, "all", "it", "take", "go"], k=dice.randint(1, 4)))
             command = dice.choice(state["admissible_commands"] + (policy[:1] if episode == 3 else [words] * 4))
             played.append(commands.clean(command)[0] or "look")
@@ -185,8 +197,8 @@ def test_frames_and_policies_are_those_of_textworlds_own_wrappers(kinds, kind, m
 
 
 @pytest.mark.parametrize("typed", ["pick up {}", "get {}", "take {} and cookbook"])
-def test_what_is_taken_in_other_words_is_tracked(kinds, typed):
-    """textworld's own tracker follows `take X` alone, where X lies in or on something."""
+def test_synonyms_of_take_are_tracked(kinds, typed):
+    """textworld's own tracker follows only `take X` for an object in or on something."""
     env, *_ = kinds["cooking"]
     env.reset(seed=3)
     while not (command := env.expert()).startswith("take") or " from " not in command:
@@ -198,7 +210,7 @@ def test_what_is_taken_in_other_words_is_tracked(kinds, typed):
 
 
 @pytest.mark.parametrize("typed", ["go through {}", "enter {}"])
-def test_a_door_gone_through_by_name_is_tracked(kinds, typed):
+def test_going_through_a_named_door_is_tracked(kinds, typed):
     env, *_ = kinds["simple"]
     env.reset(seed=3)
     while (command := env.expert()) != "open wooden door":
@@ -210,19 +222,19 @@ def test_a_door_gone_through_by_name_is_tracked(kinds, typed):
     assert env.frame.room != room and text.startswith(f"You are in the {env.frame.room.lower()}.\n")
 
 
-def test_lost_is_over_and_not_won(kinds):
+def test_a_lost_game_is_over_and_not_won(kinds):
     env, *_ = kinds["cooking"]
     env.reset(seed=3)
     while not (command := env.expert()).startswith("cook"):
         env.step(command)
     env.step(command)
-    *_, terminated, truncated, info = env.step(command)  # twice is burned
+    *_, terminated, truncated, info = env.step(command)  # cooking twice burns it
     assert terminated and info["lost"] and not info["success"] and not info["won"]
     assert info["stop_reason"] == "failed" and info["admissible_commands"] == [] and info["metrics"]["score"] < 1
 
 
-def test_an_episode_pays_no_more_than_its_score_however_it_is_played(kinds):
-    """Nothing can be farmed: taking and putting back what a quest asked for pays once."""
+def test_dense_rewards_never_exceed_the_score(kinds):
+    """Taking a quest's object and putting it back pays once."""
     env, *_ = kinds["simple"]
     _, info = env.reset(seed=3)
     total, over, turn = 0.0, False, 0
@@ -245,33 +257,33 @@ def test_shaped_rewards_come_from_the_exact_plan():
     env.close()
 
 
-def test_what_is_known_of_a_plan_does_not_hang_on_what_was_asked_before(kinds):
+def test_plans_do_not_depend_on_earlier_requests(kinds):
     env = kinds["wide"][0]
     env.reset(seed=3)
     plan = []
     while env.remaining():
         plan.append(env.expert())
         env.step(plan[-1])
-    engine = Interpreter()  # its planner looks at ten states: too few for the game, enough for its last command
+    engine = Interpreter()  # the planner searches ten states: too few for the game, enough for its last command
 
-    def asked(*steps):
+    def plan_after(*steps):
         engine.ask("open", str(env.path), False)
         for command in steps:
             engine.ask("step", command)
         return engine.ask("plan", 10)
 
-    assert asked(*plan[:-1]) == asked() == asked(*plan[:-1]) == (UNKNOWN, None)
+    assert plan_after(*plan[:-1]) == plan_after() == plan_after(*plan[:-1]) == (UNKNOWN, None)
     engine.close()
 
 
-def test_games_are_made_before_they_are_played(monkeypatch, tmp_path, capsys):
+def test_games_can_be_generated_in_advance(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     words = ["games", "-e", "textworld-w2-o3-q4", "--split", "test", "-n", "2", "--set", "quest_length=2"]
     with pytest.raises(SystemExit) as ended:
         data.main(words)
     assert not ended.value.code and "2 of 2 games of TextWorld-w2-o3-q4" in capsys.readouterr().out
     settings = {"world_size": 2, "nb_objects": 3, "quest_length": 2}
-    assert all(store.find_game(game_spec("custom", settings, seed)) for seed in (1, 2))
+    assert all(game_cache.find_game(game_spec("custom", settings, seed)) for seed in (1, 2))
     with pytest.raises(SystemExit) as ended:
         data.main(["games", "-e", "babyai-goto", "-n", "2"])
     assert ended.value.code == 2 and "needs no games made beforehand" in capsys.readouterr().err
@@ -287,7 +299,7 @@ def test_compact_observations_name_room_reply_and_inventory(kinds):
     assert text.split("\n")[1] == "That's not a verb I recognise."
 
 
-def test_admissible_commands_keep_the_cookbook_and_drop_what_only_looks(kinds):
+def test_admissible_commands_exclude_looking_except_at_the_cookbook(kinds):
     _, _, info = kinds["cooking"]
     listed = info["admissible_commands"]
     env, *_ = kinds["cooking"]
@@ -298,7 +310,7 @@ def test_admissible_commands_keep_the_cookbook_and_drop_what_only_looks(kinds):
     assert [command for command in env.admissible() if command.startswith("examine")] == ["examine cookbook"]
 
 
-def test_seeds_are_tw_makes_and_names_the_guides(kinds):
+def test_seeds_equal_those_of_tw_make_and_names_those_of_the_guide(kinds):
     _, _, info = kinds["custom"]
     assert info["labels"] == {"task_type": "custom", "instance": "w2-o3-q4_3"}
     assert game_spec("custom", KINDS["custom"], 3).tw_make == [
@@ -306,34 +318,86 @@ def test_seeds_are_tw_makes_and_names_the_guides(kinds):
     ]  # fmt: skip
 
 
-# ---- what players type --------------------------------------------------------------------------------------------------
+# ---- filtering of commands
 
 
 @pytest.mark.parametrize(
     "typed",
-    ["", " ", "\\", "\x00\x1b", "save", "SAVE", "\\save", "save\nlook", "script on", "transcript", "restore", "restart",
-     "quit", "q", "tw-extra-infos score", "TW-trace-actions", "look. save", "look.save", "look, save", "me, save",
-     "look then save", "transcriptx", "transcriptlook", "transcrip1", "transcript\\look", "Script\\on", "restartnow please",
-     "verifyit", "superbriefly", "o transcript", "notify off", "print_state", "print_st", "restrict commands",
-     "enable print state option", "disable print state option", "#record", "$verify", "brief", "undo", "打开冰箱", "ouvrir la boîte", "\ud800\udfff x" * 100, "x" * 199],
-)  # fmt: skip
-def test_what_could_do_harm_is_not_sent(typed):
+    [
+        "",
+        " ",
+        "\\",
+        "\x00\x1b",
+        "save",
+        "SAVE",
+        "\\save",
+        "save\nlook",
+        "script on",
+        "transcript",
+        "restore",
+        "restart",
+        "quit",
+        "q",
+        "tw-extra-infos score",
+        "TW-trace-actions",
+        "look. save",
+        "look.save",
+        "look, save",
+        "me, save",
+        "look then save",
+        "transcriptx",
+        "transcriptlook",
+        "transcrip1",
+        "transcript\\look",
+        "Script\\on",
+        "restartnow please",
+        "verifyit",
+        "superbriefly",
+        "o transcript",
+        "notify off",
+        "print_state",
+        "print_st",
+        "restrict commands",
+        "enable print state option",
+        "disable print state option",
+        "#record",
+        "$verify",
+        "brief",
+        "undo",
+        "打开冰箱",
+        "ouvrir la boîte",
+        "\ud800\udfff x" * 100,
+        "x" * 199,
+    ],
+)
+def test_harmful_commands_are_not_sent(typed):
     sent, refusal = commands.clean(typed)
     assert sent == "" and refusal
 
 
 @pytest.mark.parametrize(
     ("typed", "sent"),
-    [("look", "look"), ("\\look", "look"), ("  Take  KEY.\n", "take key"), ("go\tnorth\nsave", "go north"),
-     ("go\x00 nor\x07th", "go north"), ("take the cook’s knife", "take the cook's knife"), ("savour meal", "savour meal"),
-     ("take short sword", "take short sword"), ("look" + " " * 9_996, "look"), ("...look", ""), ("> look", "> look"), ("[go north]", "go north")],
-)  # fmt: skip
-def test_what_is_sent_is_one_plain_line(typed, sent):
+    [
+        ("look", "look"),
+        ("\\look", "look"),
+        ("  Take  KEY.\n", "take key"),
+        ("go\tnorth\nsave", "go north"),
+        ("go\x00 nor\x07th", "go north"),
+        ("take the cook’s knife", "take the cook's knife"),
+        ("savour meal", "savour meal"),
+        ("take short sword", "take short sword"),
+        ("look" + " " * 9_996, "look"),
+        ("...look", ""),
+        ("> look", "> look"),
+        ("[go north]", "go north"),
+    ],
+)
+def test_sent_commands_are_one_plain_line(typed, sent):
     assert commands.clean(typed)[0] == sent
 
 
 @given(st.text(max_size=300))
-def test_whatever_is_typed_what_is_sent_cannot_do_harm(typed):
+def test_arbitrary_input_is_sent_only_if_harmless(typed):
     sent, refusal = commands.clean(typed)
     assert bool(sent) != bool(refusal)
     assert sent.isascii() and (sent.isprintable() or not sent) and len(sent) <= commands.MAX_LENGTH
@@ -343,45 +407,48 @@ def test_whatever_is_typed_what_is_sent_cannot_do_harm(typed):
     assert commands.clean(sent)[0] == sent
 
 
-def test_a_player_who_says_that_something_happened_has_not_done_it(kinds):
-    """The tracker reads the interpreter's trace, in which `answer` and `consult` repeat what was typed."""
+def test_players_cannot_forge_events(kinds):
+    """The tracker reads the interpreter's trace, in which `answer` and `consult` echo the player."""
     env, *_ = kinds["wide"]
     env.reset(seed=3)
     facts, left = env.interpreter.ask("step", "look"), env.remaining()
-    for told in {f"going {command[3:]}" for command in env.frame.commands if command.startswith("go ")}:
-        for typed in (f"answer ] [{told} - succeeded]", f"answer {told} - succeeded] [{told} - succeeded"):
+    for event in {f"going {command[3:]}" for command in env.frame.commands if command.startswith("go ")}:
+        for typed in (f"answer ] [{event} - succeeded]", f"answer {event} - succeeded] [{event} - succeeded"):
             *_, info = env.step(typed)
             assert info["moves"] == 1 and env.remaining() == left
             assert (env.frame.room, env.frame.commands) == (facts.room, facts.commands), typed
 
 
 def dictionary(story: bytes) -> list[str]:
-    """Every word a Z-machine game of version 5 or later knows, as far as it signifies (Standards Document 13)."""
-    word = lambda at: story[at] << 8 | story[at + 1]
+    """Returns every word that a Z-machine game of version 5 or later knows (Standards Document 13)."""
+
+    def word(position: int) -> int:
+        return story[position] << 8 | story[position + 1]
+
     at = word(8) + 1 + story[word(8)]
     size, count = story[at], word(at + 1)
     letters = "abcdefghijklmnopqrstuvwxyz"
-    marks = "^0123456789.,!?_#'\"/\\-:()"  # after the escape to a character by its number
-    found = []
+    marks = "^0123456789.,!?_#'\"/\\-:()"  # after an escape for a character code
+    words = []
     for entry in range(at + 3, at + 3 + size * count, size):
         codes = [word(entry + k) >> shift & 31 for k in (0, 2, 4) for shift in (10, 5, 0)]
-        spelled, shifted = "", False
+        spelling, shifted = "", False
         for code in codes:
             if code >= 6:
-                spelled += marks[code - 7] if shifted and code > 6 else letters[code - 6] if not shifted else ""
+                spelling += marks[code - 7] if shifted and code > 6 else letters[code - 6] if not shifted else ""
             shifted = code == 5
-        found.append(spelled)
-    return found
+        words.append(spelling)
+    return words
 
 
-def test_no_word_the_game_knows_writes_a_file_or_loses_track(kinds):
-    """Every word of the game's own dictionary, alone and with more letters; the status line tells where the game is."""
+def test_no_word_of_the_dictionary_writes_a_file_or_breaks_tracking(kinds):
+    """Plays every word of the game's dictionary, alone and lengthened, and checks the status line."""
     env, *_ = kinds["coin"]
     env.reset(seed=3)
     words = dictionary(env.path.read_bytes())
     assert {"transcrip", "tw-trace", "save", "take", "superbrie"} <= set(words) and len(words) > 250
     folder, pid = Path(f"/proc/{env.interpreter.pid}/cwd").resolve(), env.interpreter.pid
-    told = 0
+    checks = 0
     for word in words:
         for typed in (word, word + "zz", f"o {word}", f"{word} on"):
             sent, _ = commands.clean(typed)
@@ -389,11 +456,11 @@ def test_no_word_the_game_knows_writes_a_file_or_loses_track(kinds):
                 frame = env.interpreter.ask("step", sent)
                 if bar := BAR_LINE.search(frame.feedback):
                     assert bar.group(1).lower() == frame.room.lower(), typed
-                    told += 1
+                    checks += 1
                 assert "STATE START" not in frame.feedback and "transcript" not in frame.feedback, typed
                 if frame.won or frame.lost:
                     env.reset(seed=3)
-    assert told > 500 and env.interpreter.pid == pid and list(folder.iterdir()) == []
+    assert checks > 500 and env.interpreter.pid == pid and list(folder.iterdir()) == []
 
 
 HOSTILE_WORDS = r"""
@@ -405,7 +472,7 @@ BAR_LINE = re.compile(r"-= ([^=]*?) =-\s*-?\d+/\d+\s*\Z")
 
 
 def fuzz(env, count, seed):
-    """Plays `count` hostile commands composed of words, joined in many ways; where the game is, it says itself."""
+    """Plays `count` hostile commands composed of words; the status line confirms the tracked state."""
     dice = random.Random(seed)
     folder, pid = Path(f"/proc/{env.interpreter.pid}/cwd").resolve(), env.interpreter.pid
     words = HOSTILE + dictionary(env.path.read_bytes())
@@ -430,7 +497,7 @@ def fuzz(env, count, seed):
 
 
 @pytest.mark.parametrize("kind", ["coin", "cooking"])
-def test_hostile_commands_reach_an_end_and_leave_no_file(kinds, kind):
+def test_hostile_commands_terminate_and_write_no_file(kinds, kind):
     fuzz(kinds[kind][0], 300, seed=1)
 
 
@@ -441,20 +508,20 @@ def test_ten_thousand_hostile_commands_do_not_hang(kinds):
         fuzz(env, 1_700, seed)
 
 
-# ---- the worker ---------------------------------------------------------------------------------------------------------
+# ---- the worker
 
 
 def test_an_interpreter_that_hangs_is_killed_and_the_next_episode_plays(kinds):
     env, *_ = kinds["custom"]
     env.reset(seed=3)
-    with pytest.raises(EngineFailure, match="gave no answer to 'step' within 1 s"):
-        env.interpreter.ask("step", "\\look", timeout=1.0)  # past `clean`: the engine never returns from this
+    with pytest.raises(EngineFailure, match="did not answer 'step' within 1 s"):
+        env.interpreter.ask("step", "\\look", timeout=1.0)  # bypasses `clean`: the engine never returns from this
     assert not env.interpreter.running
     _, info = env.reset(seed=3)
     assert not info["won"] and env.step(env.expert())[4]["is_action_valid"]
 
 
-def test_a_worker_that_dies_is_reported_and_replaced(kinds):
+def test_a_dead_worker_is_reported_and_replaced(kinds):
     env, *_ = kinds["custom"]
     env.reset(seed=3)
     os.kill(env.interpreter.pid, signal.SIGKILL)
@@ -464,7 +531,7 @@ def test_a_worker_that_dies_is_reported_and_replaced(kinds):
     env.step("look")
 
 
-def test_a_pipe_carries_what_is_long_and_says_when_nothing_comes():
+def test_a_pipe_transfers_long_values_and_reports_silence():
     ours, theirs = map(Pipe, (end.detach() for end in socket.socketpair()))
     with pytest.raises(TimeoutError):
         ours.receive(0.01)
@@ -482,7 +549,7 @@ def test_a_pipe_carries_what_is_long_and_says_when_nothing_comes():
 
 
 @pytest.mark.parametrize("command", ["look", "\\look"], ids=["idle", "stuck"])
-def test_no_worker_outlives_its_parent_and_nothing_is_left_of_it(kinds, command, tmp_path):
+def test_workers_end_with_their_parent_and_leave_no_files(kinds, command, tmp_path):
     code = (
         "from envsuite.envs.textworld.interpreter import Interpreter as I; import os, sys\n"
         "i = I(); i.ask('open', sys.argv[1], False); i._pipe.send(('step', sys.argv[2]))\n"
@@ -505,7 +572,7 @@ def test_no_worker_outlives_its_parent_and_nothing_is_left_of_it(kinds, command,
             os.kill(worker, signal.SIGKILL)
 
 
-def test_what_an_interrupted_request_is_answered_is_not_taken_for_the_next_ones(kinds):
+def test_the_answer_to_an_interrupted_request_is_discarded(kinds):
     env, *_ = kinds["custom"]
     env.reset(seed=3)
 
@@ -525,7 +592,7 @@ def test_what_an_interrupted_request_is_answered_is_not_taken_for_the_next_ones(
     assert env.step(env.expert())[4]["is_action_valid"]
 
 
-def test_a_stop_between_request_and_answer_leaves_no_answer_to_the_next(kinds):
+def test_an_interrupt_between_request_and_answer_discards_the_answer(kinds):
     env, *_ = kinds["custom"]
     env.reset(seed=3)
 
@@ -542,10 +609,10 @@ def test_a_stop_between_request_and_answer_leaves_no_answer_to_the_next(kinds):
     assert "carrying" in env.interpreter.ask("step", "inventory").feedback
 
 
-# ---- games of one's own -------------------------------------------------------------------------------------------------
+# ---- user-supplied games
 
 
-def test_a_game_of_the_users_is_played_with_and_without_its_json(kinds, tmp_path):
+def test_user_supplied_games_work_with_and_without_json(kinds, tmp_path):
     path = kinds["custom"][0].path
     shutil.copy(path, tmp_path / "mine.z8")
     shutil.copy(path.with_suffix(".json"), tmp_path / "mine.json")
@@ -571,21 +638,28 @@ def test_a_game_of_the_users_is_played_with_and_without_its_json(kinds, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "said"),
-    [("cut.z8", lambda data: data[:1000], "cut short"), ("bit.z8", lambda data: data[:9000] + b"?" + data[9001:], "damaged"),
-     ("other.z8", lambda data: b"PK\3\4" * 50, "first bytes"), ("empty.z8", lambda data: b"", "first bytes"),
-     ("older.z1", lambda data: data, "by its name"), ("UPPER.Z8", lambda data: data, "in lower case"), ("old.ulx", lambda data: data, "by its name"), ("absent.z8", None, "does not exist")],
-)  # fmt: skip
-def test_broken_and_foreign_files_are_refused_in_one_line(kinds, tmp_path, name, damage, said):
+    ("name", "damage", "message"),
+    [
+        ("cut.z8", lambda data: data[:1000], "truncated"),
+        ("bit.z8", lambda data: data[:9000] + b"?" + data[9001:], "damaged"),
+        ("other.z8", lambda data: b"PK\3\4" * 50, "does not start"),
+        ("empty.z8", lambda data: b"", "does not start"),
+        ("older.z1", lambda data: data, "suffix"),
+        ("UPPER.Z8", lambda data: data, "in lower case"),
+        ("old.ulx", lambda data: data, "suffix"),
+        ("absent.z8", None, "does not exist"),
+    ],
+)
+def test_broken_and_foreign_files_are_rejected_in_one_line(kinds, tmp_path, name, damage, message):
     if damage is not None:
         (tmp_path / name).write_bytes(damage(kinds["custom"][0].path.read_bytes()))
-    with pytest.raises(DataError, match=said) as raised:
+    with pytest.raises(DataError, match=message) as raised:
         build(game=str(tmp_path / name))
     assert "\n" not in str(raised.value) and name in str(raised.value)
 
 
-def test_a_file_that_stops_the_interpreter_is_not_a_lost_game(tmp_path):
-    (tmp_path / "junk.z5").write_bytes(bytes([5]) + bytes(200))  # as a few old ones, without length and checksum
+def test_a_file_that_crashes_the_interpreter_is_not_a_lost_game(tmp_path):
+    (tmp_path / "junk.z5").write_bytes(bytes([5]) + bytes(200))  # like some old files, without length and checksum
     env = build(game=str(tmp_path / "junk.z5"))
     with pytest.raises(EngineFailure, match=r"junk\.z5: the file is damaged"):
         env.reset(seed=0)
@@ -594,16 +668,16 @@ def test_a_file_that_stops_the_interpreter_is_not_a_lost_game(tmp_path):
     env.close()
 
 
-def test_a_json_that_is_not_the_games_is_refused(kinds, tmp_path):
+def test_a_json_file_of_another_game_is_rejected(kinds, tmp_path):
     shutil.copy(kinds["custom"][0].path, tmp_path / "a.z8")
     env = build(game=str(tmp_path / "a.z8"))
     for content in ("{}", "no json", '{"version": 99}'):
         (tmp_path / "a.json").write_text(content)
-        with pytest.raises(DataError, match=r"the \.json beside it"):
+        with pytest.raises(DataError, match=r"its \.json file"):
             env.reset(seed=0)
     shutil.copy(kinds["wide"][0].path.with_suffix(".json"), tmp_path / "a.json")
     for _ in range(2):
-        with pytest.raises(DataError, match="that one is another game's"):
+        with pytest.raises(DataError, match="belongs to another game"):
             env.reset(seed=0)
     shutil.copy(kinds["custom"][0].path.with_suffix(".json"), tmp_path / "a.json")
     env.reset(seed=0)
@@ -614,33 +688,39 @@ def test_a_json_that_is_not_the_games_is_refused(kinds, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
-    [({"challenge": "coin_collector", "level": 160}, "120 rooms"), ({"challenge": "treasure_hunter", "level": 31}, "1..30"),
-     ({"level": 9}, "means nothing to challenge 'custom'"), ({"challenge": "cooking", "take": 2}, "more than recipe"),
-     ({"challenge": "cooking", "recipe_seed": 4}, "take >= 1"), ({"challenge": "coking"}, "Did you mean 'cooking'"),
-     ({"world_size": 0}, "1..100"), ({"go": 5}, "1|6|9|12")],
-)  # fmt: skip
-def test_settings_that_no_seed_can_meet_are_refused_when_built(knobs, said):
+    ("knobs", "message"),
+    [
+        ({"challenge": "coin_collector", "level": 160}, "120 rooms"),
+        ({"challenge": "treasure_hunter", "level": 31}, "1..30"),
+        ({"level": 9}, "does not apply to challenge 'custom'"),
+        ({"challenge": "cooking", "take": 2}, "more than recipe"),
+        ({"challenge": "cooking", "recipe_seed": 4}, "take >= 1"),
+        ({"challenge": "coking"}, "Did you mean 'cooking'"),
+        ({"world_size": 0}, "1..100"),
+        ({"go": 5}, "1|6|9|12"),
+    ],
+)
+def test_impossible_settings_are_rejected_when_built(knobs, message):
     with pytest.raises(BadKnob) as raised:
         build(**knobs)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_a_game_that_takes_too_long_is_given_up_by_name_and_not_replaced(monkeypatch, tmp_path):
+def test_a_game_that_exceeds_the_time_limit_is_reported_by_name(monkeypatch, tmp_path):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
-    monkeypatch.setattr("envsuite.envs.textworld.env.PATIENCE", 1.0)
+    monkeypatch.setattr("envsuite.envs.textworld.env.GENERATION_SECONDS", 1.0)
     env = build(world_size=1, nb_objects=1, quest_length=50)
-    with pytest.raises(EngineFailure, match="gave no answer to 'make' w1-o1-q50_5 within 1 s and was killed"):
+    with pytest.raises(EngineFailure, match="did not answer 'make' w1-o1-q50_5 within 1 s and was killed"):
         env.reset(seed=5)
     env.close()
 
 
-# ---- observations, on texts ------------------------------------------------------------------------------------------------
+# ---- observations, on texts
 
 BAR = "\n\n>" + " " * 100 + "-= Cellar =-2/17"
 
 
-def test_compact_text_is_cut_from_the_engines():
+def test_compact_text_is_taken_from_the_engine_text():
     raw = "\n-= Cellar =-\nYou are in a cellar.\n\n\nA lamp is here.\n" + BAR
     assert compact(Frame(raw)) == "You are in the cellar.\nYou are in a cellar.\nA lamp is here."
     end = "\nYou eat.\n\n      *** The End ***\n\nYou scored 1.\n\nWould you like to RESTART, or QUIT?\n>" + BAR[3:]
@@ -653,10 +733,10 @@ def test_compact_text_is_cut_from_the_engines():
     assert opening_text(Opening(Frame(banner), "", None)) == "You are in the cellar.\nDo this.\nDark."
 
 
-# ---- the menu -----------------------------------------------------------------------------------------------------------
+# ---- the menu
 
 
-def test_named_tasks_have_the_papers_seeds_less_repeated_games():
+def test_tasks_use_the_published_seeds_without_repeated_games():
     task = envsuite.tasks("textworld-w2-o3-q4")[0]
     assert list(task.splits["test"]) == list(range(1, 101)) and task.splits["valid"][0] == 40_001
     assert task.splits["train"][0] == 50_001 and 52_461 not in task.splits["train"]
@@ -674,21 +754,21 @@ def test_checks_pass_on_the_family():
         assert finding.ok, finding
 
 
-def test_stories_from_the_cache_are_whole(kinds):
+def test_cached_story_files_are_complete(kinds):
     for env, *_ in kinds.values():
         check_story(env.path)
         assert json.loads(env.path.with_suffix(".json").read_text())["version"] == 1
-        assert store.find_game(env.game) == env.path
+        assert game_cache.find_game(env.game) == env.path
         assert sorted(file.name for file in env.path.parent.iterdir()) == ["game.json", "game.z8"]
 
 
 def test_interpreters_are_not_shared_with_forks():
-    one = Interpreter()
-    one._start()
-    assert one.running
+    interpreter = Interpreter()
+    interpreter._start()
+    assert interpreter.running
     child = os.fork()
     if child == 0:
-        os._exit(int(one.running))
+        os._exit(int(interpreter.running))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    one.close()
-    assert not one.running
+    interpreter.close()
+    assert not interpreter.running

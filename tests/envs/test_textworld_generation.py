@@ -1,4 +1,4 @@
-"""TextWorld: the same games as tw-make's, made side by side, kept whole."""
+"""Generation of TextWorld games: equal to tw-make, in parallel, and never corrupt."""
 
 import errno
 import json
@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from envsuite.envs.textworld import store
+from envsuite.envs.textworld import game_cache
+from envsuite.envs.textworld.fast_parsers import read_words
+from envsuite.envs.textworld.game_cache import ensure_game, find_game, generate_many, story_path
 from envsuite.envs.textworld.games import GameSpec, game_spec
 from envsuite.envs.textworld.interpreter import Interpreter
-from envsuite.envs.textworld.reading import read_words
-from envsuite.envs.textworld.store import ensure_game, find_game, generate_many, story_path
 from envsuite.errors import EngineFailure
 
 pytest.importorskip("textworld")
-from envsuite.envs.textworld.generator import CannotGenerate, canonical, compile_game, content, make_game
+from envsuite.envs.textworld.generator import CannotGenerate, canonical_game, compile_game, content_digest, make_game
 
 GRID = [(2, 3, 4), (8, 3, 4), (2, 12, 4), (8, 12, 4), (4, 6, 8)]
 SPECS = [
@@ -38,7 +38,7 @@ SPECS = [
     game_spec("cooking", {"recipe": 2, "take": 2, "go": 9, "drop": True, "recipe_seed": 4, "foods": "test"}, 3),
 ]
 
-# tw-make as it is, but for many games in one process, each logic file read once, and without compiling what it makes.
+# tw-make, but for many games in one process, with each logic file read once, and without compiling.
 TW_MAKE = """
 import json, runpy, sys, textworld.generator, textworld.logic
 compiled = textworld.generator.compile_inform7_game
@@ -57,13 +57,13 @@ def _private_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
 
 
-def test_three_games_are_tw_makes_for_the_same_seed(tmp_path):
+def test_three_games_equal_those_of_tw_make(tmp_path):
     same_as_tw_make([SPECS[0], SPECS[15], SPECS[21]], tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_27_games_are_tw_makes_for_the_same_seed(tmp_path):
+def test_27_games_equal_those_of_tw_make(tmp_path):
     assert len(SPECS) == 27
     same_as_tw_make(SPECS, tmp_path)
 
@@ -77,32 +77,32 @@ def same_as_tw_make(specs, folder):
         check=True,
         env={**os.environ, "PYTHONHASHSEED": "77"},
     )
-    # Backwards here: what one game left behind in the process would show in the next.
+    # In reverse order, so that leftovers of one game would show in the next.
     for number, spec in reversed(list(enumerate(specs))):
         theirs = json.loads((folder / f"{number}.json").read_text())
         ours = make_game(spec).serialize()
-        assert canonical(ours) == canonical(theirs), spec.name
-        assert content(ours) == content(theirs)
+        assert canonical_game(ours) == canonical_game(theirs), spec.name
+        assert content_digest(ours) == content_digest(theirs)
 
 
 @pytest.fixture
 def slow_parser():
-    """textworld's own parser of grammars, whatever this process has put in its place."""
+    """Returns textworld's own grammar parser, even if it has been patched."""
     from textworld.textgen import TextGrammar
 
     return lambda text: TextGrammar._CONVERTER.walk(TextGrammar._PARSER.parse(text))
 
 
-def plain(found):
-    """Objects as their class and what they hold, so that equal means equal all the way down."""
-    if isinstance(found, dict):
-        return [(key, plain(value)) for key, value in found.items()]
-    if isinstance(found, list | tuple):
-        return [plain(one) for one in found]
-    return [type(found).__name__, plain(vars(found))] if hasattr(found, "__dict__") else found
+def plain(value):
+    """Converts objects to class names and contents, for deep comparison."""
+    if isinstance(value, dict):
+        return [(key, plain(value)) for key, value in value.items()]
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return [type(value).__name__, plain(vars(value))] if hasattr(value, "__dict__") else value
 
 
-def test_every_grammar_of_textworld_is_read_as_its_own_parser_reads_it(slow_parser):
+def test_every_grammar_parses_as_with_textworlds_parser(slow_parser):
     import textworld
 
     texts = {path.read_text() for path in Path(textworld.__file__).parent.rglob("*.twg")}
@@ -135,42 +135,44 @@ BROKEN_GRAMMARS = [
 
 
 @pytest.mark.parametrize("text", [*ODD_GRAMMARS, *BROKEN_GRAMMARS])
-def test_an_odd_grammar_is_read_alike_and_a_broken_one_left_to_textworlds_parser(text, slow_parser):
+def test_unusual_grammars_parse_equally_and_broken_ones_use_textworlds_parser(text, slow_parser):
     from tatsu.exceptions import ParseException
 
     try:
         expected = plain(slow_parser(text).rules)
     except ParseException:
         expected = None
-    found = read_words(text)
-    assert (plain(found.rules) if found else None) == expected
+    grammar = read_words(text)
+    assert (plain(grammar.rules) if grammar else None) == expected
     assert (expected is None) == (text in BROKEN_GRAMMARS)
 
 
 @pytest.mark.slow
-def test_the_compiled_game_is_the_one_textworld_compiles(tmp_path):
+def test_compiled_games_equal_those_of_textworld(tmp_path):
     from textworld.generator.inform7 import compile_inform7_game, generate_inform7_source
 
     game = make_game(SPECS[0])
     compile_game(game, tmp_path / "ours.z8")
     compile_inform7_game(generate_inform7_source(game), str(tmp_path / "theirs.z8"))
     ours, theirs = ((tmp_path / name).read_bytes() for name in ("ours.z8", "theirs.z8"))
-    if ours[0x12:0x18] == theirs[0x12:0x18]:  # the date of compilation, and with it the checksum
+    if ours[0x12:0x18] == theirs[0x12:0x18]:  # the date of compilation and the checksum
         assert ours == theirs
     assert ours[0x40:] == theirs[0x40:] or ours[0x12:0x18] != theirs[0x12:0x18]
 
 
-def test_content_tells_games_apart_by_what_they_ask_for():
-    one, other = (make_game(spec).serialize() for spec in SPECS[:2])
-    assert content(one) != content(other)
-    prose = json.loads(json.dumps(one))
+def test_content_digests_distinguish_games_by_facts_and_quests():
+    first, second = (make_game(spec).serialize() for spec in SPECS[:2])
+    assert content_digest(first) != content_digest(second)
+    prose = json.loads(json.dumps(first))
     for _, info in prose["infos"]:
         info["desc"] = "Something else entirely."
     prose["objective"] = "Do it."
-    assert content(prose) == content(one)
-    renamed = json.loads(json.dumps(one))
+    assert content_digest(prose) == content_digest(first)
+    renamed = json.loads(json.dumps(first))
     next(info for _, info in renamed["infos"] if info["type"] == "r")["name"] = "orangery"
-    assert content(renamed) != content(one) and content(renamed, named=False) == content(one, named=False)
+    assert content_digest(renamed) != content_digest(first) and content_digest(renamed, named=False) == content_digest(
+        first, named=False
+    )
 
 
 MAPPED = [
@@ -183,8 +185,8 @@ MAPPED = [
 
 
 @pytest.mark.parametrize("spec", MAPPED, ids=lambda spec: spec.name)
-def test_the_map_that_tells_games_apart_before_they_are_made_is_theirs(spec):
-    """So a seed whose map no other has need not be made to know that it repeats no game."""
+def test_maps_drawn_without_generating_the_game_are_correct(spec):
+    """A seed with a unique map therefore cannot repeat another game."""
     from benchmarks.textworld_splits import describe, draw_map, sketch
 
     seed, drawn = draw_map(spec).split()
@@ -200,37 +202,37 @@ def test_the_map_that_tells_games_apart_before_they_are_made_is_theirs(spec):
     assert sketch([fact for fact in world if fact["arguments"] not in both_ways]) != drawn
 
 
-def test_what_the_seed_draws_says_which_games_of_the_fixed_house_are_the_same():
+def test_seed_draws_identify_equal_games_of_the_fixed_house():
     from benchmarks.textworld_splits import furnish
 
     specs = [game_spec("simple", {}, seed) for seed in (21, 10_263, 97, 10_007, 20, 51, 1, 2)]
     drawn = [furnish(spec).split()[1] for spec in specs]
-    made = [content(make_game(spec).serialize()) for spec in specs]
-    assert [drawn.index(one) for one in drawn] == [made.index(one) for one in made] == [0, 0, 2, 2, 4, 4, 6, 7]
+    made = [content_digest(make_game(spec).serialize()) for spec in specs]
+    assert [drawn.index(first) for first in drawn] == [made.index(first) for first in made] == [0, 0, 2, 2, 4, 4, 6, 7]
 
 
-def test_many_are_generated_side_by_side_in_order_and_only_once():
+def test_parallel_generation_yields_games_in_order_and_once():
     specs = [game_spec("custom", {}, seed) for seed in (11, 12, 13, 11)]
     impossible = GameSpec("coin_collector", (("level", 160),), 5)
     made = list(generate_many([specs[0], impossible, *specs[1:]], processes=2))
-    assert [found.spec for found in made] == [specs[0], impossible, *specs[1:]]
+    assert [result.spec for result in made] == [specs[0], impossible, *specs[1:]]
     assert made[1].path is None and "cannot generate coin_collector-l160_5 (ValueError" in made[1].problem
     assert "another seed" in made[1].problem
-    paths = [found.path for found in made if found.path]
-    assert paths[0] == paths[3] and all(find_game(found.spec) == found.path for found in made if found.path)
+    paths = [result.path for result in made if result.path]
+    assert paths[0] == paths[3] and all(find_game(result.spec) == result.path for result in made if result.path)
     before = {path: path.stat().st_mtime_ns for path in paths}
-    assert [found.path for found in generate_many(specs)] == paths
+    assert [result.path for result in generate_many(specs)] == paths
     assert {path: path.stat().st_mtime_ns for path in paths} == before
     assert leftovers(paths[0]) == []
 
 
-def test_whoever_wants_no_more_games_does_not_wait_for_those_in_the_making():
+def test_closing_the_iterator_does_not_wait_for_unfinished_games():
     quick = game_spec("custom", {}, 14)
-    slow = game_spec("treasure_hunter", {"level": 30}, 5)  # none within 300 s
+    slow = game_spec("treasure_hunter", {"level": 30}, 5)  # not finished within 300 s
     ensure_game(quick)
     made = generate_many([quick, slow], processes=2)
     assert next(made).path == story_path(quick)
-    time.sleep(1.0)  # so that the other one's worker has been started
+    time.sleep(1.0)  # wait until the other worker has started
     start = time.monotonic()
     made.close()
     assert time.monotonic() - start < 10
@@ -240,7 +242,7 @@ def leftovers(path: Path) -> list[Path]:
     return list(path.parents[2].rglob("*.partial"))
 
 
-def test_a_killed_generator_leaves_no_game_and_the_next_one_makes_it():
+def test_a_killed_generator_leaves_no_partial_game():
     spec = game_spec("custom", {}, 21)
     worker = Interpreter()
     worker._start()
@@ -256,7 +258,7 @@ def test_a_killed_generator_leaves_no_game_and_the_next_one_makes_it():
     thread = threading.Thread(target=make)
     thread.start()
     deadline = time.monotonic() + 200
-    while not (partial / "game.json").exists():  # now it compiles
+    while not (partial / "game.json").exists():  # compilation has started
         assert thread.is_alive() and time.monotonic() < deadline, f"nothing was seen to compile: {outcome}"
         time.sleep(0.002)
     os.killpg(worker.pid, signal.SIGKILL)
@@ -265,31 +267,31 @@ def test_a_killed_generator_leaves_no_game_and_the_next_one_makes_it():
     assert ensure_game(spec) == find_game(spec) and leftovers(story_path(spec)) == []
 
 
-def test_a_damaged_game_in_the_cache_is_made_again():
+def test_a_damaged_game_in_the_cache_is_regenerated():
     spec = game_spec("custom", {}, 22)
     path = ensure_game(spec)
-    whole = path.read_bytes()
-    for damage in (whole[:70_000], whole[:5_000] + b"\0\0\0\0" + whole[5_004:], b""):
+    content = path.read_bytes()
+    for damage in (content[:70_000], content[:5_000] + b"\0\0\0\0" + content[5_004:], b""):
         path.write_bytes(damage)
         assert find_game(spec) is None
-    told = path.with_suffix(".json")
-    path.write_bytes(whole)
-    logic = told.read_bytes()
+    metadata = path.with_suffix(".json")
+    path.write_bytes(content)
+    logic = metadata.read_bytes()
     for damage in (logic[:9_000], b"", b"\0" * len(logic)):
-        told.write_bytes(damage)
+        metadata.write_bytes(damage)
         assert find_game(spec) is None
-    told.unlink()
-    assert ensure_game(spec) == path and told.exists()
-    assert path.read_bytes()[0x40:] == whole[0x40:]
+    metadata.unlink()
+    assert ensure_game(spec) == path and metadata.exists()
+    assert path.read_bytes()[0x40:] == content[0x40:]
 
 
-def test_a_fault_of_the_machine_is_not_told_as_a_game_that_cannot_be_made(tmp_path, monkeypatch):
-    """A full disk, a killed compiler: another seed is no cure."""
+def test_machine_faults_are_not_reported_as_impossible_games(tmp_path, monkeypatch):
+    """A full disk or a killed compiler is not fixed by another seed."""
     game = make_game(game_spec("custom", {}, 25))
     with pytest.raises(EngineFailure, match=r"could not finish \(exit 1: .*couldn't write"):
         compile_game(game, Path("/dev/full"))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))  # whoever writes more is killed
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))  # writing more kills the process
     try:
         with pytest.raises(EngineFailure, match=rf"could not finish \(exit -{signal.SIGXFSZ.value}"):
             compile_game(game, tmp_path / "game.z8")
@@ -305,27 +307,29 @@ def test_a_fault_of_the_machine_is_not_told_as_a_game_that_cannot_be_made(tmp_pa
 
 
 @pytest.mark.slow
-def test_the_same_game_asked_for_by_several_at_once_is_made_once(monkeypatch):
+def test_concurrent_requests_generate_a_game_once(monkeypatch):
     spec = game_spec("custom", {}, 23)
     workers = [Interpreter(), Interpreter()]
-    found: list[str] = []
+    paths: list[str] = []
     threads = [
-        threading.Thread(target=lambda worker=worker: found.append(worker.ask("make", spec, timeout=200.0)))
+        threading.Thread(target=lambda worker=worker: paths.append(worker.ask("make", spec, timeout=200.0)))
         for worker in workers
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [str(story_path(spec))] * 2
-    assert not list(store.cache_dir("textworld").rglob("*.partial"))
+    assert paths == [str(story_path(spec))] * 2
+    assert not list(game_cache.cache_dir("textworld").rglob("*.partial"))
     for worker in workers:
         worker.close()
 
 
 @pytest.mark.parametrize("cache", ["", pytest.param("mine", marks=pytest.mark.slow)])
-def test_games_go_into_the_users_cache_wherever_the_worker_works(cache, tmp_path, monkeypatch):
-    """The worker's home is a throw-away one; games must outlast it. Relative paths mean the caller's folder."""
+def test_games_are_stored_in_the_users_cache(cache, tmp_path, monkeypatch):
+    """The worker's home is temporary, but games must persist. Relative paths refer to the caller's
+    folder.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("ENVSUITE_CACHE", cache)
@@ -339,18 +343,19 @@ def test_games_go_into_the_users_cache_wherever_the_worker_works(cache, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_nothing_is_corrupt_when_games_are_made_while_eight_players_play():
+def test_generation_during_play_corrupts_nothing():
     from benchmarks.textworld_proof import prove
 
     proof = prove(games=60, players=8, processes=2)
     assert proof.wrong == [] and proof.episodes >= 8
 
 
-def test_a_key_is_of_settings_and_seed_however_they_are_given():
-    one = game_spec("custom", {"quest_length": 4}, 3)
+def test_cache_keys_depend_only_on_settings_and_seed():
+    first = game_spec("custom", {"quest_length": 4}, 3)
     assert (
-        one == game_spec("custom", {"nb_objects": 3, "world_size": 2}, 3) and one.key == game_spec("custom", {}, 3).key
+        first == game_spec("custom", {"nb_objects": 3, "world_size": 2}, 3)
+        and first.key == game_spec("custom", {}, 3).key
     )
-    assert len({game_spec("custom", {}, 4).key, one.key, game_spec("custom", {"quest_length": 5}, 3).key}) == 3
+    assert len({game_spec("custom", {}, 4).key, first.key, game_spec("custom", {"quest_length": 5}, 3).key}) == 3
     with pytest.raises(CannotGenerate, match="another seed"):
         make_game(GameSpec("treasure_hunter", (("level", 99),), 1))

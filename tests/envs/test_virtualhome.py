@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 import envsuite
 from envsuite import registry
 from envsuite.core import declared_knobs
-from envsuite.envs.virtualhome import fixed, generator, published
-from envsuite.envs.virtualhome.atlas import atlas
-from envsuite.envs.virtualhome.bound import Bound
-from envsuite.envs.virtualhome.engine import Action
-from envsuite.envs.virtualhome.games import MendedGame
-from envsuite.envs.virtualhome.generator import SPLITS, Wishes, draw, furnished, goal_classes
-from envsuite.envs.virtualhome.goals import Tracker
-from envsuite.envs.virtualhome.mended import Mended
-from envsuite.envs.virtualhome.planner import Planner, _Reduced
-from envsuite.envs.virtualhome.text import Grammar, command, paragraph
+from envsuite.envs.virtualhome import fixed_tasks, generator, published
+from envsuite.envs.virtualhome.engine import HomeAction
+from envsuite.envs.virtualhome.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.games import FixedGame
+from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw, furnished_home, goal_classes
+from envsuite.envs.virtualhome.goals import GoalTracker
+from envsuite.envs.virtualhome.lower_bound import LowerBound
+from envsuite.envs.virtualhome.planner import HouseholdPlanner, _Reduced
+from envsuite.envs.virtualhome.solutions import solutions
+from envsuite.envs.virtualhome.text import CommandParser, command, paragraph
 from envsuite.errors import BadKnob, UsageError
 
 PAPERS = published.paper_tasks()
@@ -31,9 +31,9 @@ def play(env, commands, seed=0):
     """(total reward, last info) of a list of commands; 'expert' asks the expert."""
     _, info = env.reset(seed=seed)
     total = 0.0
-    for said in commands:
-        said = env.expert() if said == "expert" else said
-        text, reward, terminated, truncated, info = env.step(said)
+    for phrase in commands:
+        phrase = env.expert() if phrase == "expert" else phrase
+        text, reward, terminated, truncated, info = env.step(phrase)
         total += reward
         info["text"] = text
         if terminated or truncated:
@@ -73,15 +73,18 @@ def test_optimal_returns_are_the_published_ones(name):
 
 
 def test_the_graphs_have_the_published_sizes_and_dead_ends():
-    assert (len(atlas("food_preparation")), len(atlas("entertainment"))) == (58, 905)  # the start is one of them
-    assert max(left for left, _ in atlas("entertainment").values()) == 11
+    assert (len(solutions("food_preparation")), len(solutions("entertainment"))) == (
+        58,
+        905,
+    )  # the start is one of them
+    assert max(left for left, _ in solutions("entertainment").values()) == 11
     task = published.published("entertainment")
     forward, lost = offered_graph(task)
     assert (len(forward), len(lost)) == (322 - 1, 37)  # the spec counts the start and its return as two
 
 
 def offered_graph(task):
-    """The states that offered play reaches, and those of them from which it cannot succeed."""
+    """Returns the states reachable by offered actions, and the subset from which success is impossible."""
     step = lambda s: [
         task.engine.apply(s, task.actions[i])[0] for i in task.offers(task.vector(s, task.engine.visible(s)))
     ]
@@ -126,7 +129,7 @@ def test_the_uniform_player_does_as_badly_as_published():
 @pytest.mark.parametrize(("name", "observations", "texts"), [("food_preparation", 19, 18), ("entertainment", 213, 67)])
 def test_as_many_texts_tell_the_observations_apart_as_published(name, observations, texts):
     task = published.published(name)
-    vectors = {task.vector(s, task.engine.visible(s)) for s in atlas(name)}
+    vectors = {task.vector(s, task.engine.visible(s)) for s in solutions(name)}
     assert len(vectors) == observations
     assert len({paragraph(task, task.facts(vector)) for vector in vectors}) == texts
 
@@ -136,7 +139,7 @@ def test_the_renamed_tasks_differ_from_food_preparation_in_words_alone():
     for name in set(PAPERS) - {"food_preparation", "entertainment"}:
         task = published.published(name)
         food, appliance = task.nouns
-        for s in atlas(name):
+        for s in solutions(name):
             vector = task.vector(s, task.engine.visible(s))
             text = paragraph(task, task.facts(vector))
             assert text.replace(food, "pancake").replace(appliance, "microwave") == paragraph(base, base.facts(vector))
@@ -145,8 +148,8 @@ def test_the_renamed_tasks_differ_from_food_preparation_in_words_alone():
 def test_published_play_tells_no_refusal_and_an_unknown_command_only_costs_a_step():
     env = registry.build("VirtualHome-food_preparation-v0")
     text, _ = env.reset(seed=0)
-    for said in ("dance", "open the microwave", "go to the sofa", "stand up"):
-        after, reward, *_, info = env.step(said)
+    for phrase in ("dance", "open the microwave", "go to the sofa", "stand up"):
+        after, reward, *_, info = env.step(phrase)
         assert (after, reward, info["is_action_valid"]) == (text, 0.0, False)
 
 
@@ -177,7 +180,7 @@ def test_mended_dishes_and_clothes_go_where_they_are_washed():
         ("washing_plate", "dishwasher", "kitchen", 7),
         ("laundry", "washing_machine", "bathroom", 9),
     ):
-        home, _ = fixed.mended(name)
+        home, _ = fixed_tasks.fixed_task(name)
         assert home.things[appliance].room == room
         env = registry.build(f"VirtualHome-{name}-fixed-v0")
         env.reset(seed=0)
@@ -187,10 +190,10 @@ def test_mended_dishes_and_clothes_go_where_they_are_washed():
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_mended_offers_all_work_nothing_is_a_dead_end_and_the_planner_is_exact(name):
-    home, goal = fixed.mended(name)
-    engine = Mended(home)
-    tracker = Tracker(engine, goal)
-    planner = Planner(engine, tracker)
+    home, goal = fixed_tasks.fixed_task(name)
+    engine = FixedEngine(home)
+    tracker = GoalTracker(engine, goal)
+    planner = HouseholdPlanner(engine, tracker)
     before, queue = {engine.start: []}, deque([engine.start])
     while queue:
         s = queue.popleft()
@@ -230,7 +233,7 @@ def test_mended_standing_up_is_offered_to_who_sits_and_leaves_the_seat():
     sat = ["go to the living room", "go to the tv", "switch on the tv", "go to the sofa", "sit on the sofa"]
     _, info = play(env, sat)
     assert "stand up" in info["admissible_commands"]
-    assert not any(said.startswith("go to") for said in info["admissible_commands"])
+    assert not any(phrase.startswith("go to") for phrase in info["admissible_commands"])
     _, info = play(env, [*sat, "stand up"])
     assert env.game.state.seat == env.game.state.facing == 0
     assert "sit on the sofa" in info["admissible_commands"]
@@ -238,9 +241,9 @@ def test_mended_standing_up_is_offered_to_who_sits_and_leaves_the_seat():
 
 def test_mended_text_tells_the_table_and_the_tv():
     env = registry.build("VirtualHome-entertainment-fixed-v0")
-    said = ["go to the chips", "take the chips", "go to the milk", "take the milk", "go to the living room"]
-    said += ["go to the coffee table", "put the chips on the coffee table", "put the milk on the coffee table"]
-    _, info = play(env, [*said, "go to the tv", "switch on the tv"])
+    phrase = ["go to the chips", "take the chips", "go to the milk", "take the milk", "go to the living room"]
+    phrase += ["go to the coffee table", "put the chips on the coffee table", "put the milk on the coffee table"]
+    _, info = play(env, [*phrase, "go to the tv", "switch on the tv"])
     assert "On the coffee table: the chips and the milk." in info["text"]
     assert "the tv on the tv stand (on)" in info["text"]
 
@@ -292,8 +295,8 @@ def test_published_dead_ends_of_offered_play_are_still_solved_by_commands_that_a
 def test_households_have_forty_goal_classes_and_each_is_drawn_and_solved():
     assert len(goal_classes()) >= 40
     for name in goal_classes():
-        found = draw(3, Wishes(rooms=7, objects=8, goals=(name,)))
-        game = MendedGame(found.home, found.goal)
+        household = draw(3, HouseholdSettings(rooms=7, objects=8, goals=(name,)))
+        game = FixedGame(household.home, household.goal)
         length, _ = game.plan()
         assert length and length > 0
         for _ in range(length):
@@ -304,8 +307,8 @@ def test_households_have_forty_goal_classes_and_each_is_drawn_and_solved():
 
 def test_there_are_more_than_ten_thousand_different_tasks_of_one_part_alone():
     """Different in home or goal; where things lie is not counted."""
-    wishes = Wishes(rooms=5, objects=1)
-    drawn = {(found.plan, found.goal.text) for found in (draw(seed, wishes) for seed in range(10_500))}
+    wishes = HouseholdSettings(rooms=5, objects=1)
+    drawn = {(household.plan, household.goal.text) for household in (draw(seed, wishes) for seed in range(10_500))}
     assert len(drawn) >= 10_000
 
 
@@ -313,12 +316,12 @@ def test_there_are_more_than_ten_thousand_different_tasks_of_one_part_alone():
 def test_ten_thousand_different_tasks_are_each_played_to_their_end():
     seen = set()
     for seed in range(10_500):
-        found = draw(seed, Wishes(rooms=5))
-        game = MendedGame(found.home, found.goal)
-        while (said := game.plan()[1]) is not None:
-            outcome = game.act(said)
-        assert outcome.success, found.goal.text
-        seen.add((found.plan, found.goal.text))
+        household = draw(seed, HouseholdSettings(rooms=5))
+        game = FixedGame(household.home, household.goal)
+        while (phrase := game.plan()[1]) is not None:
+            outcome = game.act(phrase)
+        assert outcome.success, household.goal.text
+        seen.add((household.plan, household.goal.text))
     assert len(seen) >= 10_000
 
 
@@ -345,12 +348,12 @@ def test_every_knob_changes_what_is_played(knob):
 
 def transcript(env):
     """All that the expert is told and paid in one episode."""
-    told, over = list(env.reset(seed=0)), False
+    observation, over = list(env.reset(seed=0)), False
     while not over:
         *step, info = env.step(env.expert())
-        told += [*step, info]
+        observation += [*step, info]
         over = step[2] or step[3]
-    return told
+    return observation
 
 
 @pytest.mark.parametrize("level", ["easy", "medium", "hard"])
@@ -371,38 +374,38 @@ def test_the_planner_equals_blind_search_over_whole_small_homes():
     names = goal_classes()
     compared = 0
     for i in range(24):
-        wishes = Wishes(rooms=2, objects=2, distractors=0, goals=(names[i * 5 % len(names)],))
+        wishes = HouseholdSettings(rooms=2, objects=2, distractors=0, goals=(names[i * 5 % len(names)],))
         try:
-            found = draw(i, wishes)
+            household = draw(i, wishes)
         except UsageError:
             continue  # two rooms have no place for it
-        game = MendedGame(found.home, found.goal)
+        game = FixedGame(household.home, household.goal)
         rng = random.Random(i)
         for _ in range(rng.randrange(4)):  # from states that no good player is in
             game.act(rng.choice(game.admissible()))
         if game.stage or game.plan()[0] > 6:
             continue
-        assert game.plan()[0] == blind(game.engine, game.tracker, game.state, game.stage), found.goal.text
+        assert game.plan()[0] == blind(game.engine, game.tracker, game.state, game.stage), household.goal.text
         compared += 1
     assert compared >= 8
 
 
 def test_the_bound_never_exceeds_the_number_of_commands_left():
     for i in range(40):
-        found = draw(i, Wishes(rooms=2 + i % 4, objects=8, goal_length=1 + i % 2))
-        game = MendedGame(found.home, found.goal)
+        household = draw(i, HouseholdSettings(rooms=2 + i % 4, objects=8, goal_length=1 + i % 2))
+        game = FixedGame(household.home, household.goal)
         rng = random.Random(i)
         before = None
         for _ in range(10):
-            left, said = game.plan()
+            left, phrase = game.plan()
             if not left:
                 break
             reduced = _Reduced(game.engine, game.goal, game.planner._relevant(game.state))
             small, _ = reduced._project(game.state)
-            assert Bound(reduced.engine, game.goal)(small, game.stage) <= left, found.goal.text
+            assert LowerBound(reduced.engine, game.goal)(small, game.stage) <= left, household.goal.text
             assert before is None or before - left <= 1  # one command brings one no nearer than by one
             before = left
-            game.act(said if rng.random() < 0.4 else rng.choice(game.admissible()))
+            game.act(phrase if rng.random() < 0.4 else rng.choice(game.admissible()))
 
 
 def test_each_split_draws_what_training_never_has():
@@ -413,21 +416,21 @@ def test_each_split_draws_what_training_never_has():
     new_goals, new_rooms = set(goal_classes(unseen=True)), set(rooms["unseen"])
     for split in SPLITS:
         for seed in range(25):
-            found = draw(seed, Wishes(rooms=4, split=split, goal_length=1 + seed % 2))
-            asked = found.goal.keys
-            classes = set(found.goal.name.split("+"))
-            objects = {key for key in asked if key in found.home.things and found.home.things[key].movable}
+            household = draw(seed, HouseholdSettings(rooms=4, split=split, goal_length=1 + seed % 2))
+            requested = household.goal.keys
+            classes = set(household.goal.name.split("+"))
+            objects = {key for key in requested if key in household.home.things and household.home.things[key].movable}
             assert bool(objects & new_goods) == bool(objects <= new_goods and objects) == (split == "unseen_object")
-            assert bool(set(found.home.things) & new_appliances) == (split == "unseen_appliance")
+            assert bool(set(household.home.things) & new_appliances) == (split == "unseen_appliance")
             assert bool(classes & new_goals) == (split == "unseen_goal")
-            assert bool(set(found.home.rooms) & new_rooms) == (split == "unseen_home")
+            assert bool(set(household.home.rooms) & new_rooms) == (split == "unseen_home")
             if split == "unseen_appliance":
-                assert goal_nouns(found) & new_appliances
+                assert goal_nouns(household) & new_appliances
 
 
-def goal_nouns(found):
-    """The things whose names stand in the text of the goal."""
-    return {key for key in found.home.things if key in found.goal.text}
+def goal_nouns(household):
+    """Returns the things that the text of the goal mentions."""
+    return {key for key in household.home.things if key in household.goal.text}
 
 
 def test_nouns_are_unique_in_every_home_and_within_the_catalog():
@@ -457,15 +460,15 @@ def test_sight_decides_what_is_told(sight):
     loose = {game.home.things[key].words for key in game.home.movable_keys}
     elsewhere = {key for key in game.home.movable_keys if game.home.things[key].room != game.home.start}
     assert elsewhere
-    told = {noun for noun in loose if f"the {noun}" in text}
-    assert bool(told & elsewhere) == (sight == "home")
-    assert (not told) == (sight == "spot") or sight == "room"
+    observation = {noun for noun in loose if f"the {noun}" in text}
+    assert bool(observation & elsewhere) == (sight == "home")
+    assert (not observation) == (sight == "spot") or sight == "room"
     total, info = play(env, ["expert"] * 50, seed=4)
     assert info["success"]
 
 
 def test_impossible_wishes_are_refused_in_one_line():
-    with pytest.raises(UsageError, match="allow more rooms"):
+    with pytest.raises(UsageError, match="use more rooms"):
         registry.build("VirtualHome-easy-v0", goals=("sit", "put_on"), split="unseen_appliance")
     with pytest.raises(BadKnob, match="use mode=fixed"):
         registry.build("VirtualHome-easy-v0", mode="published")
@@ -480,10 +483,10 @@ def test_a_state_brings_the_very_same_episode_back():
         env = registry.build(task)
         env.reset(seed=7)
         env.step(env.expert())
-        kept = env.snapshot()
+        snapshot = env.snapshot()
         first = [env.step(env.expert())[0] for _ in range(3)]
         env.reset(seed=8)
-        env.restore(kept)
+        env.restore(snapshot)
         assert [env.step(env.expert())[0] for _ in range(3)] == first
 
 
@@ -493,17 +496,17 @@ def test_a_state_brings_the_very_same_episode_back():
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_action_is_found_in_its_own_words(name):
     task = published.published(name)
-    grammar = Grammar(task.home)
+    grammar = CommandParser(task.home)
     for action in task.actions:
-        said = command(task.home, action)
-        for spelled in (said, said.upper(), said.replace("the ", ""), f"  {said}. "):
+        phrase = command(task.home, action)
+        for spelled in (phrase, phrase.upper(), phrase.replace("the ", ""), f"  {phrase}. "):
             assert grammar.parse(spelled) == action
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=80))
-def test_no_string_breaks_the_grammar(said):
-    assert isinstance(GRAMMAR.parse(said), Action | None)
+def test_no_string_breaks_the_grammar(phrase):
+    assert isinstance(GRAMMAR.parse(phrase), HomeAction | None)
 
 
 @settings(max_examples=60, deadline=None)
@@ -529,7 +532,7 @@ def test_things_are_never_lost_and_hands_hold_two_at_most(choices, seed):
 
 
 HOUSEHOLD = registry.build("VirtualHome-easy-v0")
-GRAMMAR = Grammar(fixed.mended("entertainment")[0])
+GRAMMAR = CommandParser(fixed_tasks.fixed_task("entertainment")[0])
 
 
 @pytest.mark.parametrize(
@@ -560,4 +563,4 @@ def test_every_row_of_the_papers_is_on_the_menu_as_published_and_mended():
 
 
 def test_homes_of_one_size_differ():
-    assert len({furnished(plan, 4, "train")[:2] for plan in range(200)}) >= 195
+    assert len({furnished_home(plan, 4, "train")[:2] for plan in range(200)}) >= 195

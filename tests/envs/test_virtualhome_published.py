@@ -1,30 +1,19 @@
-"""VirtualHome as published: every transition of the recorded automata and every recorded step."""
-
-import gzip
-import json
+"""VirtualHome as published, against digests of the reference's recorded games and complete automata."""
 
 import pytest
 
 from envsuite.envs.virtualhome import published
-from envsuite.envs.virtualhome.engine import State
+from envsuite.envs.virtualhome.engine import HomeState
+from tests.golden import digests
 
-TRACES = {
-    "food_preparation": "food_preparation",
-    "entertainment": "entertainment",
-    **{name: f"variant_{name}" for name in ("cheese", "hamburger", "apple_pie", "pizza", "washing_plate", "laundry")},
-}
-
-
-def lines(shared, name):
-    path = shared / "golden" / "virtualhome" / "traces" / f"{name}.jsonl.gz"
-    if not path.is_file():
-        pytest.skip(f"no golden data: {path} is not a file")
-    with gzip.open(path, "rt") as file:
-        return [json.loads(line) for line in file]
+NAMES = (
+    *("food_preparation", "entertainment"),
+    *("cheese", "hamburger", "apple_pie", "pizza", "washing_plate", "laundry"),
+)
 
 
-def described(task: published.Published, s: State) -> dict:
-    """A state as the traces write it."""
+def described(task: published.Published, s: HomeState) -> dict:
+    """Returns a state in the format of the traces."""
     home = task.home
     name = lambda bit: home.names[bit.bit_length() - 1]
     names = lambda mask: home.keys(mask)
@@ -53,62 +42,57 @@ def described(task: published.Published, s: State) -> dict:
     }
 
 
-def sorted_place(state: dict) -> dict:
-    """Containers come in no order that matters."""
+def answer(task, s):
+    """Returns everything the environment exposes about a state."""
+    vector = task.vector(s, task.engine.visible(s))
+    state = described(task, s)
     for key in ("food", "chips", "milk"):
         if key in state:
-            state[key]["inside"].sort()
-    return state
+            state[key]["inside"].sort()  # the order of containers means nothing
+    return vector, {"obs": vector, "state": state, "adm": [task.names[i] for i in task.offers(vector)]}
 
 
-def agrees(task, s, recorded):
-    vector = task.vector(s, task.engine.visible(s))
-    assert list(vector) == recorded["obs"]
-    assert sorted_place(described(task, s)) == sorted_place(recorded["state"])
-    assert [task.names[i] for i in task.offers(vector)] == recorded["adm"]
-    return vector
-
-
-@pytest.mark.parametrize(("name", "file"), [("food_preparation", "automaton_v1"), ("entertainment", "automaton_v2")])
-def test_every_transition_of_the_complete_graph_agrees(shared, name, file):
-    header, *rows = lines(shared, file)
+@pytest.mark.parametrize("name", ["food_preparation", "entertainment"])
+def test_every_transition_of_the_complete_graph_agrees(name):
     task = published.published(name)
-    assert list(task.names) == header["actions"]
-    assert list(task.keys) == header["obs_keys"]
-    states = {0: task.engine.start}
-    edges = 0
-    for row in sorted(rows, key=lambda row: row["depth"]):
-        s = states[row["id"]]
-        vector = agrees(task, s, row)
-        assert list(task.facts(vector)) == row["facts"]
-        assert task.success(vector) == row["terminal"]
-        for action, (next_id, reward, ok, error) in zip(task.actions, row.get("trans") or ()):
+    states = [task.engine.start]
+    number = {states[0]: 0}
+    views, edges = [], []
+    for s in states:  # grows while it is read
+        vector, seen = answer(task, s)
+        won = task.success(vector)
+        views.append({**seen, "facts": task.facts(vector), "terminal": won})
+        row = []
+        for action in () if won else task.actions:
             after, why = task.engine.apply(s, action)
-            assert (not why, why or None) == (bool(ok), error)
-            won = task.success(task.vector(after, task.engine.visible(after)))
-            assert float(won) == reward
-            assert states.setdefault(next_id, after) == after
-            edges += 1
-    assert (len(states), edges) == {"food_preparation": (59, 570), "entertainment": (906, 15283)}[name]
+            if after not in number:
+                number[after] = len(states)
+                states.append(after)
+            reward = float(task.success(task.vector(after, task.engine.visible(after))))
+            row.append((number[after], [reward, not why, why or None]))
+        edges.append(row)
+    assert (len(views), sum(map(len, edges))) == {"food_preparation": (58, 560), "entertainment": (905, 15266)}[name]
+    assert digests.graph(views, edges) == digests.states(f"virtualhome/{name}_graph")
 
 
-@pytest.mark.parametrize(("name", "file"), TRACES.items())
-def test_every_recorded_step_agrees(shared, name, file):
-    header, *episodes = lines(shared, file)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_step_agrees(name):
     task = published.published(name)
-    assert list(task.names) == header["actions"]
-    assert list(task.keys) == header["obs_keys"]
+    header, *episodes = digests.episodes(f"virtualhome/{name}")
+    header.agrees([[task.names, task.keys]])
     for episode in episodes:
         s = task.engine.start
-        vector = agrees(task, s, episode["reset"])
+        vector, seen = answer(task, s)
+        answers = [seen]
         value = 0.0
-        for step in episode["steps"]:
-            assert (step["a"] in task.offers(vector)) == step["was_adm"]
-            s, why = task.engine.apply(s, task.actions[step["a"]])
-            assert (why or None) == step["err"]
-            vector = agrees(task, s, step)
+        for t, action in enumerate(episode.actions, start=1):
+            offered = action in task.offers(vector)
+            s, why = task.engine.apply(s, task.actions[action])
+            vector, seen = answer(task, s)
             won = task.success(vector)
-            assert (float(won), won) == (step["r"], step["success"])
-            assert (won or step["t"] == published.HORIZON) == step["done"]
-            value += won * published.GAMMA ** (step["t"] - 1)
-        assert value == pytest.approx(episode["return"], abs=1e-9)
+            step = {"was_adm": offered, "err": why or None, "r": float(won), "success": won}
+            answers.append({**seen, **step, "done": won or t == published.HORIZON})
+            value += won * published.GAMMA ** (t - 1)
+        answers[-1]["return"] = value
+        episode.agrees(answers)
+    assert len(episodes) == (360 if name == "entertainment" else 351)

@@ -124,3 +124,14 @@ def test_repeats_are_in_the_summary_and_printed_by_eval_and_compare(tmp_path, ca
         )
     said = capsys.readouterr().out
     assert "pass^2" in said and "over tasks" in said and "n=8" in said
+
+
+def test_a_task_without_spread_still_widens_the_interval():
+    """Three wins of three say little, and resampling them would say that they say all."""
+    uniform, mixed = np.ones(3), np.array([1.0, 0.0, 1.0, 0.0])
+    both = aggregate.success_over_tasks([uniform, mixed])
+    assert both.value == pytest.approx((1 + 0.5) / 2)
+    alone = aggregate.success_over_tasks([uniform])
+    assert alone.low == pytest.approx(wilson(3, 3).low, abs=0.05) and alone.low < 0.7
+    assert aggregate.success_over_tasks([mixed, mixed]) == aggregate.mean_over_tasks([mixed, mixed])
+    assert aggregate.success_over_tasks([uniform, mixed]) != aggregate.mean_over_tasks([uniform, mixed])

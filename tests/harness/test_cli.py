@@ -15,7 +15,7 @@ def test_names_are_shown_as_they_are(capsys):
 
 
 @pytest.mark.parametrize(
-    ("resumes", "said"), [("", "\nstopped\n"), ("--resume", "kept, and --resume goes on from there")]
+    ("resumes", "said"), [("", "\nstopped\n"), ("--resume", "are kept, and --resume continues from there")]
 )
 def test_only_a_command_that_goes_on_says_so_when_it_is_stopped(resumes, said, capsys):
     def command(argv):

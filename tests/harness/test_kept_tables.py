@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness import records
-from harness.cli.table import as_markdown
+from harness.cli.common.paper_tables import as_markdown
 from harness.replay import check
 from harness.stats.summary import summarise
 from harness.suites.published import table, tables
@@ -21,7 +21,7 @@ def test_every_kept_page_is_byte_for_byte_what_its_records_print(monkeypatch):
     )  # runs that are left out are named by their path, as the pages' command spells it
     kept = Path("leaderboards/tables")
     for name in tables():
-        found = table(name, [kept / "records"], trained=kept.parent / "training")
+        found = table(name, [kept / "records"], studies=kept.parent / "training")
         assert (kept / f"{name}.md").read_text() == as_markdown(found) + "\n", name
 
 

@@ -16,15 +16,15 @@ from harness.cli.boards import main as make_boards
 from harness.cli.replay import main as envsuite_replay
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
-from harness.suites import leaderboards
+from harness.suites import leaderboard_pages, leaderboards
 
 ROOT = Path(__file__).resolve().parents[2] / "leaderboards"
-FOLDERS = leaderboards.folders(ROOT)
+FOLDERS = leaderboard_pages.folders(ROOT)
 named = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 
 
 def test_the_committed_pages_are_rendered_from_the_committed_records():
-    for path, text in leaderboards.pages(ROOT).items():
+    for path, text in leaderboard_pages.pages(ROOT).items():
         assert path.read_bytes() == text.encode(), f"{path} is not what its records say: make leaderboards"
     assert sum(path.stat().st_size for path in ROOT.rglob("*") if path.is_file()) < 20 * 2**20
 
@@ -83,7 +83,7 @@ def test_a_genuine_board_passes_and_shows_every_entry(board, capsys):
         envsuite_replay(["--check", str(board)])
     assert stop.value.code == 0
     assert "6 episodes replayed the same, 0 differ" in capsys.readouterr().out
-    page = leaderboards.page(leaderboards.read(board))
+    page = leaderboard_pages.page(leaderboards.read(board))
     assert page.index("| expert | 100.0") < page.index("| random |")
 
 
@@ -143,7 +143,7 @@ def test_metadata_that_claims_another_protocol_is_found(board):
     path = board / "metadata.json"
     path.write_text(path.read_text().replace('"max_turns": null', '"max_turns": 5', 1))
     found = "; ".join(leaderboards.faults(leaderboards.read(board)))
-    assert "is not the hash of what the entry says" in found
+    assert "is not the hash of the entry's identity" in found
     assert "max_turns is 5, and suite 'overcooked' fixes None" in found
 
 
@@ -162,13 +162,14 @@ def test_metadata_that_lacks_what_is_checked_is_named_in_one_line(board, old, ne
     with pytest.raises(SystemExit) as stop:
         envsuite_replay(["--check", str(board)])
     error = capsys.readouterr().err
-    assert stop.value.code == 2 and "metadata.json is no board's metadata" in error and error.count("\n") == 1
+    assert stop.value.code == 2 and "metadata.json is not a board's metadata" in error and error.count("\n") == 1
 
 
 def test_more_attempts_than_there_are_records_are_not_looked_for_one_by_one(board):
     rename(board, "expert", attempts=10**12)
     assert any(
-        "1000000000000 attempts a game, and 3 records" in one for one in leaderboards.faults(leaderboards.read(board))
+        "1000000000000 attempts per game, but only 3 records" in one
+        for one in leaderboards.faults(leaderboards.read(board))
     )
 
 
@@ -188,7 +189,7 @@ def test_the_experts_rows_under_a_models_name_are_found(board):
     faults = list(leaderboards.faults(leaderboards.read(board)))
     assert any("gpt-9 on Overcooked-tomato_salad-v0: sampling is None, and suite" in one for one in faults)
     assert any("prompting is None" in one for one in faults)
-    assert any("0 tokens read and 0 written are no model's" in one for one in faults)
+    assert any("a model's record cannot have 0 prompt tokens and 0 reply tokens" in one for one in faults)
 
 
 def test_a_model_says_its_whole_protocol_and_its_commands_stand_in_its_replies(board):
@@ -246,9 +247,9 @@ def test_a_models_name_cannot_break_the_table(board):
     evil = (place[0], place[1], "<b>|`")
     entry = {"run_id": "x", "identity": {**found.entries[place]["identity"], "model": evil[2]}}
     mine = [{**one, "model": evil[2]} for one in found.of(place)]
-    page = leaderboards.page(leaderboards.Board(found.suite, {evil: entry}, mine))
-    (row,) = [line for line in page.splitlines() if "&lt;b>" in line]
-    assert row.startswith("| &lt;b>\\|\\` |") and "<b>" not in row
+    page = leaderboard_pages.page(leaderboards.Board(found.suite, {evil: entry}, mine))
+    (row,) = [line for line in page.splitlines() if "&lt;b&gt;" in line]
+    assert row.startswith("| &lt;b&gt;\\|\\` |") and "<b>" not in row
 
 
 def only(monkeypatch, suite, *names):

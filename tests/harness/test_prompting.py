@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envsuite.errors import UsageError
-from harness.prompting.prompting import GRAMMARS, Prompting
+from harness.prompting.prompting import GRAMMARS, Prompting, ToolCall, VerbCalls
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,25 @@ def test_what_is_spelled_is_parsed_back(command, thought):
 def test_a_bad_setting_is_refused_by_name(bad):
     with pytest.raises(UsageError):
         Prompting(**bad)
+
+
+@pytest.mark.parametrize("thought", ["", "the desk is near"])
+@pytest.mark.parametrize("command", ["look", "go to desk 1", "say é"])
+@pytest.mark.parametrize("grammar", [ToolCall(), VerbCalls()])
+def test_what_a_tool_grammar_spells_it_reads(grammar, command, thought):
+    found = grammar.parse(grammar.spell(command, thought))
+    assert (found.commands, found.thought, found.note) == ((command,), thought, "")
+
+
+@pytest.mark.parametrize(
+    ("call", "command"),
+    [
+        ({"name": "act", "arguments": {"action": " go on "}}, "go on"),
+        ({"name": "act", "arguments": '{"command": "look"}'}, "look"),
+        ({"name": "act", "arguments": {"command": "look", "action": "wait"}}, "look"),
+        ({"name": "act", "arguments": {"command": 3}}, ""),
+        ({"name": "act", "arguments": [1]}, ""),
+    ],
+)
+def test_the_command_of_a_tool_call(call, command):
+    assert ToolCall().command(call) == command

@@ -9,10 +9,12 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli import table as command
+from harness.cli.common import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
-from harness.suites import published, reproduce, suites, training_studies
-from harness.suites.published import Cell, verdict
+from harness.suites import measured, published, reproduce, suites, training_studies
+from harness.suites.paper_table import TableCell, verdict
+from harness.suites.plan import RunRequest
 from tests import toys  # noqa: F401
 
 LISTED = [
@@ -60,6 +62,12 @@ def test_contradictions_in_footnotes_are_numbers_that_are_really_printed(name):
                 assert float(value) in printed, (name, number, value)
 
 
+def test_some_footnotes_quote_contradictions():
+    """The loop over quoted numbers above is not a loop over nothing."""
+    notes = [text for name in published.tables() for text in published.table(name).footnotes.values()]
+    assert sum(bool(re.search(r"Tables? [\d, and]+ prints? 0\.\d+", text)) for text in notes) >= 1
+
+
 def test_the_printed_numbers_are_the_papers():
     cells = {row.label: row.cells for row in published.table("guide-1").rows}
     assert cells["Qwen2.5-1.5B-Instruct, base (zero-shot)"]["w2-o3-q4"].value == 0.17
@@ -84,7 +92,7 @@ def test_a_run_stands_in_its_own_column_alone_and_gives_that_cell_its_verdict(tm
     summary(tmp_path / "a", "qwen2.5-1.5b")
     found = published.table("guide-1", [tmp_path])
     (ours,) = [row for row in found.rows if row.ours]
-    assert ours.cells == {"w2-o3-q4": Cell(0.1, 0.05, 0.18, 100)}
+    assert ours.cells == {"w2-o3-q4": TableCell(0.1, 0.05, 0.18, 100)}
     base, ppo = (row for row in found.rows if not row.ours)
     assert found.status(base, "w2-o3-q4") == "within interval"
     assert found.status(base, "w8-o3-q4") == found.status(ppo, "w2-o3-q4") == "not run"
@@ -149,7 +157,7 @@ def test_a_run_that_was_not_played_as_the_suite_asks_is_left_out_and_named(tmp_p
 
 def test_every_setting_that_a_suite_fixes_is_looked_up_in_a_models_run():
     config = RunConfig(registry.TASKS["TextWorld-w2-o3-q4-v0"], "smollm2-135m")
-    told = published.settings({**config.identity(), "prompting": asdict(config.prompting)})
+    told = measured.settings({**config.identity(), "prompting": asdict(config.prompting)})
     elsewhere = {
         "split",
         "seed",
@@ -201,15 +209,15 @@ def test_another_schema_says_how_to_migrate_and_a_torn_summary_is_named(tmp_path
     with pytest.raises(DataError, match="to migrate, upgrade"):
         published.table("guide-1", [tmp_path])
     (tmp_path / "a" / "summary.json").write_text('{"task": ')
-    with pytest.raises(DataError, match=r"a/summary\.json is no summary"):
+    with pytest.raises(DataError, match=r"a/summary\.json is not a run's summary"):
         published.table("guide-1", [tmp_path])
 
 
 def test_verdicts():
-    assert verdict(Cell(0.17), Cell(0.15, 0.1, 0.2, 100)) == "within interval"
-    assert verdict(Cell(0.17, 0.14, 0.2), Cell(0.15, 0.1, 0.2, 100)) == "reproduced"
-    assert verdict(Cell(0.9), Cell(0.15, 0.1, 0.2, 100)) == "deviates"
-    assert verdict(Cell(0.9), Cell(0.15)) == "no interval"
+    assert verdict(TableCell(0.17), TableCell(0.15, 0.1, 0.2, 100)) == "within interval"
+    assert verdict(TableCell(0.17, 0.14, 0.2), TableCell(0.15, 0.1, 0.2, 100)) == "reproduced"
+    assert verdict(TableCell(0.9), TableCell(0.15, 0.1, 0.2, 100)) == "deviates"
+    assert verdict(TableCell(0.9), TableCell(0.15)) == "no interval"
 
 
 def run(*words):
@@ -275,13 +283,13 @@ def test_what_a_table_cannot_do_is_said_in_one_line(words, said, tmp_path, capsy
 def test_a_row_and_a_model_may_have_equals_signs_in_their_names():
     labels = [row.label for row in published.table("guide-13").rows]
     label = next(one for one in labels if "=" in one)
-    assert command._named(f"{label}=runs/lr=1e-5/model", labels) == (label, "runs/lr=1e-5/model")
-    assert command._named("none, Random=random", labels) == ("none, Random", "random")
+    assert command._row_and_model(f"{label}=runs/lr=1e-5/model", labels) == (label, "runs/lr=1e-5/model")
+    assert command._row_and_model("none, Random=random", labels) == ("none, Random", "random")
 
 
 def test_larger_sizes_ask_for_all_that_smaller_ones_ask():
-    asked = command.parser().parse_args(["poad-1"])
-    found = {size: reproduce.todo(published.table("poad-1"), size, asked) for size in reproduce.SIZES}
+    table = published.table("poad-1")
+    found = {size: reproduce.missing_runs(table, size, RunRequest("random")) for size in reproduce.SIZES}
     assert {one.model for one in found["tiny"]} == {"random", "expert"} < {one.model for one in found["small"]}
     assert {one.config.episodes for one in found["tiny"]} == {20}
     assert {one.config.episodes for one in found["small"] if one.model == "random"} == {100}
@@ -305,19 +313,19 @@ def test_a_study_stands_below_its_table_and_in_no_cell(tmp_path):
         "variant": "ppo", "seed": seed, "updates": [{}], "evals": [{"n": 32, "success": 0.25}, {"n": 32, "success": won}],
     })  # fmt: skip
     (folder / "runs.jsonl").write_text("\n".join([line(0, 0.5), line(1, 0.75)]) + "\n")
-    found = published.table("guide-10", trained=tmp_path)
+    found = published.table("guide-10", studies=tmp_path)
     assert found.small == [
         "In small: algorithm: ppo 0.25 -> 0.62 [0.00, 1.00] (2 seeds); rloo not run; 32 held-out games a run"
     ]
     (folder / "runs.jsonl").write_text(line(0, 0.5) + "\n")
-    (said,) = published.table("guide-10", trained=tmp_path).small
+    (said,) = published.table("guide-10", studies=tmp_path).small
     assert "ppo 0.25 -> 0.50 (one seed, no interval); rloo not run; 32 held-out games a run" in said
     (folder / "runs.jsonl").unlink()
-    assert published.table("guide-10", trained=tmp_path).small == ["In small: algorithm: ppo not run; rloo not run"]
-    assert any(note.startswith("in small, by models and budgets of ours") for note in command.notes(found))
+    assert published.table("guide-10", studies=tmp_path).small == ["In small: algorithm: ppo not run; rloo not run"]
+    assert any(note.startswith("small trainings, whose models") for note in paper_tables.notes(found))
     assert found.rows == published.table("guide-10").rows
-    with pytest.raises(DataError, match="no study"):
-        published.table("guide-9", trained=tmp_path)
+    with pytest.raises(DataError, match="is not a study"):
+        published.table("guide-9", studies=tmp_path)
 
 
 def test_a_torn_record_of_a_study_is_named_and_a_half_written_one_gives_way_to_the_next(tmp_path):
@@ -341,5 +349,5 @@ def test_a_torn_record_of_a_study_is_named_and_a_half_written_one_gives_way_to_t
     unset = {"recipe": "textworld-guide", "vary": "algorithm", "variants": ["ppo"], "seeds": 1}
     for plan in ([], unset):
         (tmp_path / "plan.json").write_text(json.dumps(plan))
-        with pytest.raises(DataError, match="is no study"):
+        with pytest.raises(DataError, match="is not a study"):
             training_studies.plan_of(tmp_path)

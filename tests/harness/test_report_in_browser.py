@@ -15,7 +15,7 @@ from tests import toys  # noqa: F401
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
     pytest.mark.timeout(900),  # a browser starts slowly on a loaded machine
 ]
 ATTACK = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>"

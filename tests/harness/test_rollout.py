@@ -12,7 +12,7 @@ from harness.policies import make_policy
 from harness.prompting.prompting import Prompting
 from harness.rollout.executors import EnvHosts, LocalExecutor, ProcessExecutor
 from harness.rollout.loop import rollout
-from harness.rollout.seeding import Seeding, begun, states
+from harness.rollout.seeding import Seeding, initial_state, seed_words
 from harness.types import Reply, episode
 from tests import toys  # noqa: F401  registers the toys
 
@@ -58,15 +58,15 @@ def test_a_turns_generator_is_the_one_its_seed_makes():
     (one,) = episodes("HiLo-v0", 1)
     dice = Seeding(one)
     for turn in (*range(40), 3, 200, 0):
-        wanted = np.random.default_rng(one.dice(turn))
+        wanted = np.random.default_rng(one.turn_seed(turn))
         assert dice.at(turn).integers(1000, size=5).tolist() == wanted.integers(1000, size=5).tolist()
     counts = random.Random(0)
     for turn in range(200):
         for count in (1, 2, 7, counts.randrange(1, 60), counts.randrange(2**31, 2**32)):  # the last: many thrown away
-            assert dice.below(turn, count) == np.random.default_rng(one.dice(turn)).integers(count)
+            assert dice.below(turn, count) == np.random.default_rng(one.turn_seed(turn)).integers(count)
     seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1]
-    for seed, words in zip(seeds, states(seeds), strict=True):
-        state, increment = begun(words)
+    for seed, words in zip(seeds, seed_words(seeds), strict=True):
+        state, increment = initial_state(words)
         assert np.random.PCG64(seed).state["state"] == {"state": state, "inc": increment}
 
 

@@ -7,23 +7,24 @@ import pytest
 
 from envsuite import envs, registry
 from envsuite.envs.alfworld.data import EXPECTED
-from envsuite.envs.alfworld.generator import Recipe, generate
+from envsuite.envs.alfworld.generator import GeneratorSettings, generate
 from envsuite.errors import UsageError
 from envsuite.types import Panel
-from harness import cli
+from harness.cli.common.flags import run_request
 from harness.cli.eval import parser
-from harness.cli.plans import plan
 from harness.suites import suites
+from harness.suites.plan import RunRequest, plan, with_protocol
 
 
 def planned(*words):
-    return [one.config for one in plan(parser().parse_args(["-m", "smollm2-135m", *words]), cli.console())]
+    args = parser().parse_args(["-m", "smollm2-135m", *words])
+    return [run.config for run in plan(run_request(args), args.env)]
 
 
 @pytest.mark.parametrize("name", suites.read())
 def test_every_suite_names_tasks_and_flags_that_exist(name):
     needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
-    fixed = suites.protocol(parser().parse_args(["-m", "x", "-e", "y", *needs]), name)
+    fixed = with_protocol(run_request(parser().parse_args(["-m", "x", "-e", "y", *needs])), name)
     assert fixed.history == suites.suite(name)["history"]
     assert suites.tasks(name)
 
@@ -56,7 +57,7 @@ def test_quick_plays_every_family():
 
 
 def test_quick_plays_twice_for_a_model_and_twenty_times_for_floor_and_ceiling():
-    found = plan(parser().parse_args(["-m", "smollm2-135m", "-e", "suite:quick"]), cli.console())
+    found = plan(RunRequest("smollm2-135m"), ["suite:quick"])
     assert {(one.config.episodes, one.baseline_episodes) for one in found} == {(2, 20)}
 
 
@@ -90,7 +91,7 @@ def test_a_part_of_a_panel_is_not_played_under_a_suites_name(tmp_path, monkeypat
         pytest.skip("the package alfworld is not installed")
     kept = tmp_path / "json_2.1.1/valid_unseen/pick_and_place_simple-Mug-None-Desk-1/trial_1/game.tw-pddl"
     kept.parent.mkdir(parents=True)
-    kept.write_text(generate(0, Recipe(("pick_and_place_simple",), receptacles=6, objects=4)).text)
+    kept.write_text(generate(0, GeneratorSettings(("pick_and_place_simple",), receptacles=6, objects=4)).text)
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     with pytest.raises(UsageError, match="plays all 134 games of ALFWorld-valid_unseen-v0, and this machine holds 1 "):
         planned("-e", "suite:alfworld-unseen")
@@ -106,10 +107,10 @@ def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
 def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
     words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
     asked = parser().parse_args(["-m", "x", *words])
-    fixed = suites.protocol(asked, "swegym-lite")
-    assert fixed.set == ["max_steps=100", "records=x.jsonl", "sandbox=docker"]
+    fixed = with_protocol(run_request(asked), "swegym-lite")
+    assert fixed.knobs == ("max_steps=100", "records=x.jsonl", "sandbox=docker")
     (task,) = suites.tasks("swegym-lite")
-    assert registry.overrides(task, dict(word.split("=") for word in fixed.set))["max_steps"] == fixed.max_turns
+    assert registry.overrides(task, dict(word.split("=") for word in fixed.knobs))["max_steps"] == fixed.max_turns
 
 
 @pytest.mark.parametrize(

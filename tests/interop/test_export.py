@@ -79,7 +79,7 @@ def test_atif_documents_tell_each_episode_step_by_step(run, tmp_path):
 def test_atif_documents_pass_the_formats_own_validator(run, tmp_path):
     """Of an episode that went wrong in every way too: a fault, no command at all, an engine that broke at once."""
     validator = pytest.importorskip(
-        "harbor.utils.trajectory_validator", reason="harbor is not installed (docs/interop.md)"
+        "harbor.utils.trajectory_validator", reason="harbor is not installed (docs/howto/other-tools.md)"
     )
     lines = records.read_results(run / "results.jsonl")
     lines[1]["steps"][0].update(commands=[], reply="I do not know.", fault="format")

@@ -8,7 +8,7 @@ from torch import nn
 
 from envsuite.errors import UsageError
 from harness.lm.likelihood import Candidate, candidates, choice, token_logprobs, token_logprobs_apart
-from harness.policies.score import ScorePolicy
+from harness.policies.score import ScorePolicy, _draw
 from harness.types import Prompt
 from tests.lm.tiny import tiny_model, tiny_tokenizer
 
@@ -166,7 +166,7 @@ def test_a_conversation_reads_only_what_is_new():
 
 def test_many_commands_are_scored_in_parts(monkeypatch):
     whole = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
-    monkeypatch.setattr("harness.policies.score.NODES", 12)
+    monkeypatch.setattr("harness.policies.score.MAX_NODES", 12)
     parts = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
     assert parts.commands[0] == whole.commands[0]
     assert parts.extra["logprob"] == pytest.approx(whole.extra["logprob"], abs=1e-5)
@@ -191,3 +191,10 @@ def test_lead_and_close_frame_the_command_and_are_not_scored():
     assert reply.text == f"<action>{reply.commands[0]}</action>"
     assert TOKENIZER.decode([*reply.prompt_ids, *reply.ids]).endswith(f"assistant\n<action>{reply.commands[0]}")
     assert TOKENIZER.decode(reply.ids).strip("<>") in (reply.commands[0], f"action>{reply.commands[0]}")
+
+
+def test_every_command_is_drawn_as_often_as_it_is_likely():
+    likelihood = torch.tensor([0.2, 0.3, 0.1, 0.4])
+    drawn = torch.bincount(torch.tensor([_draw(likelihood.log(), seed) for seed in range(4000)]), minlength=4)
+    assert (drawn / 4000 - likelihood).abs().max() < 0.03  # four standard errors
+    assert _draw(torch.zeros(1), 7) == 0

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsuite.errors import UsageError
-from harness.lm.template import Said, Template
+from harness.lm.template import SampledReply, Template
 from tests.lm.tiny import CHATML, tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
@@ -27,7 +27,7 @@ def bytewise(text):
 
 
 def say(text, end=END):
-    return Said(text, (*bytewise(text), *([end] if end is not None else [])))
+    return SampledReply(text, (*bytewise(text), *([end] if end is not None else [])))
 
 
 def talk(*contents):

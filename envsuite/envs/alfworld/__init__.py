@@ -1,1 +1,1 @@
-"""ALFWorld: household tasks in text, on a native engine that plays the official game files a thousand times faster."""
+"""ALFWorld: household tasks in text, with a native engine for the official game files."""

@@ -1,10 +1,12 @@
-"""Generated games whose difficulty follows the player: success is held between two bounds by moving the knobs.
+"""A curriculum of generated games whose difficulty follows the player's success rate.
 
-curriculum = Curriculum(low=0.4, high=0.7)
-for lesson in curriculum:
-    env = envsuite.make("ALFWorld-generated-v0", **lesson.knobs)
-    ...  # play env.reset(seed=lesson.seed)
-    curriculum.report(lesson, success)
+It keeps the success rate between two bounds by moving up and down a ladder of settings:
+
+    curriculum = Curriculum(low=0.4, high=0.7)
+    for lesson in curriculum:
+        env = envsuite.make("ALFWorld-generated-v0", **lesson.knobs)
+        ...  # play env.reset(seed=lesson.seed)
+        curriculum.report(lesson, success)
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from envsuite.envs.alfworld.scenery import TASK_TYPES
+from envsuite.envs.alfworld.floorplans import TASK_TYPES
 from envsuite.errors import UsageError
 
 _LOOK, _PICK, _CLEAN, _COOL, _HEAT, _TWO = TASK_TYPES
@@ -24,15 +26,15 @@ LADDER: tuple[dict[str, Any], ...] = (
     {"task_types": (_PICK, _LOOK, _CLEAN), "receptacles": 8, "objects": 10, "hidden": 0.0},
     {"task_types": (_PICK, _LOOK, _CLEAN, _HEAT, _COOL), "receptacles": 10, "objects": 14, "hidden": 0.25},
     {"receptacles": 14, "objects": 20},
-    {},  # as the official games are
+    {},  # like the official games
     {"task_types": (_CLEAN, _HEAT, _COOL, _TWO), "hidden": 0.5},
     {"task_types": (_CLEAN, _HEAT, _COOL, _TWO), "hidden": 1.0},
 )
-"""Knob settings from the easiest to the hardest; each asks for more than the one before."""
+"""Settings from the easiest to the hardest; each is harder than the one before."""
 
 
 class Lesson(NamedTuple):
-    """One game to play."""
+    """One game to play: its seed, its level and the settings of that level."""
 
     seed: int
     level: int
@@ -40,10 +42,11 @@ class Lesson(NamedTuple):
 
 
 class Curriculum(Iterator[Lesson]):
-    """Endless lessons. After `window` games of the present level it moves up where more than `high` of them were won,
-    down where fewer than `low` were; games drawn at another level no longer count.
+    """Iterator over endless lessons that adapts the level to the results reported.
 
-    Give `seed` and `level` of a curriculum that was interrupted to go on with it.
+    After `window` games at the current level, it moves up if more than `high` of them were won and
+    down if fewer than `low` were. Games drawn at another level are ignored. Pass `seed` and `level`
+    of an interrupted curriculum to continue it.
     """
 
     def __init__(
@@ -56,13 +59,14 @@ class Curriculum(Iterator[Lesson]):
         level: int = 0,
     ) -> None:
         if not 0.0 <= low < high <= 1.0:
-            raise UsageError(
-                f"A curriculum holds success between two bounds, 0 <= low < high <= 1, not {low} and {high}."
-            )
+            raise UsageError(f"A curriculum needs bounds 0 <= low < high <= 1, not low={low} and high={high}.")
         if not 0 <= level < len(ladder):
-            raise UsageError(f"Level {level} is none of the {len(ladder)} of the ladder, 0 to {len(ladder) - 1}.")
-        self.low, self.high, self.ladder = low, high, tuple(ladder)
-        self.seed, self.level = seed, level
+            raise UsageError(f"Level {level} does not exist: the ladder has levels 0 to {len(ladder) - 1}.")
+        self.low = low
+        self.high = high
+        self.ladder = tuple(ladder)
+        self.seed = seed
+        self.level = level
         self._recent: deque[bool] = deque(maxlen=window)
 
     def __next__(self) -> Lesson:
@@ -72,11 +76,11 @@ class Curriculum(Iterator[Lesson]):
 
     @property
     def success(self) -> float | None:
-        """Share won of the latest games at this level, None before there are any."""
+        """Share of the latest games at this level that were won; None before the first report."""
         return sum(self._recent) / len(self._recent) if self._recent else None
 
     def report(self, lesson: Lesson, success: bool) -> None:
-        """Takes in how a lesson went, in whatever order lessons end."""
+        """Records the outcome of a lesson; lessons may end in any order."""
         if lesson.level != self.level:
             return
         self._recent.append(success)

@@ -1,8 +1,9 @@
-"""The official games under $ALFWORLD_DATA: finding them, panels of them, and fetching them.
+"""The official games under $ALFWORLD_DATA: listing, panels, reading and download.
 
-Played are the games ALFWorld itself plays: no sliced objects, no movable receptacles, and `solvable` true in the file.
-Games whose file says `solvable: false` (the flag is no proof, some can be solved) are listed by `flagged` and playable
-with the knob `flagged=true`, never part of an official panel.
+The tasks use the same games as ALFWorld: no sliced objects, no movable receptacles, and `solvable`
+is true in the game file. Games with `solvable: false` (some of them can in fact be solved) are
+listed with `flagged=True` and playable with the knob `flagged=true`. They are never part of an
+official panel.
 """
 
 from __future__ import annotations
@@ -19,96 +20,102 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
+from envsuite.envs.alfworld.floorplans import TASK_TYPES
 from envsuite.envs.alfworld.game import MAX_BYTES
-from envsuite.envs.alfworld.scenery import TASK_TYPES
 from envsuite.errors import DataError, MissingData, MissingExtra
 from envsuite.panels import make_panel
 from envsuite.types import Panel
 
-VARIABLE = "ALFWORLD_DATA"
+DATA_VARIABLE = "ALFWORLD_DATA"
 VERSION = "json_2.1.1"
 EXPECTED = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
-"""solvable games per official split"""
-CURES = (
-    f"set {VARIABLE} to the folder that holds {VERSION}/, fetch it with `envsuite-data get alfworld`, "
+"""Number of solvable games in each official split."""
+DATA_HELP = (
+    f"set {DATA_VARIABLE} to the folder that holds {VERSION}/, fetch it with `envsuite-data get alfworld`, "
     "or play generated games: --env ALFWorld-generated-v0"
 )
 _INDEX_VERSION = 1
 
 
 class GameFile(NamedTuple):
-    """One official game."""
+    """An official game file."""
 
     name: str
-    """'valid_seen/pick_.../trial_...', the same on every machine"""
+    """'valid_seen/pick_.../trial_...', equal on every machine"""
     path: Path
     task_type: str
     digest: str
     """SHA-256 of the file"""
     flagged: bool
-    """the file says `solvable: false`"""
+    """the file contains `solvable: false`"""
 
 
 def data_folder() -> Path | None:
-    """`$ALFWORLD_DATA`, None where it is not set. It need not exist."""
-    named = os.environ.get(VARIABLE)
-    return Path(named).expanduser() if named else None
+    """Returns `$ALFWORLD_DATA`, or None if it is not set. The folder may not exist."""
+    value = os.environ.get(DATA_VARIABLE)
+    return Path(value).expanduser() if value else None
 
 
 def games(split: str, flagged: bool = False) -> list[GameFile]:
-    """The split's solvable games by name, or with `flagged` those whose file says they are not.
+    """Returns the solvable games of a split sorted by name, or the unsolvable ones if `flagged`.
 
-    Raises DataError where the folder is missing or a file in it cannot be read.
+    Raises MissingData if the folder does not exist, and DataError if one of its files cannot be
+    read.
     """
     root = data_folder()
     if root is None:
-        raise MissingData(f"{VARIABLE} is not set, and the games of {split} are found by it: {CURES}.")
+        raise MissingData(f"{DATA_VARIABLE} is not set, so the games of {split} cannot be found: {DATA_HELP}.")
     folder = root / VERSION / split
     if not folder.is_dir():
-        raise MissingData(f"{VARIABLE}={root} holds no {VERSION}/{split}: {CURES}.")
+        raise MissingData(f"{DATA_VARIABLE}={root} does not contain {VERSION}/{split}: {DATA_HELP}.")
     return [game for game in _index(folder, split) if game.flagged == flagged]
 
 
 def panel(**settings: Any) -> Panel:
-    """The panel of an official task's settings (`games`, `flagged`); the generated games have none."""
+    """Returns the panel for the settings of an official task (`games`, `flagged`)."""
     split, flagged = settings["games"], bool(settings["flagged"])
-    found = games(split, flagged)
+    files = games(split, flagged)
     name = f"alfworld/{split}" + "/flagged" * flagged
-    return make_panel(name, [(g.task_type, g.name, g.digest) for g in found], 0 if flagged else EXPECTED[split])
+    return make_panel(name, [(g.task_type, g.name, g.digest) for g in files], 0 if flagged else EXPECTED[split])
 
 
 def read_game(path: Path) -> str:
-    """The text of a game file. Raises DataError, naming it, where it is unreadable or not a game at all."""
+    """Returns the text of a game file. Raises DataError if it is unreadable or not a game."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise _broken(path, f"it is larger than {MAX_BYTES:,} bytes")
         text = path.read_text()
         game = json.loads(text)
     except FileNotFoundError:
-        raise DataError(f"Game file {path} is missing: {CURES}.") from None
+        raise DataError(f"Game file {path} is missing: {DATA_HELP}.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise _broken(path, str(error) or type(error).__name__) from error
     for key in ("pddl_domain", "grammar", "pddl_problem"):
         if not isinstance(game, dict) or not isinstance(game.get(key), str):
-            raise _broken(path, f"it has no text under the key {key!r}")
+            raise _broken(path, f"the key {key!r} is missing or not a string")
     return text
 
 
 def default_task() -> tuple[str, str]:
-    """What `--env alfworld` stands for here, and the line that says why: (task id, notice)."""
+    """Returns the task id that `--env alfworld` stands for, and a notice for the user.
+
+    The notice is empty if the official games are installed.
+    """
     if data_folder() is not None:
         return "ALFWorld-valid_seen-v0", ""
     return (
         "ALFWorld-generated-v0",
-        f"alfworld: {VARIABLE} is not set, so generated games are played (ALFWorld-generated-v0), not the official "
-        f"valid_seen ones. Scores on the two do not compare. `envsuite-data get alfworld` fetches the official games.",
+        f"alfworld: {DATA_VARIABLE} is not set, so this run plays generated games (ALFWorld-generated-v0) "
+        "instead of the official valid_seen games. The scores are not comparable. "
+        "`envsuite-data get alfworld` downloads the official games.",
     )
 
 
 def download() -> str:
-    """Fetches the official games with alfworld's own `alfworld-download`; returns what is there then.
+    """Downloads the official games with the `alfworld-download` command of the alfworld package.
 
-    They go to $ALFWORLD_DATA, else to the envsuite cache.
+    The target is $ALFWORLD_DATA, or the envsuite cache if that is not set. Returns a summary of the
+    games that are present afterwards.
     """
     script = download_script()
     if not script.is_file():
@@ -118,67 +125,67 @@ def download() -> str:
     done = subprocess.run([sys.executable, str(script), "--data-dir", str(target)], stdout=sys.stderr, check=False)
     if done.returncode:
         raise DataError(
-            f"alfworld-download did not succeed (exit code {done.returncode}); it needs github.com. Without a network: "
-            f"run it on another machine, copy its folder here, and set {VARIABLE} to it."
+            f"alfworld-download failed (exit code {done.returncode}); it needs access to github.com. "
+            f"Without a network: run it on another machine, copy its folder here, and set {DATA_VARIABLE} to it."
         )
-    return f"{summary(target)}\nexport {VARIABLE}={target}"
+    return f"{summary(target)}\nexport {DATA_VARIABLE}={target}"
 
 
 def download_script() -> Path:
-    """alfworld's own downloader, installed beside this Python."""
+    """Returns the path of the `alfworld-download` script of this Python installation."""
     return Path(sys.executable).with_name("alfworld-download")
 
 
 def summary(root: Path) -> str:
-    """How much of each split lies under `root`."""
+    """Returns one line per split with the number of games present under `root`."""
     lines = []
     for split, expected in EXPECTED.items():
         folder = root / VERSION / split
-        found = _index(folder, split) if folder.is_dir() else []
-        sound = sum(not game.flagged for game in found)
-        line = f"{split}: {sound:,} of {expected:,} games present"
-        if len(found) > sound:
-            line += f", and {len(found) - sound} flagged unsolvable (--set flagged=true plays them)"
+        files = _index(folder, split) if folder.is_dir() else []
+        solvable = sum(not game.flagged for game in files)
+        line = f"{split}: {solvable:,} of {expected:,} games present"
+        if len(files) > solvable:
+            line += f", and {len(files) - solvable} flagged unsolvable (play them with --set flagged=true)"
         lines.append(line)
     return "\n".join([str(root), *lines])
 
 
 def _index(folder: Path, split: str) -> list[GameFile]:
-    """All games of a split, from the index kept in the cache where a file has not changed since."""
+    """Lists all games of a split. Unchanged files are read from an index in the cache."""
     key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     path = cache_dir("alfworld") / f"index-{key}.json"
-    known: dict[str, list[Any]] = {}
+    cached: dict[str, list[Any]] = {}
     with contextlib.suppress(OSError, ValueError, AttributeError):
         stored = json.loads(path.read_text())
-        known = stored["games"] if stored.get("version") == _INDEX_VERSION else {}
-    found, fresh = [], {}
+        cached = stored["games"] if stored.get("version") == _INDEX_VERSION else {}
+    game_files, entries = [], {}
     for name, file in _files(folder):
         try:
             stat = file.stat()
-        except FileNotFoundError:  # a trial without a game: ALFWorld skips it too
+        except FileNotFoundError:  # a trial without a game file; ALFWorld skips it too
             continue
         stamp = [stat.st_mtime_ns, stat.st_size]
-        entry = known.get(name)
+        entry = cached.get(name)
         if entry is None or entry[:2] != stamp:
             entry = [*stamp, *_describe(file)]
-        fresh[name] = entry
+        entries[name] = entry
         task_type, digest, solvable = entry[2:]
         if solvable is not None and task_type in TASK_TYPES:
-            found.append(_shared(f"{split}/{name}", file, task_type, digest, not solvable))
-    if fresh != known:
-        with contextlib.suppress(OSError):  # a read-only or full cache costs time, nothing else
-            write_atomically(path, json.dumps({"version": _INDEX_VERSION, "games": fresh}))
-    return sorted(found)
+            game_files.append(_shared(f"{split}/{name}", file, task_type, digest, not solvable))
+    if entries != cached:
+        with contextlib.suppress(OSError):  # a read-only or full cache only costs time
+            write_atomically(path, json.dumps({"version": _INDEX_VERSION, "games": entries}))
+    return sorted(game_files)
 
 
 @lru_cache(maxsize=8_192)
 def _shared(*entry: Any) -> GameFile:
-    """One value for all environments: a thousand in one process hold each game's entry once."""
+    """Returns one GameFile per game, shared by all environments of the process."""
     return GameFile(*entry)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """('pick_.../trial_...', game file) of every trial, in no particular order."""
+    """Yields ('pick_.../trial_...', path of the game file) for every trial, unsorted."""
     for task in os.scandir(folder):
         if not task.is_dir() or "movable" in task.name or "Sliced" in task.name:
             continue
@@ -188,14 +195,14 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _describe(file: Path) -> tuple[str, str, bool | None]:
-    """Task type, digest and flag of a game file."""
+    """Returns task type, digest and the `solvable` flag of a game file."""
     text = read_game(file)
     task_type = file.parent.parent.name.split("-")[0]
     if task_type not in TASK_TYPES:
         try:
             task_type = str(json.loads((file.parent / "traj_data.json").read_text())["task_type"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise _broken(file.parent / "traj_data.json", f"it gives no task_type ({error})") from error
+            raise _broken(file.parent / "traj_data.json", f"it has no task_type ({error})") from error
     solvable = json.loads(text).get("solvable")
     return task_type, hashlib.sha256(text.encode()).hexdigest(), None if solvable is None else bool(solvable)
 

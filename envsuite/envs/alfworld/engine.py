@@ -1,14 +1,16 @@
-"""The native engine: the stock engine's answers, to the letter, from a small state machine
-(docs/specs/alfworld.md).
+"""The native engine: a small state machine whose answers equal the stock engine's, byte for byte.
 
-    engine = NativeEngine(Game.load("game.tw-pddl"))
+    engine = NativeEngine(AlfworldGame.load("game.tw-pddl"))
     feedback, admissible, won = engine.reset()
     feedback, admissible, won = engine.step("go to fridge 1")
-    state = engine.get_state()  # small and hashable; engine.set_state(state) goes back to it
+    state = engine.get_state()  # small and hashable; engine.set_state(state) restores it
 
-The admissible list is kept, not computed: moving swaps a precomputed list of destinations, and only what can be done
-with the receptacles at hand is looked at again after a change there. What a place that nobody has touched yet shows and
-allows is kept once per game, by place and object in hand.
+The rules are in docs/specs/alfworld.md.
+
+The engine does not recompute the admissible commands on every turn. Moving selects a precomputed
+list of destinations, and only the commands for the receptacles at the current location are
+recomputed after a change. For locations that nobody has changed, feedback and commands are cached
+per game, by location and object in hand.
 """
 
 from __future__ import annotations
@@ -16,39 +18,39 @@ from __future__ import annotations
 from bisect import bisect, insort
 
 from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.game import LIGHT, Game, State
+from envsuite.envs.alfworld.game import LIGHT, AlfworldGame, GameState
+from envsuite.envs.alfworld.game_tables import Action, Commands, GameTables, View, enumeration, evict_oldest
 from envsuite.envs.alfworld.logic import (
     CLEAN,
     CLEANABLE,
+    CONTAINER,
     COOL,
     COOLABLE,
     HEATABLE,
     HOT,
     KNIFE,
-    PORTABLE,
+    PICKUPABLE,
     SLICEABLE,
     SLICED,
     TOGGLEABLE,
     TOGGLED,
-    VESSEL,
     Unrecognised,
 )
-from envsuite.envs.alfworld.seam import Answer
-from envsuite.envs.alfworld.table import Action, Commands, Table, View, listed, make_room
+from envsuite.envs.alfworld.stock import EngineReply
 from envsuite.errors import UsageError
 
-__all__ = ["NOTHING_HAPPENS", "Answer", "Game", "NativeEngine", "State", "Unrecognised"]
+__all__ = ["NOTHING_HAPPENS", "AlfworldGame", "EngineReply", "GameState", "NativeEngine", "Unrecognised"]
 
 NOTHING_HAPPENS = "Nothing happens."
-"""What any command that is not admissible is answered."""
+"""Feedback to every command that is not admissible."""
 
 
 class NativeEngine:
-    """Plays one game. Any string may be said; what is not admissible changes nothing."""
+    """Plays one game. Every string is a legal command; inadmissible ones change nothing."""
 
     __slots__ = (
-        "_changed", "_go", "_moving_counts", "_table", "clean", "contents", "cool", "dead_end", "deeds", "game", "held",
-        "hot", "location", "opened", "places", "sliced", "taken", "toggled", "view", "won",
+        "_changed", "_go", "_moving_can_win", "_tables", "clean", "contents", "cool", "dead_end", "game", "held",
+        "hot", "location", "opened", "places", "revision", "sliced", "taken", "toggled", "view", "won",
     )  # fmt: skip
 
     location: int
@@ -63,41 +65,41 @@ class NativeEngine:
     toggled: int
     taken: frozenset[tuple[int, int]]
     won: bool
-    deeds: int
-    """grows with whatever is done to an object, and where walking wins; equal numbers mean that nothing was done"""
+    revision: int
+    """Counter that grows with every action on an object, and when walking wins the game."""
     view: View
-    """what can be said now, and what it does"""
+    """the admissible commands and the action of each"""
     _changed: int
-    """mask of the locations where a receptacle may no longer be as it was at the start"""
+    """bit mask of locations whose receptacles may differ from the start state"""
     dead_end: bool
-    """what is held can never be put down, and the task cannot be solved with it in hand"""
+    """the object in hand can never be put down, and the task cannot be solved with it in hand"""
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: AlfworldGame) -> None:
         self.game = game
-        table: Table | None = game.__dict__.get("_table")
-        if table is None:
-            table = game.__dict__["_table"] = Table(game)
-        self._table = table
-        self._go, self._moving_counts = table.go, game.goal.kind == LIGHT
-        self.deeds = 0
+        tables: GameTables | None = game.__dict__.get("_tables")
+        if tables is None:
+            tables = game.__dict__["_tables"] = GameTables(game)
+        self._tables = tables
+        self._go, self._moving_can_win = tables.go, game.goal.kind == LIGHT
+        self.revision = 0
         self.set_state(game.start)
 
-    def reset(self) -> Answer:
-        """Back to the start; the feedback is the room and the task."""
+    def reset(self) -> EngineReply:
+        """Returns to the start state; the feedback describes the room and the task."""
         self.set_state(self.game.start)
-        return Answer(self.opening, self.view[0], self.won)
+        return EngineReply(self.opening, self.view[0], self.won)
 
     @property
     def opening(self) -> str:
-        """The room and the task: what `reset` says. A new engine stands at the start already."""
-        return self._table.intro
+        """Description of the room and the task, as `reset` returns it."""
+        return self._tables.intro
 
-    def step(self, command: str) -> Answer:
-        """Does what an admissible command says."""
-        return Answer(self.act(command), self.view[0], self.won)
+    def step(self, command: str) -> EngineReply:
+        """Executes a command."""
+        return EngineReply(self.act(command), self.view[0], self.won)
 
     def act(self, command: str) -> str:
-        """`step` for who reads `won` and `admissible()` himself: returns the feedback alone."""
+        """Executes a command and returns only the feedback; faster than `step`."""
         arrival = self._go.get(command)
         if arrival is None:
             action = self.view[1].get(command)
@@ -111,71 +113,73 @@ class NativeEngine:
             return NOTHING_HAPPENS
         self.location = location
         if self._changed >> location & 1:
-            self._look_around()
-            feedback = self._table.arrive[arrival.r] % self._contents(arrival.r)
+            self._update_view()
+            feedback = self._tables.arrive[arrival.r] % self._contents(arrival.r)
         else:
             if self.held >= 0:
-                self._look_around()
+                self._update_view()
             elif arrival.view:
                 self.view = arrival.view
             else:
-                self._look_around()
+                self._update_view()
                 arrival.view = self.view
             feedback = arrival.greeting
             if not feedback:
-                feedback = arrival.greeting = self._table.arrive[arrival.r] % self._contents(arrival.r)
-        if self._moving_counts and self.won != self.game.is_won(self):
+                feedback = arrival.greeting = self._tables.arrive[arrival.r] % self._contents(arrival.r)
+        if self._moving_can_win and self.won != self.game.is_won(self):
             self.won = not self.won
-            self.deeds += 1
+            self.revision += 1
         return feedback
 
     def admissible(self) -> list[str]:
-        """Every command that would now be understood, as plain strings sort. Not to be changed."""
+        """Returns all admissible commands in sorted order. The list must not be modified."""
         return self.view[0]
 
-    def get_state(self) -> State:
-        """All that changes, as a hashable value."""
-        return State(
+    def get_state(self) -> GameState:
+        """Returns the full game state as a hashable value."""
+        return GameState(
             self.location, self.held, self.opened, self.contents, self.places, self.hot, self.cool, self.clean,
             self.sliced, self.toggled, self.taken,
         )  # fmt: skip
 
-    def set_state(self, state: State) -> None:
-        """Goes to a state `get_state` gave for the same game. Raises UsageError for anything else."""
+    def set_state(self, state: GameState) -> None:
+        """Restores a state that `get_state` returned for the same game; raises UsageError
+        otherwise.
+        """
         game = self.game
-        if not isinstance(state, State) or (len(state.contents), len(state.places)) != (
+        if not isinstance(state, GameState) or (len(state.contents), len(state.places)) != (
             len(game.receptacles),
             len(game.objects),
         ):
-            raise UsageError(f"This is no state of the game {game.name}: only what its get_state() gave can be set.")
+            raise UsageError(f"Not a state of the game {game.name}: pass a value that its get_state() returned.")
         (
             self.location, self.held, self.opened, self.contents, self.places, self.hot, self.cool, self.clean,
             self.sliced, self.toggled, self.taken,
         ) = state  # fmt: skip
         self._changed = 0 if state is game.start else -1
-        self._look_around()
-        self._judge()
+        self._update_view()
+        self._update_outcome()
 
-    # ---- what commands do; each returns its feedback -----------------------------------------------------------------
+    # ---- actions; each returns its feedback
 
     def _open(self, r: int, _: int) -> str:
         self.opened |= 1 << r
-        self._touch()
+        self._mark_changed()
         return self.game.sentences.open % (self.game.receptacles[r], self._contents(r))
 
     def _close(self, r: int, _: int) -> str:
         self.opened &= ~(1 << r)
-        self._touch()
+        self._mark_changed()
         return self.game.sentences.close % self.game.receptacles[r]
 
     def _take(self, o: int, r: int) -> str:
         contents, places = list(self.contents), list(self.places)
-        contents[r] = tuple(other for other in contents[r] if other != o)
+        contents[r] = tuple(item for item in contents[r] if item != o)
         places[o] &= ~(1 << self.location)
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = o, self.taken | {(o, r)}
-        self._touch()
-        self._judge(o)
+        self._mark_changed()
+        self._update_outcome(o)
         return self.game.sentences.take % (self.game.objects[o], self.game.receptacles[r])
 
     def _put(self, o: int, r: int) -> str:
@@ -187,30 +191,30 @@ class NativeEngine:
         places[o] |= 1 << self.location
         self.contents, self.places = tuple(contents), tuple(places)
         self.held, self.taken = -1, self.taken - {(o, r)}
-        self._touch()
-        self._judge(o)
+        self._mark_changed()
+        self._update_outcome(o)
         return self.game.sentences.put % (self.game.objects[o], self.game.receptacles[r])
 
     def _clean(self, o: int, r: int) -> str:
         self.clean |= 1 << o
-        self._judge(o)
+        self._update_outcome(o)
         return self.game.sentences.clean % (self.game.objects[o], self.game.receptacles[r])
 
     def _heat(self, o: int, r: int) -> str:
         self.hot |= 1 << o
         self.cool &= ~(1 << o)
-        self._judge(o)
+        self._update_outcome(o)
         return self.game.sentences.heat % (self.game.objects[o], self.game.receptacles[r])
 
     def _cool(self, o: int, r: int) -> str:
         self.cool |= 1 << o
         self.hot &= ~(1 << o)
-        self._judge(o)
+        self._update_outcome(o)
         return self.game.sentences.cool % (self.game.objects[o], self.game.receptacles[r])
 
     def _use(self, o: int, _: int) -> str:
         self.toggled |= 1 << o
-        self._judge()
+        self._update_outcome()
         return self.game.sentences.use % self.game.objects[o]
 
     def _slice(self, o: int, knife: int) -> str:
@@ -221,10 +225,10 @@ class NativeEngine:
         return self._contents(r)
 
     def _examine_object(self, o: int, _: int) -> str:
-        game, says = self.game, self.game.sentences
+        game, sentences = self.game, self.game.sentences
         flags = game.flags[o]
-        if flags & VESSEL:
-            return says.vessel % (game.objects[o], self._objects(game.inside.get(o, ())))
+        if flags & CONTAINER:
+            return sentences.vessel % (game.objects[o], self._objects(game.inside.get(o, ())))
         for mask, flag in (
             (self.hot, HOT),
             (self.cool, COOL),
@@ -234,73 +238,73 @@ class NativeEngine:
         ):
             if mask >> o & 1:
                 flags |= flag
-        return next(text for asked, text in says.examine if asked & flags == asked) % game.objects[o]
+        return next(text for required, text in sentences.examine if required & flags == required) % game.objects[o]
 
     def _look(self, _: int, __: int) -> str:
-        game, says = self.game, self.game.sentences
-        here = game.here.get(self.location)
+        game, sentences = self.game, self.game.sentences
+        here = game.receptacles_at.get(self.location)
         if here is None:
-            return says.room % says.nothing
+            return sentences.room % sentences.nothing
         beside = sorted((o, r) for o, r in self.taken if r in here and self.places[o] >> self.location & 1)
-        facing = self._table.facing.get(self.location)
+        facing = self._tables.facing.get(self.location)
         if facing is None:
-            facing = self._table.facing[self.location] = listed(says, [game.receptacles[r] for r in here])
-        return says.facing % (facing, self._objects(tuple([o for o, _ in beside])))
+            facing = self._tables.facing[self.location] = enumeration(sentences, [game.receptacles[r] for r in here])
+        return sentences.facing % (facing, self._objects(tuple([o for o, _ in beside])))
 
     def _inventory(self, _: int, __: int) -> str:
-        says = self.game.sentences
-        return says.empty_handed if self.held < 0 else says.carrying % f"a {self.game.objects[self.held]}"
+        sentences = self.game.sentences
+        return sentences.empty_handed if self.held < 0 else sentences.carrying % f"a {self.game.objects[self.held]}"
 
     def _help(self, _: int, __: int) -> str:
         return self.game.sentences.help or ""
 
-    # ---- what there is to see ----------------------------------------------------------------------------------------
+    # ---- descriptions and admissible commands
 
     def _contents(self, r: int) -> str:
-        table, bit = self._table, 1 << r
-        if not table.openable & bit:
-            return table.on[r] % self._objects(self.contents[r])
+        tables, bit = self._tables, 1 << r
+        if not tables.openable & bit:
+            return tables.on[r] % self._objects(self.contents[r])
         if self.opened & bit:
-            return table.is_open[r] % self._objects(self.contents[r])
-        return table.is_closed[r]
+            return tables.is_open[r] % self._objects(self.contents[r])
+        return tables.is_closed[r]
 
     def _objects(self, rows: tuple[int, ...]) -> str:
-        """'a mug 2, and a pen 1'."""
-        table = self._table
-        text = table.lists.get(rows)
+        """Returns a list of objects in words: 'a mug 2, and a pen 1'."""
+        tables = self._tables
+        text = tables.lists.get(rows)
         if text is None:
-            make_room(table.lists)
-            text = table.lists[rows] = listed(self.game.sentences, [table.articled[o] for o in rows])
+            evict_oldest(tables.lists)
+            text = tables.lists[rows] = enumeration(self.game.sentences, [tables.articled[o] for o in rows])
         return text
 
-    def _judge(self, o: int = -1) -> None:
-        """After anything was done to an object: to `o`, or there is no telling to which."""
-        self.deeds += 1
-        if o < 0 or o in self.game.targets:  # in hand or in place, clean or hot, no other object counts
+    def _update_outcome(self, o: int = -1) -> None:
+        """Updates `won`, `dead_end` and `revision` after an action on `o` (-1: unknown object)."""
+        self.revision += 1
+        if o < 0 or o in self.game.targets:  # no other object can win the game
             self.won = self.game.is_won(self)
-        hopeless = self.held in self._table.stuck and solver.solve(self.game, self.get_state()) is None
+        hopeless = self.held in self._tables.cannot_put_down and solver.solve(self.game, self.get_state()) is None
         self.dead_end = hopeless
 
-    def _touch(self) -> None:
-        """Notes that something changed at this location."""
+    def _mark_changed(self) -> None:
+        """Marks the current location as changed and updates the view."""
         self._changed |= 1 << self.location
-        self._look_around()
+        self._update_view()
 
-    def _look_around(self) -> None:
-        """Finds what can be done with the receptacles here and the object in hand; seen before, it is looked up."""
-        table, location, held = self._table, self.location, self.held
-        mask, here = table.here[location]
+    def _update_view(self) -> None:
+        """Computes the admissible commands at this location, or takes them from the cache."""
+        tables, location, held = self._tables, self.location, self.held
+        mask, here = tables.receptacles_at[location]
         key: object
-        if held in table.knives:  # only who holds a knife looks at more than contents
+        if held in tables.knives:  # slicing depends on where all objects are
             key = (location, held, self.opened & mask, *[self.contents[r] for r in here], self.places)
         elif not self._changed >> location & 1:
             key = (location, held)
         else:
             key = (location, held, self.opened & mask, *[self.contents[r] for r in here])
-        view = table.views.get(key)
+        view = tables.views.get(key)
         if view is None:
-            make_room(table.views)
-            view = table.views[key] = self._view(here)
+            evict_oldest(tables.views)
+            view = tables.views[key] = self._view(here)
         self.view = view
 
     def _view(self, here: tuple[int, ...]) -> View:
@@ -323,7 +327,7 @@ class NativeEngine:
                 else:
                     actions["open " + name] = (NativeEngine._open, r, 0)
             for o in self.contents[r]:
-                if held < 0 and accessible and flags[o] & PORTABLE:
+                if held < 0 and accessible and flags[o] & PICKUPABLE:
                     actions[f"take {objects[o]} from {name}"] = (NativeEngine._take, o, r)
                 if flags[o] & TOGGLEABLE:
                     actions["use " + objects[o]] = (NativeEngine._use, o, 0)
@@ -342,11 +346,11 @@ class NativeEngine:
                 for o, places in enumerate(self.places):
                     if places >> self.location & 1 and flags[o] & SLICEABLE:
                         actions[f"slice {objects[o]} with {objects[held]}"] = (NativeEngine._slice, o, held)
-        table = self._table
+        tables = self._tables
         local = sorted(actions)
         split = bisect(local, "go to ")  # no other verb sorts between two destinations
-        away = table.away.get(self.location)
+        away = tables.away.get(self.location)
         if away is None:
-            away = [command for command, to in table.destinations if to.location != self.location]
-            table.away[self.location] = away
+            away = [command for command, to in tables.destinations if to.location != self.location]
+            tables.away[self.location] = away
         return Commands(local[:split] + away + local[split:]), actions

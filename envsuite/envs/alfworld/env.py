@@ -1,13 +1,16 @@
 """ALFWorld: household tasks in text (Shridhar et al., 2021), official games and generated ones.
 
-The player stands in a room of receptacles (cabinets, a fridge, a desk), walks between them, opens them, and does one of
-six things: put an object somewhere; clean, heat or cool one first; put two alike in one place; look at one under a lamp.
-Everything the player may do is in the list of admissible commands; anything else is answered "Nothing happens.".
+The player stands in a room of receptacles (cabinets, a fridge, a desk), walks between them, opens
+them, and does one of six tasks: put an object somewhere; clean, heat or cool one first; put two of
+a kind in one place; look at one under a lamp. The admissible commands list everything the player
+can do; every other command is answered "Nothing happens.".
 
-A game is won when its goal holds, whatever came before. Sparse pays 1 then. Dense pays subgoals once each, 1 in all for a
-solved game (`subgoals.py`). Neither can be farmed: no subgoal pays twice. Shaped takes the exact solver's distance.
+A game is won when its goal holds, regardless of what came before. Sparse rewards pay 1 at that
+point. Dense rewards pay each subgoal once, 1 in total for a solved game (`subgoals.py`), so no
+cycle of commands pays. Shaped rewards use the distance given by the exact solver.
 
-Harder: more receptacles to search, more objects in the way, targets hidden in closed receptacles, longer task types.
+Difficulty grows with more receptacles to search, more objects, targets hidden in closed receptacles
+and longer task types.
 """
 
 from __future__ import annotations
@@ -20,17 +23,16 @@ from typing import Any, NamedTuple
 
 from envsuite.core import TextEnv
 from envsuite.envs.alfworld import data, solver
-from envsuite.envs.alfworld.books import BatchState
-from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, Game, NativeEngine, State
-from envsuite.envs.alfworld.generator import Recipe, generate
+from envsuite.envs.alfworld.batch_state import BatchState
+from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine
+from envsuite.envs.alfworld.floorplans import ROOMS, TASK_TYPES, package_folder
+from envsuite.envs.alfworld.generator import GeneratorSettings, generate
 from envsuite.envs.alfworld.logic import DIALECTS, Unrecognised, remake
 from envsuite.envs.alfworld.menu import LEVELS
 from envsuite.envs.alfworld.observations import OBSERVATIONS, STYLES
 from envsuite.envs.alfworld.partial import PartialExpert
-from envsuite.envs.alfworld.scenery import ROOMS, TASK_TYPES, package_folder
-from envsuite.envs.alfworld.seam import Answer
-from envsuite.envs.alfworld.stock import StockEngine
-from envsuite.envs.alfworld.subgoals import Marks, Subgoals
+from envsuite.envs.alfworld.stock import EngineReply, StockEngine
+from envsuite.envs.alfworld.subgoals import Marks, SubgoalTracker
 from envsuite.errors import UsageError
 from envsuite.types import Knob, Outcome, RewardMode
 
@@ -55,80 +57,118 @@ lamp, hold it and use the lamp."""
 PUT = {"2.1.1": "put (object) in/on (receptacle)", "0.4": "move (object) to (receptacle)"}
 
 
-class Source(NamedTuple):
-    """A game before an engine has it."""
+class GameSource(NamedTuple):
+    """A game before an engine loads it."""
 
     name: str
     file: str
-    """path of the official file; the name for generated games"""
+    """path of the official file; the game's name for generated games"""
     text: str
-    """of the file; empty where only the native engine plays it"""
-    game: Game | None
-    """None where only the stock engine can play it"""
+    """content of the file; empty if only the native engine plays it"""
+    game: AlfworldGame | None
+    """None if only the stock engine can play it"""
 
 
-class Saved(NamedTuple):
-    """What `get_state` gives."""
+class SavedEpisode(NamedTuple):
+    """The value that `get_state` returns."""
 
     name: str
-    state: State
+    state: GameState
     marks: Marks
     turn: int
     over: bool
 
 
 class AlfworldEnv(TextEnv):
-    """One household task per episode; see the head of this file."""
+    """One household task per episode; see the module docstring."""
 
     knobs = (
-        Knob("games", "generated", "which games: made from the seed, or an official split under $ALFWORLD_DATA",
-             choices=("generated", *data.EXPECTED)),
+        Knob(
+            "games",
+            "generated",
+            "generated from the seed, or an official split under $ALFWORLD_DATA",
+            choices=("generated", *data.EXPECTED),
+        ),
         Knob("flagged", False, "official games whose file says solvable: false, instead of the solvable ones"),
-        Knob("engine", "native", "native, or textworld's own: a thousand times slower", choices=("native", "textworld")),
-        Knob("dialect", "file", "as the game file has it (generated: 2.1.1), or remade: 'put a in/on b' | 'move a to b'",
-             choices=("file", *DIALECTS)),
-        Knob("observation", "raw", "wording: the game's own | ReAct's, without the arrival | verl-agent's", choices=STYLES),
-        Knob("list_commands", False, "end every observation with the admissible commands"),
-        Knob("task_types", TASK_TYPES, "generated: kinds of task", choices=TASK_TYPES),
-        Knob("rooms", tuple(ROOMS), "generated: kinds of room", choices=tuple(ROOMS)),
-        Knob("receptacles", 0, "generated: how many, 0 as the floor plan has (6 to 54)", low=0, high=60),
-        Knob("objects", 0, "generated: portable objects within reach, 0 as in official games (8 to 61)", low=0, high=100),
-        Knob("distractors", -1, "generated: objects the task could as well have asked for, -1 as it comes", low=-1, high=50),
-        Knob("hidden", -1.0, "generated: share of targets in closed receptacles, -1 as in official games", low=-1.0, high=1.0),
-        Knob("copies", 0, "generated: objects of the target's class, 0 as in official games (1 to 4)", low=0, high=8),
-    )  # fmt: skip
+        Knob(
+            "engine",
+            "native",
+            "native, or the stock textworld engine, a thousand times slower",
+            choices=("native", "textworld"),
+        ),
+        Knob(
+            "dialect",
+            "file",
+            "file: as in the game file (generated: 2.1.1); 2.1.1: 'put a in/on b'; 0.4: 'move a to b'",
+            choices=("file", *DIALECTS),
+        ),
+        Knob(
+            "observation",
+            "raw",
+            "wording of observations: raw game text, as in ReAct, or as in verl-agent",
+            choices=STYLES,
+        ),
+        Knob("list_commands", False, "append the admissible commands to every observation"),
+        Knob("task_types", TASK_TYPES, "generated: task types", choices=TASK_TYPES),
+        Knob("rooms", tuple(ROOMS), "generated: room types", choices=tuple(ROOMS)),
+        Knob("receptacles", 0, "generated: number of receptacles; 0: as in the floor plan (6 to 54)", low=0, high=60),
+        Knob(
+            "objects",
+            0,
+            "generated: portable objects within reach; 0: as in official games (8 to 61)",
+            low=0,
+            high=100,
+        ),
+        Knob(
+            "distractors",
+            -1,
+            "generated: objects the task could also have asked for; -1: not controlled",
+            low=-1,
+            high=50,
+        ),
+        Knob(
+            "hidden",
+            -1.0,
+            "generated: share of targets in closed receptacles; -1: as in official games",
+            low=-1.0,
+            high=1.0,
+        ),
+        Knob("copies", 0, "generated: objects of the target's class; 0: as in official games (1 to 4)", low=0, high=8),
+    )
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
 
     def __init__(self, **kwargs: Any) -> None:
-        self._books, self._seat = BatchState(1), 0
+        self._batch, self._index = BatchState(1), 0
         super().__init__(**kwargs)
-        chosen = self.settings
-        self._style = OBSERVATIONS[chosen.observation]
-        self._plain = chosen.observation == "raw" and not chosen.list_commands
-        self._recipe = Recipe(
-            chosen.task_types,
-            chosen.rooms,
-            chosen.receptacles,
-            chosen.objects,
-            chosen.distractors,
-            chosen.hidden,
-            chosen.copies,
-            DIALECTS[0] if chosen.dialect == "file" else chosen.dialect,
+        settings = self.settings
+        self._style = OBSERVATIONS[settings.observation]
+        self._plain = settings.observation == "raw" and not settings.list_commands
+        self._recipe = GeneratorSettings(
+            settings.task_types,
+            settings.rooms,
+            settings.receptacles,
+            settings.objects,
+            settings.distractors,
+            settings.hidden,
+            settings.copies,
+            DIALECTS[0] if settings.dialect == "file" else settings.dialect,
         )
         self._files: list[data.GameFile] = []
-        if chosen.games != "generated":
-            files = {game.name: game for game in data.games(chosen.games, chosen.flagged)}
-            self._files = [files[name] for name in data.panel(games=chosen.games, flagged=chosen.flagged).games]
+        if settings.games != "generated":
+            files = {game.name: game for game in data.games(settings.games, settings.flagged)}
+            self._files = [files[name] for name in data.panel(games=settings.games, flagged=settings.flagged).games]
             if not self._files:
-                what = "flagged unsolvable" if chosen.flagged else "solvable"
-                raise UsageError(f"There are no {what} games of {chosen.games} in {data.data_folder()}: {data.CURES}.")
+                kind = "flagged unsolvable" if settings.flagged else "solvable"
+                raise UsageError(
+                    f"There are no {kind} games of {settings.games} in {data.data_folder()}: {data.DATA_HELP}."
+                )
         else:
-            package_folder()  # new games are made from the package's data: missing, it is missed now
+            package_folder()  # generating games needs the package: raise now if it is missing
         self._stock: StockEngine | None = None
-        self._answer: Answer  # of the stock engine
-        if chosen.engine == "textworld":
+        self._answer: EngineReply  # of the stock engine
+        if settings.engine == "textworld":
             self._stock = StockEngine()
 
     @classmethod
@@ -137,34 +177,34 @@ class AlfworldEnv(TextEnv):
 
     @property
     def turn(self) -> int:  # type: ignore[override]
-        """Commands of this episode so far."""
-        return self._books.turns[self._seat]
+        """Number of commands in this episode so far."""
+        return self._batch.turns[self._index]
 
     @turn.setter
     def turn(self, turn: int) -> None:
-        self._books.turns[self._seat] = turn
+        self._batch.turns[self._index] = turn
 
-    def seated(self, books: BatchState, seat: int) -> AlfworldEnv:
-        """Itself, keeping its books from the next reset on among those of other environments."""
-        self._books, self._seat = books, seat
+    def in_batch(self, batch: BatchState, index: int) -> AlfworldEnv:
+        """Returns this environment, which from its next reset stores its state in a shared `batch`."""
+        self._batch, self._index = batch, index
         return self
 
-    # ---- an episode --------------------------------------------------------------------------------------------------
+    # ---- an episode
 
     def _reset(self, seed: int) -> str:
-        source = self._source = self._find(seed)
-        books, seat = self._books, self._seat
+        source = self._source = self._find_game(seed)
+        batch, index = self._batch, self._index
         self._native = NativeEngine(source.game) if source.game is not None else None
-        self._subgoals = Subgoals(source.game, books, seat) if source.game is not None else None
+        self._subgoals = SubgoalTracker(source.game, batch, index) if source.game is not None else None
         self._plan: list[str] = []
-        books.files[seat] = source.file
-        books.forget(seat)
-        self._seeker: PartialExpert | None = None
-        self._seen_from: State | None = None  # the start, where None
+        batch.files[index] = source.file
+        batch.start_episode(index)
+        self._partial_expert: PartialExpert | None = None
+        self._start_state: GameState | None = None  # None: the start of the game
         if self.settings.engine == "textworld" or self._native is None:
             if self._stock is None:
                 warnings.warn(
-                    f"{source.name}: the native engine does not know its rules; the slow textworld engine plays it.",
+                    f"{source.name}: the native engine cannot read this game, so the slow textworld engine plays it.",
                     stacklevel=2,
                 )
                 self._stock = StockEngine()
@@ -176,16 +216,16 @@ class AlfworldEnv(TextEnv):
         self.objective = feedback.rpartition("Your task is to: ")[2]
         self.dialect = dialect_of(source)
         self.instructions = INSTRUCTIONS.format(put=PUT[self.dialect])
-        alone = self._stock is None and self.reward_mode is not RewardMode.SHAPED
-        books.engines[seat] = self._native if alone else None
-        return self._shown(feedback)
+        engine_only = self._stock is None and self.reward_mode is not RewardMode.SHAPED
+        batch.engines[index] = self._native if engine_only else None
+        return self._render_observation(feedback)
 
     def _act(self, command: str) -> Outcome:
-        self._books.log.append({self._seat: command})
+        self._batch.command_log.append({self._index: command})
         if self._stock is None:
             assert self._native is not None
             return self._outcome(self._native.act(command))
-        self._follow(command.strip())
+        self._update_plan(command.strip())
         self._answer = self._stock.step(command)
         if self._native is not None:
             self._native.step(command)
@@ -195,26 +235,26 @@ class AlfworldEnv(TextEnv):
         native, subgoals = self._native, self._subgoals
         won = self.won = self._answer.won if native is None or self._stock is not None else native.won
         if native is None or subgoals is None:
-            gained = progression = float(won)
+            reward = progression = float(won)
         else:
-            gained = subgoals.note(native, feedback)
+            reward = subgoals.update(native, feedback)
             progression = subgoals.value
-        text = feedback if self._plain else self._shown(feedback, self.turn + 1)
-        return Outcome(text, gained, won, won, feedback != NOTHING_HAPPENS, progression)
+        text = feedback if self._plain else self._render_observation(feedback, self.turn + 1)
+        return Outcome(text, reward, won, won, feedback != NOTHING_HAPPENS, progression)
 
-    def _shown(self, feedback: str, turn: int = 0) -> str:
+    def _render_observation(self, feedback: str, turn: int = 0) -> str:
         commands = self.admissible() if self.settings.list_commands else None
         return self._style(feedback, turn, self.objective, commands)
 
-    def _find(self, seed: int) -> Source:
+    def _find_game(self, seed: int) -> GameSource:
         with_text = self.settings.engine == "textworld"
         if not self._files:
-            made = _generated(seed, self._recipe)
-            return Source(made.name, made.name, made.text if with_text else "", made.game)
+            generated = _generated(seed, self._recipe)
+            return GameSource(generated.name, generated.name, generated.text if with_text else "", generated.game)
         file = self._files[seed % len(self._files)]
         return _official(file.name, file.path, file.digest, self.settings.dialect, with_text)
 
-    # ---- what is known about it --------------------------------------------------------------------------------------
+    # ---- information and experts
 
     def admissible(self) -> list[str]:
         if self._stock is None and self._native is not None:
@@ -229,7 +269,7 @@ class AlfworldEnv(TextEnv):
     def extra_info(self) -> dict[str, Any]:
         return {
             "won": self.won,
-            "lost": False,  # as the stock engine has it: no state of ALFWorld ends a game unwon
+            "lost": False,  # as in the stock engine: ALFWorld games are never lost
             "score": int(self.won),
             "extra.gamefile": self._source.file,
             "dead_end": self.dead_end,
@@ -237,14 +277,16 @@ class AlfworldEnv(TextEnv):
 
     @property
     def dead_end(self) -> bool:
-        """What is held can never be put down again, and the task not be done with it in hand."""
+        """True if the object in hand can never be put down and the task needs another one."""
         native = self._native
         return native is not None and native.dead_end
 
     def expert(self, kind: str = "") -> str | None:
-        """The exact solver's command; of games it cannot read, and with engine=textworld, Fast Downward's.
+        """Returns the expert's next command.
 
-        `partial`: what one would do who knows only what this episode has shown (`partial.py`).
+        The default expert is the exact solver, or Fast Downward for games the solver cannot read
+        and with engine=textworld. `partial` is an expert that knows only what this episode has
+        shown (`partial.py`).
         """
         if kind == "partial":
             return self._partial()
@@ -256,15 +298,15 @@ class AlfworldEnv(TextEnv):
         return self._plan[0] if self._plan else None
 
     def _partial(self) -> str | None:
-        if self._seeker is None:
+        if self._partial_expert is None:
             if self._source.game is None:
-                raise UsageError(f"{self._source.name}: the expert `partial` plays only games of the native engine.")
-            self._seeker = PartialExpert(self._source.game, self._seen_from)
-        self._seeker.follow(self._books.said(self._seat))
-        return self._seeker.next_command()
+                raise UsageError(f"{self._source.name}: the expert `partial` needs the native engine.")
+            self._partial_expert = PartialExpert(self._source.game, self._start_state)
+        self._partial_expert.follow(self._batch.commands(self._index))
+        return self._partial_expert.next_command()
 
-    def _follow(self, command: str) -> None:
-        """Forgets a plan that is left; what does nothing does not leave it."""
+    def _update_plan(self, command: str) -> None:
+        """Drops the current plan if a command leaves it; commands without effect do not."""
         if self._plan and self._plan[0] == command:
             del self._plan[0]
         elif command in self._answer.admissible:
@@ -273,26 +315,28 @@ class AlfworldEnv(TextEnv):
     def remaining(self) -> int | None:
         if self._native is None:
             raise UsageError(
-                f"{self._source.name}: the exact solver does not know its rules: use sparse or dense rewards."
+                f"{self._source.name}: the exact solver cannot read this game: use sparse or dense rewards."
             )
         return solver.remaining(self._native.game, self._native.get_state())
 
-    def get_state(self) -> Saved:
+    def get_state(self) -> SavedEpisode:
         if self._stock is not None or self._native is None or self._subgoals is None:
             raise UsageError("The textworld engine cannot save a state: use engine=native.")
-        return Saved(self._source.name, self._native.get_state(), self._subgoals.get_state(), self.turn, self._over)
+        return SavedEpisode(
+            self._source.name, self._native.get_state(), self._subgoals.get_state(), self.turn, self._over
+        )
 
-    def set_state(self, state: Saved) -> None:
+    def set_state(self, state: SavedEpisode) -> None:
         if self._stock is not None or self._native is None or self._subgoals is None:
             raise UsageError("The textworld engine cannot restore a state: use engine=native.")
         if state.name != self._source.name:
-            raise UsageError(f"This is a state of {state.name}, not of {self._source.name}: reset to its seed first.")
+            raise UsageError(f"The state belongs to {state.name}, not to {self._source.name}: reset to its seed first.")
         self._native.set_state(state.state)
         self.won = self.success = self._native.won
         self._subgoals.set_state(state.marks, self.won)
         self.turn, self._over, self.progression = state.turn, state.over, self._subgoals.value
-        self._books.forget(self._seat)  # what was seen is not restored
-        self._seeker, self._seen_from = None, state.state
+        self._batch.start_episode(self._index)  # the commands before the state are unknown
+        self._partial_expert, self._start_state = None, state.state
 
     def close(self) -> None:
         if self._stock is not None:
@@ -300,28 +344,30 @@ class AlfworldEnv(TextEnv):
             self._stock = None
 
 
-def dialect_of(source: Source) -> str:
-    """What the game wants to be told: 'put a in/on b' (2.1.1) or 'move a to b' (0.4)."""
+def dialect_of(source: GameSource) -> str:
+    """Returns the dialect of a game: '2.1.1' ('put a in/on b') or '0.4' ('move a to b')."""
     if source.game is not None:
         return "0.4" if source.game.sentences.put_command.startswith("move") else "2.1.1"
     return "0.4" if "move {o} to {r}" in json.loads(source.text)["grammar"] else "2.1.1"
 
 
 @lru_cache(maxsize=128)
-def _generated(seed: int, recipe: Recipe) -> Any:
+def _generated(seed: int, recipe: GeneratorSettings) -> Any:
     return generate(seed, recipe)
 
 
 @lru_cache(maxsize=256)
-def _official(name: str, path: Path, digest: str, dialect: str, with_text: bool) -> Source:
-    """`digest` makes a changed file another game."""
+def _official(name: str, path: Path, digest: str, dialect: str, with_text: bool) -> GameSource:
+    """Loads an official game; `digest` is part of the cache key, so that a changed file is
+    reloaded.
+    """
     try:
         if dialect == "file" and not with_text:
-            return Source(name, str(path), "", Game.load(path))
+            return GameSource(name, str(path), "", AlfworldGame.load(path))
         text = _text(path, dialect)
-        return Source(name, str(path), text if with_text else "", Game.from_json(text, str(path)))
+        return GameSource(name, str(path), text if with_text else "", AlfworldGame.from_json(text, str(path)))
     except Unrecognised:
-        return Source(name, str(path), _text(path, dialect), None)
+        return GameSource(name, str(path), _text(path, dialect), None)
 
 
 def _text(path: Path, dialect: str) -> str:

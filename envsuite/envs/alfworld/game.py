@@ -1,4 +1,4 @@
-"""A `game.tw-pddl` file as an immutable value, and what follows from it."""
+"""An ALFWorld game file (`game.tw-pddl`) as an immutable value, with its derived tables."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ from envsuite.envs.alfworld.problem import (
     TASK_TYPES,
     TRANSFORMS,
     BrokenProblem,
-    Goal,
-    State,
+    GameState,
+    Shuffle,
+    TaskGoal,
     read_problem,
 )
 from envsuite.errors import DataError
 
 __all__ = [
     "CLEAN_AND_PLACE", "COOL_AND_PLACE", "HEAT_AND_PLACE", "LIGHT", "PLACE", "PLACE_TWO", "TASK_TYPES", "TRANSFORMS",
-    "Game", "Goal", "State",
+    "AlfworldGame", "GameState", "TaskGoal",
 ]  # fmt: skip
 
 MAX_BYTES = 4_000_000
-"""Largest game file read; the largest official one has 130,000."""
+"""Size limit for game files; the largest official one has 130,000 bytes."""
 
 
-class Situation(Protocol):
-    """What the goal depends on: a State, or an engine in play."""
+class GoalInputs(Protocol):
+    """The part of a state that the goal depends on: a GameState, or a running engine."""
 
     @property
     def location(self) -> int: ...
@@ -66,16 +67,18 @@ class Situation(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
-    """One parsed game, shared by every engine that plays it. Its tables are those of `problem.Problem`."""
+class AlfworldGame:
+    """One parsed game, shared by all engines that play it. For its tables see
+    `problem.PddlProblem`.
+    """
 
     name: str
     task: str  # "Your task is to: put a apple in fridge."
     sentences: Sentences
-    cleaners: tuple[str, ...]  # receptacle types
-    solvable: bool | None  # what the file claims; no proof
-    goal: Goal
-    start: State
+    cleaners: tuple[str, ...]  # receptacle types in which objects can be cleaned
+    solvable: bool | None  # the flag in the file, which is not always right
+    goal: TaskGoal
+    start: GameState
     receptacles: tuple[str, ...]
     receptacle_types: tuple[str, ...]
     receptacle_location: tuple[int, ...]
@@ -88,24 +91,29 @@ class Game:
     inside: dict[int, tuple[int, ...]]
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Game:
-        """Reads a `game.tw-pddl`. Raises DataError, or Unrecognised for one only the stock engine can play."""
+    def load(cls, path: str | os.PathLike[str], shuffle: Shuffle | None = None) -> AlfworldGame:
+        """Reads a game file. Raises DataError, or Unrecognised if only the stock engine can play
+        it.
+        """
         path = Path(path)
         try:
             with path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size  # a buffer for the largest would cost more than the reading
+                size = os.fstat(file.fileno()).st_size  # a buffer of MAX_BYTES would take longer than reading
                 raw = file.read(min(size, MAX_BYTES) + 1)
-            return cls.from_json(raw.decode("utf-8"), str(path))
+            return cls.from_json(raw.decode("utf-8"), str(path), shuffle)
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
         except UnicodeDecodeError as error:
-            raise DataError(f"{path}: byte {error.start} is not UTF-8: no ALFWorld game.") from None
+            raise DataError(f"{path}: byte {error.start} is not UTF-8, so this is not an ALFWorld game.") from None
 
     @classmethod
-    def from_json(cls, text: str, name: str) -> Game:
-        """Parses the text of a game file; `name` stands for it in errors and labels."""
+    def from_json(cls, text: str, name: str, shuffle: Shuffle | None = None) -> AlfworldGame:
+        """Parses the text of a game file.
+
+        `name` appears in errors and labels; `shuffle` randomizes the numbers in display names.
+        """
         if len(text) > MAX_BYTES:
-            raise DataError(f"{name}: more than {MAX_BYTES:,} characters are no ALFWorld game.")
+            raise DataError(f"{name}: larger than {MAX_BYTES:,} characters, so this is not an ALFWorld game.")
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:
@@ -116,8 +124,8 @@ class Game:
             raise DataError(f"{name}: line 1: a game is a JSON object, not {type(data).__name__}.")
         for key in ("pddl_domain", "grammar", "pddl_problem"):
             if not isinstance(data.get(key), str):
-                what = f"is {type(data[key]).__name__}, not text" if key in data else "is missing"
-                raise DataError(f"{name}: key {key!r} {what}.")
+                problem_text = f"is {type(data[key]).__name__}, not text" if key in data else "is missing"
+                raise DataError(f"{name}: key {key!r} {problem_text}.")
         solvable = data.get("solvable")
         key = "pddl_domain"
         try:
@@ -126,7 +134,7 @@ class Game:
             head, task, tail = split_task(data[key])
             sentences, task = read_grammar(head, tail), read_task(task)
             key = "pddl_problem"
-            problem = read_problem(data[key])
+            problem = read_problem(data[key], shuffle)
         except Unrecognised as error:
             raise Unrecognised(f"{name}: key {key!r}: {error}.") from None
         except BrokenProblem as error:
@@ -134,61 +142,63 @@ class Game:
         return cls(name, task, sentences, cleaners, solvable if isinstance(solvable, bool) else None, *problem)
 
     @cached_property
-    def here(self) -> dict[int, tuple[int, ...]]:
-        """Location -> its receptacles; locations without any are absent."""
-        found: dict[int, list[int]] = {}
+    def receptacles_at(self) -> dict[int, tuple[int, ...]]:
+        """Mapping from location to its receptacles; locations without receptacles are absent."""
+        rows: dict[int, list[int]] = {}
         for r, location in enumerate(self.receptacle_location):
-            found.setdefault(location, []).append(r)
-        return {location: tuple(rs) for location, rs in found.items()}
+            rows.setdefault(location, []).append(r)
+        return {location: tuple(rs) for location, rs in rows.items()}
 
     @cached_property
     def targets(self) -> frozenset[int]:
-        """Objects of the goal's type that can serve it."""
+        """Objects that can satisfy the goal."""
         needed = {"clean": CLEANABLE, "heat": HEATABLE, "cool": COOLABLE}.get(TRANSFORMS.get(self.goal.kind, ""), 0)
-        wanted = self.goal.object_type
-        return frozenset(o for o, t in enumerate(self.object_types) if t == wanted and self.flags[o] & needed == needed)
+        target_type = self.goal.object_type
+        return frozenset(
+            o for o, t in enumerate(self.object_types) if t == target_type and self.flags[o] & needed == needed
+        )
 
     @cached_property
     def target_names(self) -> frozenset[str]:
-        """What `targets` are called."""
+        """Names of `targets`."""
         return frozenset(self.objects[o] for o in self.targets)
 
     @cached_property
     def target_word(self) -> str:
-        """The class of the goal's object, which all these names start with: 'apple'."""
+        """Class of the goal's object, with which the names of all targets start: 'apple'."""
         return self.goal.object_type.removesuffix("type")
 
     @cached_property
     def destinations(self) -> frozenset[int]:
-        """Receptacles of the goal's type; none for look_at_obj_in_light."""
-        wanted = self.goal.receptacle_type
-        return frozenset(r for r, t in enumerate(self.receptacle_types) if t == wanted and self.goal.kind != LIGHT)
+        """Receptacles of the goal's type; empty for look_at_obj_in_light."""
+        goal_type = self.goal.receptacle_type
+        return frozenset(r for r, t in enumerate(self.receptacle_types) if t == goal_type and self.goal.kind != LIGHT)
 
     @cached_property
     def lamps(self) -> frozenset[int]:
-        """Lamps of the goal's type; none but for look_at_obj_in_light."""
-        wanted = self.goal.receptacle_type
+        """Lamps of the goal's type; empty except for look_at_obj_in_light."""
+        lamp_type = self.goal.receptacle_type
         return frozenset(
             o
             for o, t in enumerate(self.object_types)
-            if t == wanted and self.flags[o] & TOGGLEABLE and self.goal.kind == LIGHT
+            if t == lamp_type and self.flags[o] & TOGGLEABLE and self.goal.kind == LIGHT
         )
 
     @cached_property
     def appliances(self) -> dict[str, tuple[int, ...]]:
-        """'clean', 'heat', 'cool' -> the receptacles that do it."""
+        """Mapping from 'clean', 'heat' and 'cool' to the receptacles that do it."""
         doers = {"clean": self.cleaners, "heat": ("microwavetype",), "cool": ("fridgetype",)}
         return {
             verb: tuple(r for r, t in enumerate(self.receptacle_types) if t in types) for verb, types in doers.items()
         }
 
-    def is_won(self, now: State | Situation) -> bool:
-        """Whether the goal holds in a state; nothing but the present counts."""
+    def is_won(self, now: GameState | GoalInputs) -> bool:
+        """Tests whether the goal holds in a state; earlier states do not matter."""
         kind = self.goal.kind
         if kind == LIGHT:
             if now.held not in self.targets:
                 return False
-            here = self.here.get(now.location, ())
+            here = self.receptacles_at.get(now.location, ())
             return any(now.toggled >> o & 1 for r in here for o in now.contents[r] if o in self.lamps)
         if kind in (PLACE, PLACE_TWO):
             done = -1
@@ -201,6 +211,6 @@ class Game:
                 return True
         return False
 
-    def stuck(self, o: int) -> bool:
-        """Once taken, this object can never be put down: no receptacle of the room may hold its kind."""
+    def cannot_put_down(self, o: int) -> bool:
+        """Tests whether no receptacle of the room can hold this object once it is taken."""
         return not self.holders.get(self.object_types[o])

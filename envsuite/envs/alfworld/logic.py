@@ -1,8 +1,9 @@
-"""The logic a game file embeds: its PDDL domain and its grammar, recognised by digest, and the dialect they speak.
+"""The PDDL domain and the grammar that a game file embeds, and its dialect.
 
-All official ALFWorld games share one domain and one grammar but for four differences (docs/specs/alfworld.md, "Dialects"), which are found
-one by one and undone before the digest is taken; so any mixture of them is recognised, and nothing else is. The
-sentences themselves are read from the grammar in the file.
+All official ALFWorld games share one domain and one grammar except for four differences
+(docs/specs/alfworld.md, "Dialects"). They are detected one by one and undone before the digest is
+computed, so any mixture of them is recognised and no other logic is. The sentences themselves are
+read from the grammar in the file.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from typing import NamedTuple
 from envsuite.errors import DataError, MissingExtra, UsageError
 
 DIALECTS = ("2.1.1", "0.4")
-"""json_2.1.1 as published ("put apple 1 in/on desk 1"), and alfworld 0.4 or json_2.1.2+ ("move apple 1 to desk 1")."""
+"""json_2.1.1 as published ('put apple 1 in/on desk 1'), and alfworld 0.4 or json_2.1.2+ ('move
+apple 1 to desk 1')."""
 
 DOMAIN_DIGEST = "62f89d22d7523ebd113b22ac1645cb28b3811699a064ba043572b668c3629195"
 GRAMMAR_DIGEST = "ab7832e463c5eea80cc20d1cb1b50fa27bd34d229b2c5d6a695ee8570bfb292c"
-"""SHA-256 of the texts with the four differences undone, their lines stripped and blank ones left out."""
+"""SHA-256 of the texts with the four differences undone, lines stripped, blank lines removed."""
 
-# flags of an object, static and changing, as the sentences of `examine` ask for them
-PORTABLE, CLEANABLE, HEATABLE, COOLABLE, SLICEABLE, TOGGLEABLE, VESSEL, KNIFE = (1 << k for k in range(8))
+# static and changing flags of an object, tested by the sentences of `examine`
+PICKUPABLE, CLEANABLE, HEATABLE, COOLABLE, SLICEABLE, TOGGLEABLE, CONTAINER, KNIFE = (1 << k for k in range(8))
 HOT, COOL, CLEAN, SLICED, TOGGLED, NEVER = (1 << k for k in range(8, 14))
 _CONDITIONS = {
-    "isreceptacleobject": VESSEL,
+    "isreceptacleobject": CONTAINER,
     "isclean": CLEAN,
     "ishot": HOT,
     "iscool": COOL,
@@ -36,7 +38,7 @@ _CONDITIONS = {
     "toggleable": TOGGLEABLE,
     "sliceable": SLICEABLE,
     "istoggled": TOGGLED,
-    "not_istoggled": NEVER,  # needs an explicit negative fact, which nothing ever makes
+    "not_istoggled": NEVER,  # needs an explicit negative fact, which no action creates
 }
 
 _TASK = re.compile(r'"Your task is to: ((?:[^"\\]|\\.)*)"')
@@ -51,7 +53,7 @@ _DOMAIN_HELP = re.compile(
     r":effect\s*\(and\s*\(checked \?a\)\s*\)\s*\)"
 )
 _SLOT = re.compile(r"\[\{[^}]*\}\]|\{[^}]*\}|#[^#]*#")
-_SYMBOLS = re.compile(r"[#{}\[\]|]")  # what would be more than plain text to the stock grammar
+_SYMBOLS = re.compile(r"[#{}\[\]|]")  # symbols that the stock grammar would expand
 
 _PUT_COMMAND = ('"put {o} in/on {r}"', '"move {o} to {r}"')
 _PUT_SENTENCE = ('"You put the {o.name} in/on the {r.name}."', '"You move the {o.name} to the {r.name}."')
@@ -60,11 +62,11 @@ _SINK = ("\n                (receptacleType ?r SinkType)", "\n                ;(
 
 
 class Unrecognised(DataError):
-    """A game whose domain, grammar or goal is not ALFWorld's: only the stock engine can play it."""
+    """The game's domain, grammar or goal is not ALFWorld's, so only the stock engine can play it."""
 
 
 class Sentences(NamedTuple):
-    """What a game says, as %-templates read from its grammar, and what it understands."""
+    """The sentences of a game as %-templates from its grammar, and its put command."""
 
     arrive: str  # place, contents
     arrive_by_location: bool
@@ -87,25 +89,25 @@ class Sentences(NamedTuple):
     nothing: str
     comma: str
     last_comma: str
-    examine: tuple[tuple[int, str], ...]  # (flags asked for, template), first match wins
+    examine: tuple[tuple[int, str], ...]  # (required flags, template); the first match is used
     vessel: str  # object, list
     intro: str  # first look, task
     put_command: str  # object, receptacle
     help: str | None
-    """what `help` answers; None where it is no command"""
+    """answer to `help`; None if the game has no such command"""
 
 
 def split_task(grammar: str) -> tuple[str, str, str]:
-    """A grammar as (text before the task sentence, the sentence as the file escapes it, text after)."""
-    found = _TASK.search(grammar)
-    if found is None:
+    """Splits a grammar into text before the task sentence, the escaped sentence, and text after."""
+    match = _TASK.search(grammar)
+    if match is None:
         raise Unrecognised("its grammar has no sentence 'Your task is to: ...'")
-    return grammar[: found.start(1)], found[1], grammar[found.end(1) :]
+    return grammar[: match.start(1)], match[1], grammar[match.end(1) :]
 
 
 @lru_cache(maxsize=32)
 def read_domain(domain: str) -> tuple[str, ...]:
-    """The receptacle types that clean, for a known domain. Raises Unrecognised for any other."""
+    """Returns the receptacle types that clean, for a known domain; raises Unrecognised otherwise."""
     plain = _DOMAIN_HELP.sub("", domain.replace(_SINK[1], _SINK[0], 1))
     if _digest(plain) != DOMAIN_DIGEST:
         raise Unrecognised("its pddl_domain is not ALFWorld's")
@@ -114,7 +116,7 @@ def read_domain(domain: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=32)
 def read_grammar(head: str, tail: str) -> Sentences:
-    """The sentences of a known grammar, split at its task. Raises Unrecognised for any other."""
+    """Reads the sentences of a known grammar, split at its task; raises Unrecognised otherwise."""
     grammar = head + tail
     plain = _GRAMMAR_HELP.sub("", grammar)
     for old, new in (_PUT_COMMAND, _PUT_SENTENCE, _ARRIVE):
@@ -125,72 +127,76 @@ def read_grammar(head: str, tail: str) -> Sentences:
     try:
         for block in _BLOCK.findall(grammar):
             rules.update(json.loads(block))
-    except ValueError as error:  # only the text of `help` escapes the digest
-        raise Unrecognised(f"its grammar holds a broken rule ({error})") from None
-    says = {name: [_SLOT.sub("%s", rule["rhs"].replace("%", "%%")) for rule in rows] for name, rows in rules.items()}
-    one = lambda name: says[name + ".feedback"][0]
+    except ValueError as error:  # only the text of `help` is not covered by the digest
+        raise Unrecognised(f"its grammar has a broken rule ({error})") from None
+    templates = {
+        name: [_SLOT.sub("%s", rule["rhs"].replace("%", "%%")) for rule in rows] for name, rows in rules.items()
+    }
+
+    def feedback(action: str) -> str:
+        return templates[action + ".feedback"][0]
+
     help_text = rules["help.feedback"][0]["rhs"].lstrip() if "help.feedback" in rules else None
     if help_text is not None and _SYMBOLS.search(help_text):
         raise Unrecognised("its grammar computes the text of `help`")
     examined = [
         (sum(_CONDITIONS[part.split("(")[0].strip()] for part in rule.get("condition", "").split("&") if part), text)
-        for rule, text in zip(rules["examineObject.feedback"], says["examineObject.feedback"])
+        for rule, text in zip(rules["examineObject.feedback"], templates["examineObject.feedback"], strict=True)
     ]
-    is_open, is_closed, on = says["examineReceptacle.feedback"]
-    facing = says["look.feedback"][0] % (says["look-variations"][0], "%s")
+    is_open, is_closed, on = templates["examineReceptacle.feedback"]
+    facing = templates["look.feedback"][0] % (templates["look-variations"][0], "%s")
     return Sentences(
-        arrive=one("GotoLocation"),
+        arrive=feedback("GotoLocation"),
         arrive_by_location=_ARRIVE[0] in grammar,
-        open=one("OpenObject"),
-        close=one("CloseObject"),
-        take=one("PickupObject"),
-        put=one("PutObject"),
-        clean=one("cleanObject"),
-        heat=one("heatObject"),
-        cool=one("coolObject"),
-        use=one("toggleObject"),
-        slice=one("sliceObject"),
-        carrying=one("inventory"),
-        empty_handed=says["inventory.feedback"][1],
+        open=feedback("OpenObject"),
+        close=feedback("CloseObject"),
+        take=feedback("PickupObject"),
+        put=feedback("PutObject"),
+        clean=feedback("cleanObject"),
+        heat=feedback("heatObject"),
+        cool=feedback("coolObject"),
+        use=feedback("toggleObject"),
+        slice=feedback("sliceObject"),
+        carrying=feedback("inventory"),
+        empty_handed=templates["inventory.feedback"][1],
         is_open=is_open,
         is_closed=is_closed,
         on=on,
         facing=facing,
-        room=says["look.feedback"][1],
-        nothing=says["list_empty"][0],
-        comma=says["list_separator"][0],
-        last_comma=says["list_last_separator"][0],
+        room=templates["look.feedback"][1],
+        nothing=templates["list_empty"][0],
+        comma=templates["list_separator"][0],
+        last_comma=templates["list_last_separator"][0],
         examine=tuple(examined[1:]),
         vessel=examined[0][1],
-        intro=says["intro"][0],
+        intro=templates["intro"][0],
         put_command=_SLOT.sub("%s", dict(_TEMPLATE.findall(grammar))["PutObject"]),
         help=help_text,
     )
 
 
 def read_task(escaped: str) -> str:
-    """The task sentence, 'Your task is to: ...', from the grammar's spelling of it."""
+    """Decodes the task sentence, 'Your task is to: ...', from its escaped form in the grammar."""
     try:
         task = json.loads(f'"Your task is to: {escaped}"')
     except ValueError as error:
-        raise Unrecognised(f"its task sentence is no JSON string ({error})") from None
+        raise Unrecognised(f"its task sentence is not a JSON string ({error})") from None
     if _SYMBOLS.search(task) or "\\" in task:
         raise Unrecognised(f"its task sentence {task!r} is computed by the grammar")
     return str(task)
 
 
 def package_logic(dialect: str) -> tuple[str, str]:
-    """(domain, grammar) of a dialect, its task still UNKNOWN GOAL, from the data files of the alfworld package.
+    """Returns (domain, grammar) of a dialect, from the data files of the alfworld package.
 
-    The package is found, not imported. Raises MissingExtra where it is not installed.
+    The task in the grammar is still UNKNOWN GOAL. The package is located but not imported. Raises
+    MissingExtra if it is not installed.
     """
     if dialect not in DIALECTS:
         raise UsageError(f"Dialect {dialect!r} is not one of {', '.join(DIALECTS)}.")
     spec = importlib.util.find_spec("alfworld")
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtra(
-            "The grammar of new games comes with the package 'alfworld': pip install 'envsuite[alfworld]'"
-        )
+        raise MissingExtra("Generating games needs the package 'alfworld': pip install 'envsuite[alfworld]'")
     data = Path(spec.submodule_search_locations[0]) / "data"
     try:
         domain, grammar = (data / "alfred.pddl").read_text(), (data / "alfred.twl2").read_text()
@@ -200,7 +206,7 @@ def package_logic(dialect: str) -> tuple[str, str]:
 
 
 def in_dialect(domain: str, grammar: str, dialect: str) -> tuple[str, str]:
-    """Returns the package's domain and grammar in another dialect (docs/specs/alfworld.md, "Dialects")."""
+    """Converts the package's domain and grammar to another dialect (docs/specs/alfworld.md, "Dialects")."""
     if dialect == "0.4":
         return domain, grammar
     domain = _DOMAIN_HELP.sub("", domain.replace(_SINK[1], _SINK[0], 1))
@@ -211,7 +217,7 @@ def in_dialect(domain: str, grammar: str, dialect: str) -> tuple[str, str]:
 
 
 def remake(game: str, dialect: str) -> str:
-    """The text of a `game.tw-pddl` with the logic of `dialect` in place of its own; task and problem stay."""
+    """Replaces the logic of a game file by that of `dialect`; task and problem stay the same."""
     data = json.loads(game)
     domain, grammar = package_logic(dialect)
     head, _, tail = split_task(grammar)

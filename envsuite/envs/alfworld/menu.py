@@ -1,4 +1,4 @@
-"""ALFWorld's rows."""
+"""Registers the ALFWorld tasks."""
 
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
@@ -18,7 +18,7 @@ TYPES = {
     "cool": ("pick_cool_then_place_in_recep", "cool an object and put it somewhere"),
     "two": ("pick_two_obj_and_place", "put two objects alike in one place"),
 }
-# The floor plans of valid_unseen are kept for `test_unseen`; every other seed plays in the 116 other rooms.
+# `test_unseen` uses the floor plans of valid_unseen; all other seeds use the other 116.
 SPLITS = {
     "train": range(0, 1_000_000),
     "test_unseen": range(2_000_000, 2_001_000),
@@ -52,7 +52,7 @@ for split, summary in OFFICIAL.items():
 
 
 def generated(name: str, summary: str, level: str = "", **kwargs: object) -> Task:
-    """A row of generated games."""
+    """Returns a task of generated games."""
     return Task(
         id=f"ALFWorld-generated-{name}v0",
         entry_point=ENTRY,

@@ -1,6 +1,7 @@
-"""How published agents show ALFWorld's answers to their models. Each style: (feedback, turn, task, commands) -> text.
+"""Observation styles: how published agents present ALFWorld's feedback to their models.
 
-`turn` is 0 for the opening; `commands` is None where they are not to be listed.
+A style maps (feedback, turn, task, commands) to text. `turn` is 0 for the opening; `commands` is
+None unless the admissible commands are listed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ Style = Callable[[str, int, str, list[str] | None], str]
 
 
 def raw(feedback: str, turn: int, task: str, commands: list[str] | None) -> str:
-    """The game's own words."""
+    """Returns the game's own text."""
     return feedback + listed(commands)
 
 
 def react(feedback: str, turn: int, task: str, commands: list[str] | None) -> str:
-    """ReAct (Yao et al., 2023): no welcome, no blank lines, and no sentence about where one has arrived."""
+    """ReAct (Yao et al., 2023): without welcome, blank lines and the sentence about the arrival."""
     if turn == 0:
         feedback = "\n".join(feedback.split("\n\n")[1:])
     elif feedback.startswith("You arrive at "):
@@ -25,7 +26,9 @@ def react(feedback: str, turn: int, task: str, commands: list[str] | None) -> st
 
 
 def verl_agent(feedback: str, turn: int, task: str, commands: list[str] | None) -> str:
-    """verl-agent (GiGPO; Feng et al., 2025): task, step number and observation on every turn, commands in quotes."""
+    """verl-agent (GiGPO; Feng et al., 2025): task, step number and observation on every turn,
+    commands in quotes.
+    """
     if turn:
         text = f"Your task is to: {task}\nYou are now at step {turn + 1} and your current observation is: {feedback}"
     else:
@@ -37,6 +40,7 @@ def verl_agent(feedback: str, turn: int, task: str, commands: list[str] | None) 
 
 
 def listed(commands: list[str] | None) -> str:
+    """Formats the admissible commands."""
     return "" if commands is None else "\nAdmissible commands: " + ", ".join(commands)
 
 

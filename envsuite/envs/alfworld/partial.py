@@ -1,9 +1,10 @@
-"""The expert under partial observability: it knows the rules and the task, and of the room only what it has seen.
+"""Expert under partial observability: it knows the rules, the task, and what it has seen.
 
-That is what a player can know, so its number of commands, not the exact solver's, is the honest bound for an agent. It
-reads feedback and admissible commands like any player. What it has not found it looks for where such things were found in
-the training games: next comes the receptacle with the most chance per command (`priors.json`, learned by `learn` from the
-200 official training games at hand: `python -m envsuite.envs.alfworld.partial GAME...`).
+It has the same information as a player, so its number of commands, unlike the exact solver's, is a
+realistic bound for an agent. It reads feedback and admissible commands. To find an object it next
+visits the receptacle with the highest chance per command, estimated from the training games
+(`priors.json`, which `python -m envsuite.envs.alfworld.partial GAME...` computes with `learn` from
+200 official training games).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, NativeEngine
-from envsuite.envs.alfworld.game import LIGHT, PLACE, PLACE_TWO, TRANSFORMS, Game, State
+from envsuite.envs.alfworld.game import LIGHT, PLACE, PLACE_TWO, TRANSFORMS, AlfworldGame, GameState
 
 APPLIANCES = {"clean": ("sinkbasin", "sink"), "heat": ("microwave",), "cool": ("fridge",)}
 _SEEN = re.compile(r"(?:On the (\w+ \d+)|The (\w+ \d+) is open\. In it), you see (.*)\.")
@@ -29,41 +30,41 @@ _TREAT = re.compile(r"(clean|heat|cool) (\w+ \d+) with \w+ \d+")
 
 
 class PartialExpert:
-    """Follows one episode and says what it would do next.
+    """Follows one episode and proposes the next command.
 
-    It is given what the player said, and hears the answers from an engine of its own. From a `state` in the middle of
-    an episode it starts knowing nothing but what it can see from there.
+    It receives the player's commands and replays them on its own engine. If it starts from a
+    `state` in the middle of an episode, it knows only what is visible in that state.
     """
 
-    def __init__(self, game: Game, state: State | None = None) -> None:
+    def __init__(self, game: AlfworldGame, state: GameState | None = None) -> None:
         self._engine = NativeEngine(game)
         self._goal = game.goal
         self._target = game.goal.object_type.removesuffix("type")
         self._place = game.goal.receptacle_type.removesuffix("type")  # the lamp's class in look_at_obj_in_light
         self._verb = TRANSFORMS.get(game.goal.kind)
-        self._followed = 0
+        self._num_commands = 0
         self._held: str | None = None
-        self._contents: dict[str, set[str]] = {}  # receptacle -> what it was seen to hold; absent: not seen into
+        self._contents: dict[str, set[str]] = {}  # receptacle -> objects seen in it; absent: not inspected
         self._closed: set[str] = set()
-        self._treated: set[str] = set()  # objects in hand when the goal's verb was done to them
+        self._treated: set[str] = set()  # objects that were cleaned, heated or cooled as the goal asks
         self._lamps: dict[str, str] = {}  # lamp -> a receptacle where it can be used
-        self._refused: set[tuple[str, str]] = set()  # (object class, receptacle) it cannot be put into
+        self._refused: set[tuple[str, str]] = set()  # (object class, receptacle that cannot hold it)
         if state is not None:
             self._engine.set_state(state)
             inventory = _NAME.search(self._engine.step("inventory").feedback)
             self._held = inventory[1] if inventory else None
         self._admissible = self._engine.admissible()
         self._receptacles = {command[6:] for command in self._admissible if command.startswith("go to ")}
-        self._receptacles |= {name for name in self._examined() if name != self._held}
-        self._look_around()
+        self._receptacles |= {name for name in self._examinable() if name != self._held}
+        self._update_view()
 
     def follow(self, commands: list[str]) -> None:
-        """Takes in what was said since: `commands` is the whole episode, of which it remembers how much it knows."""
-        for command in commands[self._followed :]:
-            self._note(command.strip(), *self._engine.step(command)[:2])
-        self._followed = len(commands)
+        """Updates the expert with the commands of the whole episode; known ones are skipped."""
+        for command in commands[self._num_commands :]:
+            self._observe(command.strip(), *self._engine.step(command)[:2])
+        self._num_commands = len(commands)
 
-    def _note(self, command: str, feedback: str, admissible: list[str]) -> None:
+    def _observe(self, command: str, feedback: str, admissible: list[str]) -> None:
         self._admissible = admissible
         if feedback == NOTHING_HAPPENS:
             return
@@ -86,10 +87,10 @@ class PartialExpert:
             self._closed.discard(receptacle)
         elif closed := _CLOSED.search(feedback):
             self._closed.add(closed[1])
-        self._look_around()
+        self._update_view()
 
-    def _look_around(self) -> None:
-        """What the admissible commands give away of everything at hand."""
+    def _update_view(self) -> None:
+        """Reads everything that the admissible commands reveal about this location."""
         for command in self._admissible:
             if took := _TAKE.fullmatch(command):
                 self._contents.setdefault(took[2], set()).add(took[1])
@@ -97,16 +98,16 @@ class PartialExpert:
                 for receptacle in self._here():
                     self._lamps[command[4:]] = receptacle
 
-    def _examined(self) -> list[str]:
+    def _examinable(self) -> list[str]:
         return [command[8:] for command in self._admissible if command.startswith("examine ")]
 
     def _here(self) -> list[str]:
-        return [name for name in self._examined() if name in self._receptacles]
+        return [name for name in self._examinable() if name in self._receptacles]
 
-    # ---- deciding ----------------------------------------------------------------------------------------------------
+    # ---- decisions
 
     def next_command(self) -> str | None:
-        """What to do now; None when nothing is left to try."""
+        """Returns the next command; None if nothing is left to try."""
         if self._engine.won:
             return None
         if self._held is None:
@@ -136,27 +137,31 @@ class PartialExpert:
         return f"go to {appliances[0]}" if appliances else None
 
     def _deliver(self, held: str) -> str | None:
-        """Puts a target where it belongs: for two, where the other one is."""
+        """Puts a target into its destination; the second of two goes where the first one is."""
         there = [r for r in self._receptacles if _class(r) == self._place and (self._target, r) not in self._refused]
-        begun = self._begun()
+        first = self._first_of_two()
         here = self._here()
-        order = lambda r: (
-            begun is not None and r != begun,
-            r not in here,
-            r in self._closed,
-            r not in self._contents,
-            r,
-        )
+
+        def order(r: str) -> tuple[bool, bool, bool, bool, str]:
+            return (
+                first is not None and r != first,
+                r not in here,
+                r in self._closed,
+                r not in self._contents,
+                r,
+            )
+
         return self._put_into(held, sorted(there, key=order))
 
     def _put_away(self, held: str) -> str | None:
-        """Puts down what is of no use: here if anything here takes it, else where such things are found."""
+        """Puts down a useless object, here if possible, else where such objects usually are."""
         put = next((command for command in self._admissible if _PUT.fullmatch(command)), None)
         if put:
             return put
-        likely = lambda r: chance(_class(held), _class(r))
         there = [r for r in self._receptacles if (_class(held), r) not in self._refused]
-        return self._put_into(held, sorted(there, key=lambda r: (r in self._closed, -likely(r), r)))
+        return self._put_into(
+            held, sorted(there, key=lambda r: (r in self._closed, -chance(_class(held), _class(r)), r))
+        )
 
     def _put_into(self, held: str, receptacles: list[str]) -> str | None:
         here = self._here()
@@ -168,43 +173,49 @@ class PartialExpert:
             for command in (f"put {held} in/on {receptacle}", f"move {held} to {receptacle}"):
                 if command in self._admissible:
                     return command
-            self._refused.add((_class(held), receptacle))  # open and at hand, and yet not to be put there
+            self._refused.add((_class(held), receptacle))  # open and reachable, but the put command is not admissible
         return None
 
-    def _begun(self) -> str | None:
-        """Where the first of two already lies."""
+    def _first_of_two(self) -> str | None:
+        """Returns the destination that already holds the first of two targets."""
         if self._goal.kind != PLACE_TWO:
             return None
-        holding = [r for r, contents in self._contents.items() if _class(r) == self._place and self._among(contents)]
+        holding = [
+            r for r, contents in self._contents.items() if _class(r) == self._place and self._targets_in(contents)
+        ]
         return min(holding, default=None)
 
-    def _among(self, contents: Iterable[str]) -> list[str]:
+    def _targets_in(self, contents: Iterable[str]) -> list[str]:
         return sorted(name for name in contents if _class(name) == self._target)
 
     def _fetch(self) -> str | None:
-        """Takes a target that was seen somewhere."""
-        begun, here = self._begun(), self._here()
-        seen = [(r, o) for r, contents in self._contents.items() if r != begun for o in self._among(contents)]
-        order = lambda pair: (pair[0] not in here, pair[0] in self._closed, pair)
-        for receptacle, name in sorted(seen, key=order):
+        """Takes a target that has been seen."""
+        first, here = self._first_of_two(), self._here()
+        seen = [(r, o) for r, contents in self._contents.items() if r != first for o in self._targets_in(contents)]
+        seen.sort(key=lambda pair: (pair[0] not in here, pair[0] in self._closed, pair))
+        for receptacle, name in seen:
             if receptacle not in here:
                 return f"go to {receptacle}"
             if f"open {receptacle}" in self._admissible:
                 return f"open {receptacle}"
             if f"take {name} from {receptacle}" in self._admissible:
                 return f"take {name} from {receptacle}"
-            self._contents[receptacle].discard(name)  # listed, but not to be had
+            self._contents[receptacle].discard(name)  # seen, but cannot be taken
         return None
 
-    def _search(self, wanted: str) -> str | None:
-        """Looks into the receptacle with the most chance per command among those not seen into."""
+    def _search(self, object_class: str) -> str | None:
+        """Goes to, opens or examines the unseen receptacle with the highest chance per command."""
         here = self._here()
         best: tuple[float, str, str] | None = None
         for receptacle in sorted(self._receptacles - self._contents.keys()):
-            if self._goal.kind in (PLACE, PLACE_TWO) and wanted == self._target and _class(receptacle) == self._place:
-                odds = 1e-6  # would it lie there, there were no task
+            if (
+                self._goal.kind in (PLACE, PLACE_TWO)
+                and object_class == self._target
+                and _class(receptacle) == self._place
+            ):
+                odds = 1e-6  # a target in its destination would make the task trivial
             else:
-                odds = chance(wanted, _class(receptacle))
+                odds = chance(object_class, _class(receptacle))
             if receptacle not in here:
                 cost, command = 1.0 + closed_share(_class(receptacle)), f"go to {receptacle}"
                 if receptacle in self._closed:
@@ -218,38 +229,42 @@ class PartialExpert:
         return best[2] if best else None
 
 
-# ---- priors ----------------------------------------------------------------------------------------------------------
+# ---- priors
 
 
 @lru_cache(maxsize=1)
 def priors() -> dict[str, Any]:
-    """`holds[object][receptacle] = [receptacles that hold one, receptacles of rooms that have one]`, by class;
-    `closed[receptacle]` = share of them that start closed; `games` = how many were counted."""
-    found: dict[str, Any] = json.loads(files(__package__).joinpath("priors.json").read_text())
-    return found
+    """Returns `priors.json`, counts by object and receptacle class.
+
+    `holds[object][receptacle]` is [receptacles that hold one, receptacles in rooms that have one],
+    `closed[receptacle]` the share of them that start closed, `games` the number of games counted.
+    """
+    counts: dict[str, Any] = json.loads(files(__package__).joinpath("priors.json").read_text())
+    return counts
 
 
 @lru_cache(maxsize=4096)
-def chance(wanted: str, receptacle: str) -> float:
-    """The chance that a receptacle of this class holds an object of that class, in a room that has one.
+def chance(object_class: str, receptacle: str) -> float:
+    """Returns the chance that a receptacle holds an object, in a room that has one; both by class.
 
-    A pair never counted falls back, with the weight of one count, to how often the receptacle holds anything at all.
+    For unknown pairs it falls back, with the weight of one count, to how often such a receptacle
+    holds anything at all.
     """
     table = priors()["holds"]
     rows = [row[receptacle] for row in table.values() if receptacle in row]
-    seen, of = sum(row[0] for row in rows), sum(row[1] for row in rows)
-    usual = (seen + 0.1) / (of + 10)
-    held, total = table.get(wanted, {}).get(receptacle, (0, 0))
-    return float((held + usual) / (total + 1))
+    hits, trials = sum(row[0] for row in rows), sum(row[1] for row in rows)
+    prior = (hits + 0.1) / (trials + 10)
+    held, total = table.get(object_class, {}).get(receptacle, (0, 0))
+    return float((held + prior) / (total + 1))
 
 
 def closed_share(receptacle: str) -> float:
-    """Share of the receptacles of this class that start closed."""
+    """Returns the share of receptacles of this class that start closed."""
     return float(priors()["closed"].get(receptacle, 0.0))
 
 
-def learn(games: Iterable[Game]) -> dict[str, Any]:
-    """Counts for `priors` over the start states of games."""
+def learn(games: Iterable[AlfworldGame]) -> dict[str, Any]:
+    """Computes the counts of `priors` over the start states of games."""
     holds: dict[str, dict[str, list[int]]] = {}
     closed: dict[str, list[int]] = {}
     count = 0
@@ -261,15 +276,15 @@ def learn(games: Iterable[Game]) -> dict[str, Any]:
             row = closed.setdefault(kind, [0, 0])
             row[0] += game.openable >> r & 1
             row[1] += 1
-        for wanted in set().union(*inside):
+        for object_class in set().union(*inside):
             for r, kind in enumerate(kinds):
-                row = holds.setdefault(wanted, {}).setdefault(kind, [0, 0])
-                row[0] += wanted in inside[r]
+                row = holds.setdefault(object_class, {}).setdefault(kind, [0, 0])
+                row[0] += object_class in inside[r]
                 row[1] += 1
     return {
         "games": count,
         "closed": {kind: round(row[0] / row[1], 3) for kind, row in sorted(closed.items())},
-        "holds": {wanted: dict(sorted(rows.items())) for wanted, rows in sorted(holds.items())},
+        "holds": {object_class: dict(sorted(rows.items())) for object_class, rows in sorted(holds.items())},
     }
 
 
@@ -278,4 +293,4 @@ def _class(name: str) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(learn(Game.load(path) for path in sorted(sys.argv[1:])), separators=(",", ":")))
+    print(json.dumps(learn(AlfworldGame.load(path) for path in sorted(sys.argv[1:])), separators=(",", ":")))

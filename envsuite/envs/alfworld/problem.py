@@ -1,26 +1,26 @@
-"""The PDDL problem of a game as tables of numbers.
+"""Parser for the PDDL problem of a game, which becomes tables of numbers.
 
-Receptacles, objects and locations are numbered in the order of their lower-cased ids, which is the order of every list
-the game prints. Sets of objects, receptacles or locations are bit masks.
+Receptacles, objects and locations are numbered in the order of their lower-cased ids, which is the
+order of every list the game prints. Sets of objects, receptacles or locations are bit masks.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from sys import intern
 from typing import NamedTuple
 
 from envsuite.envs.alfworld.logic import (
     CLEANABLE,
+    CONTAINER,
     COOLABLE,
     HEATABLE,
     KNIFE,
-    PORTABLE,
+    PICKUPABLE,
     SLICEABLE,
     TOGGLEABLE,
-    VESSEL,
     Unrecognised,
 )
 
@@ -35,26 +35,26 @@ PLACE, CLEAN_AND_PLACE, HEAT_AND_PLACE, COOL_AND_PLACE, PLACE_TWO, LIGHT = (
 TASK_TYPES = (PLACE, LIGHT, CLEAN_AND_PLACE, HEAT_AND_PLACE, COOL_AND_PLACE, PLACE_TWO)
 
 TRANSFORMS = {CLEAN_AND_PLACE: "clean", HEAT_AND_PLACE: "heat", COOL_AND_PLACE: "cool"}
-"""Task type -> what must be done to the object before it is placed."""
+"""Task type -> the verb that must be applied to the object before it is placed."""
 
 _FLAGS = {
-    "pickupable": PORTABLE,
+    "pickupable": PICKUPABLE,
     "cleanable": CLEANABLE,
     "heatable": HEATABLE,
     "coolable": COOLABLE,
     "sliceable": SLICEABLE,
     "toggleable": TOGGLEABLE,
-    "isreceptacleobject": VESSEL,
+    "isreceptacleobject": CONTAINER,
 }
 _PREDICATES = {
     "atlocation", "receptacleatlocation", "objectatlocation", "receptacletype", "objecttype", "inreceptacle",
     "inreceptacleobject", "cancontain", "openable", "iscool", *_FLAGS,
 }  # fmt: skip
 
-MAX_THINGS = 2_000
-"""Receptacles, objects and locations together; official games have under 200. More would be slow and large, not a game."""
+MAX_ENTITIES = 2_000
+"""Limit on receptacles, objects and locations together; official games have fewer than 200."""
 
-# The goals of ALFWorld's goal library, white space left out. No other goal is played.
+# The goals of ALFWorld's goal library without white space; other goals are not recognised.
 _PROPERTY = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}
 _WRAP = r"\(:goal\(and\(exists\(\?r-receptacle\)\(exists\(\?o-object\)\(and%s\)\)\)\)\)\)*"
 _ONE = r"\(%sable\?o\)\(objecttype\?o(\w+)\)\(receptacletype\?r(\w+)\)\(%s\?o\)\(inreceptacle\?o\?r\)"
@@ -71,36 +71,40 @@ _GOALS = {
 _PATTERNS: dict[str, re.Pattern[str]] = {}
 
 
-class Goal(NamedTuple):
-    """What wins: `kind` is the task type, the types as the file spells them, lower-case ('appletype')."""
+Shuffle = Callable[[list[str]], None]
+"""Shuffles a list in place, like `random.shuffle`."""
+
+
+class TaskGoal(NamedTuple):
+    """The goal: `kind` is the task type; types are lower-case as in the file ('appletype')."""
 
     kind: str
     object_type: str
     receptacle_type: str
-    """where to; for look_at_obj_in_light the type of the lamp, which is an object"""
+    """the destination; for look_at_obj_in_light the type of the lamp, which is an object"""
 
 
-class State(NamedTuple):
-    """All that changes in a game: small, hashable, comparable; what two equal ones hold in store is the same."""
+class GameState(NamedTuple):
+    """The part of a game that changes: small, hashable and comparable."""
 
     location: int
     held: int  # object, or -1
     opened: int  # mask of receptacles
     contents: tuple[tuple[int, ...], ...]  # by receptacle: its objects, ascending
-    places: tuple[int, ...]  # by object: mask of the locations its `objectAtLocation` facts name
+    places: tuple[int, ...]  # by object: mask of the locations of its `objectAtLocation` facts
     hot: int  # masks of objects
     cool: int
     clean: int
     sliced: int
     toggled: int
-    taken: frozenset[tuple[int, int]]  # (object, receptacle) it was taken out of and not put back
+    taken: frozenset[tuple[int, int]]  # (object, receptacle) pairs: taken out and not put back
 
 
-class Problem(NamedTuple):
-    """What a problem says; tuples over receptacles, objects and locations are in the order of their ids."""
+class PddlProblem(NamedTuple):
+    """A parsed problem; tuples over receptacles, objects and locations follow the order of ids."""
 
-    goal: Goal
-    start: State
+    goal: TaskGoal
+    start: GameState
     receptacles: tuple[str, ...]  # names, "cabinet 3"
     receptacle_types: tuple[str, ...]
     receptacle_location: tuple[int, ...]
@@ -109,8 +113,8 @@ class Problem(NamedTuple):
     object_types: tuple[str, ...]
     flags: tuple[int, ...]  # by object
     locations: tuple[str, ...]  # names, "loc 12"
-    holders: dict[str, frozenset[int]]  # object type -> the receptacles that may hold it; absent: none
-    inside: dict[int, tuple[int, ...]]  # vessel object -> objects that lie in it, for ever
+    holders: dict[str, frozenset[int]]  # object type -> receptacles that can hold it; absent: none
+    inside: dict[int, tuple[int, ...]]  # container object -> objects in it, which never change
 
 
 class BrokenProblem(ValueError):
@@ -121,12 +125,15 @@ class BrokenProblem(ValueError):
         self.line = line
 
 
-def read_problem(text: str) -> Problem:
-    """Parses a PDDL problem. Raises BrokenProblem, or Unrecognised for a goal ALFWorld has not."""
-    return _Reader(text).problem()
+def read_problem(text: str, shuffle: Shuffle | None = None) -> PddlProblem:
+    """Parses a PDDL problem; `shuffle` randomizes the numbers in display names.
+
+    Raises BrokenProblem, or Unrecognised if the goal is not ALFWorld's.
+    """
+    return _ProblemReader(text).problem(shuffle)
 
 
-class _Reader:
+class _ProblemReader:
     def __init__(self, text: str) -> None:
         self.text = text
         lower = text.lower()
@@ -134,21 +141,23 @@ class _Reader:
             lower = re.sub(r";[^\n]*", "", lower)
         init, goal = lower.find("(:init"), lower.find("(:goal")
         if init < 0 or goal < init:
-            what = "no (:init ...)" if init < 0 else "no (:goal ...) after (:init ...)"
-            raise BrokenProblem(f"{what}: truncated or not a game", text.count("\n") + 1)
+            missing = "no (:init ...)" if init < 0 else "no (:goal ...) after (:init ...)"
+            raise BrokenProblem(f"{missing}: truncated or not a game", text.count("\n") + 1)
         self.goal_text = "".join(lower[goal:].split())
         body = lower[init + 6 : goal]
         facts = self._facts(body) or self._facts(re.sub(r"\(\s+", "(", body))
         if facts is None:
-            raise self._malformed(init)
+            raise self._first_malformed_line(init)
         self.facts = facts
 
     @staticmethod
     def _facts(body: str) -> dict[str, list[list[str]]] | None:
-        """Predicate -> the words of its facts; None unless the body is nothing but flat facts."""
+        """Maps each predicate to the words of its facts; None unless the body consists of flat
+        facts.
+        """
         facts: dict[str, list[list[str]]] = defaultdict(list)
-        *pieces, close, rest = body.split(")")
-        if close.strip() or rest.strip() or body.count("(") != len(pieces):
+        *pieces, close, tail = body.split(")")
+        if close.strip() or tail.strip() or body.count("(") != len(pieces):
             return None
         for piece in pieces:
             words = piece.split()
@@ -159,58 +168,61 @@ class _Reader:
             return None
         return {head[1:]: rows for head, rows in facts.items()}
 
-    def problem(self) -> Problem:
+    def problem(self, shuffle: Shuffle | None = None) -> PddlProblem:
         unknown = self.facts.keys() - _PREDICATES
         if unknown:
-            raise self._broken(f"no game starts with a fact {min(unknown)!r}", min(unknown))
-        receptacle_type = self._function("receptacletype", "receptacle")
-        receptacle_at = self._function("receptacleatlocation", "receptacle")
-        object_type = self._function("objecttype", "object")
+            raise self._broken(f"a game cannot start with a fact {min(unknown)!r}", min(unknown))
+        receptacle_type = self._unique_values("receptacletype", "receptacle")
+        receptacle_at = self._unique_values("receptacleatlocation", "receptacle")
+        object_type = self._unique_values("objecttype", "object")
         at = self._pairs("objectatlocation")
-        agents = self._function("atlocation", "agent")
+        agents = self._unique_values("atlocation", "agent")
         if len(agents) != 1 or not receptacle_type:
-            raise self._broken("a game has one agent at a location, and receptacles", "atlocation")
+            raise self._broken("a game needs one agent at a location, and receptacles", "atlocation")
         start = next(iter(agents.values()))
         rids, oids = sorted(receptacle_type), sorted(object_type)
         lids = sorted({start, *receptacle_at.values(), *(place for _, place in at)})
-        if (things := len(rids) + len(oids) + len(lids)) > MAX_THINGS:
+        if (count := len(rids) + len(oids) + len(lids)) > MAX_ENTITIES:
             raise self._broken(
-                f"{things:,} receptacles, objects and locations, of {MAX_THINGS:,} at most", "objecttype"
+                f"{count:,} receptacles, objects and locations, but at most {MAX_ENTITIES:,} are supported",
+                "objecttype",
             )
         rs, os, ls = ({entity: number for number, entity in enumerate(ids)} for ids in (rids, oids, lids))
         if receptacle_at.keys() != rs.keys():
-            odd = min(receptacle_at.keys() ^ rs.keys())
-            raise self._broken(f"receptacle {odd!r} needs both a type and a location", odd)
-        twofold = (rs.keys() & os.keys()) | (ls.keys() & rs.keys()) | (ls.keys() & os.keys())
-        if twofold:
-            raise self._broken(f"{min(twofold)!r} is two things at once (object, receptacle, location)", min(twofold))
+            offender = min(receptacle_at.keys() ^ rs.keys())
+            raise self._broken(f"receptacle {offender!r} needs both a type and a location", offender)
+        ambiguous = (rs.keys() & os.keys()) | (ls.keys() & rs.keys()) | (ls.keys() & os.keys())
+        if ambiguous:
+            raise self._broken(
+                f"{min(ambiguous)!r} has more than one type of object, receptacle and location", min(ambiguous)
+            )
         flags = [KNIFE if object_type[oid] in ("knifetype", "butterknifetype") else 0 for oid in oids]
         for predicate, flag in _FLAGS.items():
-            for o in self._which(predicate, os):
+            for o in self._entities_with(predicate, os):
                 flags[o] |= flag
         contents: list[set[int]] = [set() for _ in rids]
         for oid, rid in self._pairs("inreceptacle"):
             try:
                 contents[rs[rid]].add(os[oid])
-            except KeyError as stranger:
-                raise self._unfit("inreceptacle", stranger) from None
+            except KeyError as missing:
+                raise self._wrong_type("inreceptacle", missing) from None
         places = [0] * len(oids)
         for oid, lid in at:
             try:
                 places[os[oid]] |= 1 << ls[lid]
-            except KeyError as stranger:
-                raise self._unfit("objectatlocation", stranger) from None
-        names = spoken_names(rids + oids + lids)
-        return Problem(
+            except KeyError as missing:
+                raise self._wrong_type("objectatlocation", missing) from None
+        names = display_names(rids + oids + lids) if shuffle is None else self._shuffled_names(shuffle)
+        return PddlProblem(
             goal=self._goal(),
-            start=State(
+            start=GameState(
                 location=ls[start],
                 held=-1,
                 opened=0,
                 contents=tuple([tuple(sorted(row)) for row in contents]),
                 places=tuple(places),
                 hot=0,
-                cool=_mask(self._which("iscool", os)),
+                cool=_mask(self._entities_with("iscool", os)),
                 clean=0,
                 sliced=0,
                 toggled=0,
@@ -219,7 +231,7 @@ class _Reader:
             receptacles=tuple([names[rid] for rid in rids]),
             receptacle_types=tuple([intern(receptacle_type[rid]) for rid in rids]),
             receptacle_location=tuple([ls[receptacle_at[rid]] for rid in rids]),
-            openable=_mask(self._which("openable", rs)),
+            openable=_mask(self._entities_with("openable", rs)),
             objects=tuple([names[oid] for oid in oids]),
             object_types=tuple([intern(object_type[oid]) for oid in oids]),
             flags=tuple(flags),
@@ -227,6 +239,15 @@ class _Reader:
             holders=self._holders([receptacle_type[rid] for rid in rids], set(object_type.values())),
             inside=self._inside(os),
         )
+
+    def _shuffled_names(self, shuffle: Shuffle) -> dict[str, str]:
+        """Returns display names as ALFWorld's domain randomization draws them.
+
+        It shuffles all ids of the problem, types and agent included, before it numbers them.
+        """
+        ids = sorted({word for rows in self.facts.values() for row in rows for word in row[1:]})
+        shuffle(ids)
+        return display_names(ids, in_order=True)
 
     def _holders(self, receptacle_types: list[str], object_types: set[str]) -> dict[str, frozenset[int]]:
         of_type: dict[str, int] = {}
@@ -236,41 +257,43 @@ class _Reader:
         for rtype, otype in self._pairs("cancontain"):
             if otype in masks and rtype in of_type:
                 masks[otype] |= of_type[rtype]
-        # classes that fit into the same places share one set
+        # classes that fit into the same receptacles share one set
         sets = {mask: frozenset(r for r in range(len(receptacle_types)) if mask >> r & 1) for mask in {*masks.values()}}
         return {intern(kind): sets[mask] for kind, mask in masks.items() if mask}
 
     def _inside(self, os: dict[str, int]) -> dict[int, tuple[int, ...]]:
-        # Six of the 340 games at hand hold a cycle here (a pan in itself, a pot in a plate in that pot). It is only
-        # ever printed, one level deep, so a cycle is no error.
+        # Some official games contain a cycle here (a pan in itself, a pot in a plate in that pot). Only one level is
+        # ever printed, so a cycle is not an error.
         inside: dict[int, set[int]] = {}
         for inner, outer in self._pairs("inreceptacleobject"):
             try:
                 inside.setdefault(os[outer], set()).add(os[inner])
-            except KeyError as stranger:
-                raise self._unfit("inreceptacleobject", stranger) from None
+            except KeyError as missing:
+                raise self._wrong_type("inreceptacleobject", missing) from None
         return {vessel: tuple(sorted(rows)) for vessel, rows in inside.items()}
 
-    def _goal(self) -> Goal:
+    def _goal(self) -> TaskGoal:
         for kind, pattern in _GOALS.items():
             compiled = _PATTERNS.get(kind)
             if compiled is None:
                 compiled = _PATTERNS[kind] = re.compile(pattern)
-            found = compiled.fullmatch(self.goal_text)
-            if found:
-                first, second = intern(found[1]), intern(found[2])
-                return Goal(kind, second, first) if kind == LIGHT else Goal(kind, first, second)
-        raise Unrecognised("its goal is none of the six task types")
+            match = compiled.fullmatch(self.goal_text)
+            if match:
+                first, second = intern(match[1]), intern(match[2])
+                return TaskGoal(kind, second, first) if kind == LIGHT else TaskGoal(kind, first, second)
+        raise Unrecognised("its goal is not one of the six task types")
 
     def _pairs(self, predicate: str) -> list[tuple[str, str]]:
         rows = self.facts.get(predicate, [])
         try:
             return [(a, b) for _, a, b in rows]
         except ValueError:
-            odd = next(row for row in rows if len(row) != 3)
-            raise self._broken(f"{predicate!r} takes two arguments, not {' '.join(odd[1:])!r}", " ".join(odd)) from None
+            offender = next(row for row in rows if len(row) != 3)
+            raise self._broken(
+                f"{predicate!r} takes two arguments, not {' '.join(offender[1:])!r}", " ".join(offender)
+            ) from None
 
-    def _function(self, predicate: str, noun: str) -> dict[str, str]:
+    def _unique_values(self, predicate: str, noun: str) -> dict[str, str]:
         pairs = self._pairs(predicate)
         table = dict(pairs)
         if len(table) != len(pairs):
@@ -279,37 +302,40 @@ class _Reader:
                     raise self._broken(f"{noun} {entity!r} has two facts {predicate!r}", f"{predicate} {entity}")
         return table
 
-    def _which(self, predicate: str, numbers: dict[str, int]) -> list[int]:
+    def _entities_with(self, predicate: str, numbers: dict[str, int]) -> list[int]:
         rows = self.facts.get(predicate, [])
         try:
             return [numbers[entity] for _, entity in rows]
         except (ValueError, KeyError):
-            odd = next(row for row in rows if len(row) != 2 or row[1] not in numbers)
-            what = "takes one argument" if len(odd) != 2 else "wants a thing that has a type"
-            raise self._broken(f"{predicate!r} {what}, not {' '.join(odd[1:])!r}", " ".join(odd)) from None
+            offender = next(row for row in rows if len(row) != 2 or row[1] not in numbers)
+            reason = "takes one argument" if len(offender) != 2 else "needs an entity that has a type"
+            raise self._broken(f"{predicate!r} {reason}, not {' '.join(offender[1:])!r}", " ".join(offender)) from None
 
-    def _unfit(self, predicate: str, stranger: KeyError) -> BrokenProblem:
-        (entity,) = stranger.args
-        return self._broken(f"{predicate!r} cannot hold of {entity!r}, by its type or for want of one", entity)
+    def _wrong_type(self, predicate: str, missing: KeyError) -> BrokenProblem:
+        (entity,) = missing.args
+        return self._broken(f"{predicate!r} does not apply to {entity!r}: its type is wrong or missing", entity)
 
     def _broken(self, message: str, near: str) -> BrokenProblem:
         words = r"\s+".join(re.escape(word) for word in near.split())
-        found = re.search(words, self.text, re.IGNORECASE)
-        return BrokenProblem(message, self.text.count("\n", 0, found.start() if found else len(self.text)) + 1)
+        match = re.search(words, self.text, re.IGNORECASE)
+        return BrokenProblem(message, self.text.count("\n", 0, match.start() if match else len(self.text)) + 1)
 
-    def _malformed(self, init: int) -> BrokenProblem:
-        """The first line of the init section that holds anything but whole, flat facts."""
+    def _first_malformed_line(self, init: int) -> BrokenProblem:
+        """Reports the first line of the init section that is not a list of flat facts."""
         lines = self.text.lower().split("\n")
         first = self.text.count("\n", 0, init)
         for number, line in enumerate(lines[first:], first + 1):
-            rest = re.sub(r"\(\s*\w+(\s[^()]*)?\)", "", re.sub(r"\(:init|;.*", "", line)).strip()
-            if rest and rest != ")":
-                return BrokenProblem(f"no fact: {rest[:60]!r}", number)
-        return BrokenProblem("facts that do not close: truncated or not a game", len(lines))
+            remainder = re.sub(r"\(\s*\w+(\s[^()]*)?\)", "", re.sub(r"\(:init|;.*", "", line)).strip()
+            if remainder and remainder != ")":
+                return BrokenProblem(f"not a fact: {remainder[:60]!r}", number)
+        return BrokenProblem("unbalanced parentheses: truncated or not a game", len(lines))
 
 
-def spoken_names(ids: list[str]) -> dict[str, str]:
-    """Returns the players' name of every id, a class and a number (docs/specs/alfworld.md, "Names")."""
+def display_names(ids: list[str], in_order: bool = False) -> dict[str, str]:
+    """Maps ids to the names players see: class and number (docs/specs/alfworld.md, "Names").
+
+    Numbers count down along the sorted ids, or along the ids as given if `in_order`.
+    """
     names: dict[str, str] = {}
     bases: dict[str, str] = {}
     left: dict[str, int] = {}
@@ -322,7 +348,7 @@ def spoken_names(ids: list[str]) -> dict[str, str]:
             base += "basin"
         bases[entity] = base
         left[base] = left.get(base, 0) + 1
-    for entity in sorted(bases):
+    for entity in bases if in_order else sorted(bases):
         base = bases[entity]
         names[entity] = intern(f"{base} {left[base]}")
         left[base] -= 1

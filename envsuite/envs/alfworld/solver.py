@@ -1,9 +1,9 @@
-"""The exact shortest plan from any state, and how far the goal has come.
+"""Exact shortest plans from any state, and the number of commands they need.
 
-Moving between any two places costs one command, so a shortest plan is a shortest way through a few errands: put down
-what is in the way, take an object, treat it, put it where it belongs. `solve` tries every sensible choice of object,
-source, appliance and destination and counts the commands of each exactly; receptacles that differ in nothing that
-matters are tried once.
+Moving between any two locations costs one command, so a shortest plan is a shortest sequence of a
+few subtasks: put down the object in hand, take an object, treat it, put it into its destination.
+`solve` enumerates all useful choices of object, source, appliance and destination and counts the
+commands of each exactly. Receptacles that are interchangeable are tried only once.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from envsuite.envs.alfworld.game import LIGHT, PLACE_TWO, TRANSFORMS, Game, State
-from envsuite.envs.alfworld.logic import PORTABLE
+from envsuite.envs.alfworld.game import LIGHT, PLACE_TWO, TRANSFORMS, AlfworldGame, GameState
+from envsuite.envs.alfworld.logic import PICKUPABLE
 
 PUT, TAKE, TREAT, USE, GO = "put", "take", "treat", "use", "go"
 
 
-class Errand(NamedTuple):
-    """One thing to do at a receptacle: walking there and opening it are understood."""
+class Subtask(NamedTuple):
+    """An action at a receptacle; walking there and opening it are implied."""
 
     do: str
     o: int
     r: int
 
 
-Plan = tuple[Errand, ...]
-"""Errands in order; () where nothing is left to do."""
+Plan = tuple[Subtask, ...]
+"""Subtasks in order; empty if nothing is left to do."""
 
 
-def remaining(game: Game, state: State) -> int | None:
-    """Commands a shortest plan still needs, 0 when won; None where no plan exists."""
-    found = solve(game, state)
-    return None if found is None else found[0]
+def remaining(game: AlfworldGame, state: GameState) -> int | None:
+    """Returns the number of commands of a shortest plan, 0 if won; None if no plan exists."""
+    solution = solve(game, state)
+    return None if solution is None else solution[0]
 
 
-def next_command(game: Game, state: State) -> str | None:
-    """The first command of a shortest plan; None when won or lost."""
-    found = solve(game, state)
-    if found is None or not found[1]:
+def next_command(game: AlfworldGame, state: GameState) -> str | None:
+    """Returns the first command of a shortest plan; None if won or lost."""
+    solution = solve(game, state)
+    if solution is None or not solution[1]:
         return None
-    return next(_commands(game, state, found[1]))
+    return next(_commands(game, state, solution[1]))
 
 
-def commands(game: Game, state: State) -> list[str] | None:
-    """A shortest plan from `state` as commands; None where none exists."""
-    found = solve(game, state)
-    return None if found is None else list(_commands(game, state, found[1]))
+def commands(game: AlfworldGame, state: GameState) -> list[str] | None:
+    """Returns a shortest plan from `state` as commands; None if none exists."""
+    solution = solve(game, state)
+    return None if solution is None else list(_commands(game, state, solution[1]))
 
 
-def solve(game: Game, state: State) -> tuple[int, Plan] | None:
-    """The length of a shortest plan in commands, and its errands; None where the task cannot be solved."""
+def solve(game: AlfworldGame, state: GameState) -> tuple[int, Plan] | None:
+    """Returns the length of a shortest plan and its subtasks; None if the task cannot be solved."""
     best: tuple[int, Plan] | None = None
     for plan in _plans(game, state):
         cost = _cost(game, state, plan)
@@ -61,7 +61,7 @@ def solve(game: Game, state: State) -> tuple[int, Plan] | None:
     return best
 
 
-def _cost(game: Game, state: State, plan: Plan) -> int:
+def _cost(game: AlfworldGame, state: GameState, plan: Plan) -> int:
     at, opened, where, openable = state.location, state.opened, game.receptacle_location, game.openable
     cost = 0
     for do, _, r in plan:
@@ -78,7 +78,7 @@ def _cost(game: Game, state: State, plan: Plan) -> int:
     return cost
 
 
-def _commands(game: Game, state: State, plan: Plan) -> Iterator[str]:
+def _commands(game: AlfworldGame, state: GameState, plan: Plan) -> Iterator[str]:
     at, opened, where = state.location, state.opened, game.receptacle_location
     verb = TRANSFORMS.get(game.goal.kind)
     for do, o, r in plan:
@@ -99,8 +99,8 @@ def _commands(game: Game, state: State, plan: Plan) -> Iterator[str]:
             yield f"use {name}"
 
 
-def _plans(game: Game, state: State) -> Iterable[Plan]:
-    """Plans among which a shortest one is."""
+def _plans(game: AlfworldGame, state: GameState) -> Iterable[Plan]:
+    """Returns candidate plans, one of which is shortest."""
     if game.is_won(state):
         return ((),)
     sources = [
@@ -108,7 +108,7 @@ def _plans(game: Game, state: State) -> Iterable[Plan]:
         for r, row in enumerate(state.contents)
         if row and not game.targets.isdisjoint(row)
         for o in row
-        if o in game.targets and o != state.held and game.flags[o] & PORTABLE
+        if o in game.targets and o != state.held and game.flags[o] & PICKUPABLE
     ]
     if game.goal.kind == LIGHT:
         return _light_plans(game, state, sources)
@@ -117,89 +117,99 @@ def _plans(game: Game, state: State) -> Iterable[Plan]:
     return _place_plans(game, state, sources)
 
 
-def _light_plans(game: Game, state: State, sources: list[tuple[int, int]]) -> Iterator[Plan]:
+def _light_plans(game: AlfworldGame, state: GameState, sources: list[tuple[int, int]]) -> Iterator[Plan]:
     for take, _ in _takes(game, state, sources, []):
         for r, row in enumerate(state.contents):
             for lamp in row:
                 if lamp in game.lamps:
-                    yield *take, Errand(GO if state.toggled >> lamp & 1 else USE, lamp, r)
+                    yield *take, Subtask(GO if state.toggled >> lamp & 1 else USE, lamp, r)
 
 
-def _place_plans(game: Game, state: State, sources: list[tuple[int, int]]) -> Iterator[Plan]:
+def _place_plans(game: AlfworldGame, state: GameState, sources: list[tuple[int, int]]) -> Iterator[Plan]:
     verb = TRANSFORMS.get(game.goal.kind)
     appliances = game.appliances[verb] if verb else ()
     treated = {"clean": state.clean, "heat": state.hot, "cool": state.cool}[verb] if verb else -1
     targets = _destinations(game, state, [*(r for _, r in sources), *appliances])
     for take, o in _takes(game, state, sources, targets):
         origin = take[-1].r if take else -1
-        stays = any(o in state.contents[r] for r in game.destinations if r != origin)  # it also lies where it belongs
-        for treat in ((),) if treated >> o & 1 else [(Errand(TREAT, o, r),) for r in appliances]:
+        stays = any(
+            o in state.contents[r] for r in game.destinations if r != origin
+        )  # a copy of it is still in a destination
+        for treat in ((),) if treated >> o & 1 else [(Subtask(TREAT, o, r),) for r in appliances]:
             if stays:
                 yield *take, *treat
             for r in targets:
-                yield *take, *treat, Errand(PUT, o, r)
+                yield *take, *treat, Subtask(PUT, o, r)
 
 
-def _two_plans(game: Game, state: State, sources: list[tuple[int, int]]) -> Iterator[Plan]:
+def _two_plans(game: AlfworldGame, state: GameState, sources: list[tuple[int, int]]) -> Iterator[Plan]:
     partly = [r for r in game.destinations if not game.targets.isdisjoint(state.contents[r])]
     targets = _destinations(game, state, [r for _, r in sources], partly)
     for take, o in _takes(game, state, sources, targets):
         for r in targets:
-            there = [other for other in state.contents[r] if other in game.targets]
+            there = [second for second in state.contents[r] if second in game.targets]
             if o in there:
                 continue
-            first = (*take, Errand(PUT, o, r))
+            first = (*take, Subtask(PUT, o, r))
             if there:
                 yield first
                 continue
-            for other, source in sources:
-                if other != o:
-                    yield *first, Errand(TAKE, other, source), Errand(PUT, other, r)
+            for second, source in sources:
+                if second != o:
+                    yield *first, Subtask(TAKE, second, source), Subtask(PUT, second, r)
 
 
 def _takes(
-    game: Game, state: State, sources: list[tuple[int, int]], targets: list[int]
-) -> Iterator[tuple[tuple[Errand, ...], int]]:
-    """Ways to have an object of the goal in hand: (errands, object)."""
+    game: AlfworldGame, state: GameState, sources: list[tuple[int, int]], targets: list[int]
+) -> Iterator[tuple[tuple[Subtask, ...], int]]:
+    """Yields ways to get an object of the goal into the hand: (subtasks, object)."""
     held = state.held
     if held in game.targets:
         yield (), held
     if held < 0:
         for o, source in sources:
-            yield (Errand(TAKE, o, source),), o
+            yield (Subtask(TAKE, o, source),), o
         return
     where = game.receptacle_location
     near = {state.location, *(where[r] for _, r in sources)}
-    for dump in _unlike(game, state, game.holders.get(game.object_types[held], ()), near, targets):
+    for dump in _distinct_receptacles(game, state, game.holders.get(game.object_types[held], ()), near, targets):
         for o, source in sources:
-            yield (Errand(PUT, held, dump), Errand(TAKE, o, source)), o
+            yield (Subtask(PUT, held, dump), Subtask(TAKE, o, source)), o
 
 
-def _destinations(game: Game, state: State, visited: list[int], keep: Iterable[int] = ()) -> list[int]:
-    """Where the goal's object may be put: `visited` are receptacles a plan passes, `keep` those that differ anyway."""
+def _destinations(game: AlfworldGame, state: GameState, visited: list[int], keep: Iterable[int] = ()) -> list[int]:
+    """Returns the receptacles worth considering as the destination.
+
+    `visited` are receptacles on the way of a plan, `keep` are always included if they are
+    candidates.
+    """
     where = game.receptacle_location
     candidates = game.destinations & game.holders.get(game.goal.object_type, frozenset())
     near = {state.location, *(where[r] for r in visited)}
-    found = _unlike(game, state, candidates, near)
-    return found + [r for r in keep if r in candidates and r not in found]
+    distinct = _distinct_receptacles(game, state, candidates, near)
+    return distinct + [r for r in keep if r in candidates and r not in distinct]
 
 
-def _unlike(
-    game: Game, state: State, candidates: Iterable[int], near: set[int], prefer: Iterable[int] = ()
+def _distinct_receptacles(
+    game: AlfworldGame, state: GameState, candidates: Iterable[int], near: set[int], prefer: Iterable[int] = ()
 ) -> list[int]:
-    """The candidates that can make a difference: of those far from everything a plan passes one will do, an
-    accessible one if there is one, else one of `prefer`; of those at one place all, unless one is accessible."""
+    """Removes interchangeable candidates.
+
+    Among candidates far from the plan's locations, one is enough: an accessible one if there is
+    one, otherwise one of `prefer`. At each location of the plan, all are kept unless one is
+    accessible.
+    """
     where, shut = game.receptacle_location, game.openable & ~state.opened
     by_place: dict[int, list[int]] = {}
     for r in candidates:
         by_place.setdefault(where[r] if where[r] in near else -1, []).append(r)
-    found = []
+    selected = []
     for place, rs in by_place.items():
         accessible = next((r for r in rs if not shut >> r & 1), None)
         if accessible is not None:
-            found.append(accessible)
+            selected.append(accessible)
         elif place >= 0:
-            found += rs
+            selected += rs
         else:
-            found.append(next((r for r in rs if r in prefer), rs[0]))
-    return found
+            selected.append(next((r for r in rs if r in prefer), rs[0]))
+    return selected

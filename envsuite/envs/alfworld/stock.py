@@ -1,8 +1,9 @@
-"""The engine ALFWorld itself uses (textworld's PDDL environment on Fast Downward), behind the seam.
+"""ALFWorld's own engine: textworld's PDDL environment on Fast Downward.
 
-Slow (a second to load, 50 ms a step) and not fit for threads: its translator keeps options in module globals, overwrites
-`sys.argv` and swaps `sys.stdout`. Here both are put back, and a call from any thread but the main one is refused. Each
-engine holds a copy of Fast Downward's 34 MB library from game to game; `close` leaves it to the process's next engine.
+It is slow (a second to load a game, 50 ms per step) and not thread-safe: its translator keeps
+options in module globals, overwrites `sys.argv` and replaces `sys.stdout`. This wrapper restores
+both and refuses calls from any thread but the main one. Each engine holds a copy of Fast Downward's
+34 MB library across games; `close` returns it to a pool for the next engine of the process.
 """
 
 from __future__ import annotations
@@ -14,19 +15,28 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
-from envsuite.envs.alfworld.problem import spoken_names
-from envsuite.envs.alfworld.seam import Answer
+from envsuite.envs.alfworld.problem import display_names
 from envsuite.errors import DataError, EngineFailure
 
 _idle: list[Any] = []
-"""Environments no engine holds. The library cannot be unloaded: it leaves an exit handler that would crash the process."""
+"""Pool of unused environments.
+
+The library cannot be unloaded, because its exit handler would crash the process."""
+
+
+class EngineReply(NamedTuple):
+    """Reply of an engine: feedback, all admissible commands, and whether the game is won."""
+
+    feedback: str
+    admissible: list[str]
+    won: bool
 
 
 class StockEngine:
-    """Plays one game at a time; `load` before `reset`."""
+    """Plays one game at a time; call `load` before `reset`."""
 
     def __init__(self) -> None:
         with _guarded():
@@ -38,15 +48,15 @@ class StockEngine:
         self._digest = ""
 
     def load(self, game: Mapping[str, Any], name: str) -> None:
-        """Takes the fields of a `game.tw-pddl`. Raises DataError, naming the game, where this engine cannot load it."""
+        """Loads the fields of a game file. Raises DataError if the engine cannot load the game."""
         self._loaded = False
         try:
             with _guarded():
                 self._env.load(game)
         except KeyError as error:
-            if error.args == ("val1",):  # what Fast Downward's translation of an unreachable goal ends in
+            if error.args == ("val1",):  # raised by Fast Downward's translator if the goal is unreachable
                 raise DataError(
-                    f"Game {name}: its goal cannot be reached, and such games the textworld engine cannot load: "
+                    f"Game {name}: its goal is unreachable, and the textworld engine cannot load such games: "
                     "use engine=native."
                 ) from error
             raise self._unreadable(name, error) from error
@@ -55,26 +65,26 @@ class StockEngine:
         except (Exception, SystemExit) as error:  # the translator exits on a syntax error
             raise self._unreadable(name, error) from error
         entities = self._env._entity_infos
-        for entity, spoken in spoken_names(list(entities)).items():
-            entities[entity].name = spoken
+        for entity, name_shown in display_names(list(entities)).items():
+            entities[entity].name = name_shown
         logic = [game["pddl_domain"], game["grammar"], game["pddl_problem"]]
         self._digest = hashlib.sha256(json.dumps(logic).encode()).hexdigest()
         self._loaded = True
 
-    def reset(self) -> Answer:
-        assert self._loaded, "load() comes before reset()"
+    def reset(self) -> EngineReply:
         with _guarded():
+            assert self._loaded, "call load() before reset()"
             state = self._env.reset()
-        return Answer(state.feedback, state["admissible_commands"], bool(state["won"]))
+        return EngineReply(state.feedback, state["admissible_commands"], bool(state["won"]))
 
-    def step(self, command: str) -> Answer:
-        """Does `command`; what is not admissible is answered 'Nothing happens.' and changes nothing."""
+    def step(self, command: str) -> EngineReply:
+        """Executes a command; inadmissible ones change nothing and return 'Nothing happens.'."""
         with _guarded():
             state, _, _ = self._env.step(command)
-        return Answer(state.feedback, state["admissible_commands"], bool(state["won"]))
+        return EngineReply(state.feedback, state["admissible_commands"], bool(state["won"]))
 
     def opening_plan(self) -> list[str]:
-        """Fast Downward's plan for the game just reset, from the disk where it was made before."""
+        """Returns Fast Downward's plan for a game just reset, from the disk cache if possible."""
         path = cache_dir("alfworld", "plans") / f"{self._digest}.json"
         with contextlib.suppress(OSError, ValueError):
             plan = json.loads(path.read_text())
@@ -85,12 +95,12 @@ class StockEngine:
         return plan
 
     def plan(self) -> list[str]:
-        """Fast Downward's plan from the present state: a search of 0.01 to 15 s. Empty where there is none."""
+        """Returns Fast Downward's plan from the current state, or [] (takes 0.01 to 15 s)."""
         with _guarded():
             return list(self._env._pddl_state.replan(self._env._entity_infos))
 
     def close(self) -> None:
-        """Hands the library on; the engine plays no more."""
+        """Returns the library to the pool; the engine cannot be used afterwards."""
         if self._env is not None:
             _idle.append(self._env)
             self._env = None

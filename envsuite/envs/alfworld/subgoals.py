@@ -1,90 +1,107 @@
-"""How far a game has come: an object of the goal found, taken, transformed, placed.
+"""Dense rewards of ALFWorld: subgoals found, taken, transformed and placed.
 
-Each is paid once per object the task asks for, on the first turn it holds, so nothing can be earned twice:
+Each subgoal pays once per target object, on the first turn on which it holds, so no cycle of
+commands pays:
 
-| subgoal | worth | holds |
+| subgoal | reward | condition |
 |---|---|---|
-| found | 0.1 | an object of the goal's type was named in an observation |
-| taken | 0.2 | one was in hand |
-| transformed | 0.3 | one was in hand clean, hot or cool as asked; for look_at_obj_in_light: a lamp of the goal was lit |
-| placed | the rest, to 1 | one lay where it belongs, transformed if asked; for look_at_obj_in_light: it was won |
+| found | 0.1 | an observation named an object of the goal's type |
+| taken | 0.2 | such an object was in hand |
+| transformed | 0.3 | one in hand was clean, hot or cool as required, or a lamp of the goal was lit |
+| placed | up to 1 in total | one was in its destination, transformed as required |
 
-pick_and_place_simple and pick_two_obj_and_place know no transformation; in the latter each of the two objects is worth
-half. Winning pays whatever is left, so a solved game pays 1 in all, and an unsolved one less.
+The lamp applies to look_at_obj_in_light, where `placed` means that the game is won.
+pick_and_place_simple and pick_two_obj_and_place have no transformation; in the latter each of the
+two objects counts half. Winning pays the remainder, so a solved game pays 1 in total and an
+unsolved one less.
 """
 
 from __future__ import annotations
 
 import re
 
-from envsuite.envs.alfworld.books import BatchState
+from envsuite.envs.alfworld.batch_state import BatchState
 from envsuite.envs.alfworld.engine import NativeEngine
-from envsuite.envs.alfworld.game import LIGHT, PLACE_TWO, TRANSFORMS, Game
+from envsuite.envs.alfworld.game import LIGHT, PLACE_TWO, TRANSFORMS, AlfworldGame
 
 WORTH = {"found": 0.1, "taken": 0.2, "transformed": 0.3, "placed": 0.4}
 _NAMED = re.compile(r"\ba ([a-z]+ [0-9]+)")
 
 Marks = tuple[frozenset[str], frozenset[int], int, int]
-"""Names found, objects taken, transformed (0 or 1), most placed in one receptacle."""
+"""Names found, objects taken, transformed (0 or 1), most objects placed in one receptacle."""
 
 
-class Subgoals:
-    """The ledger of one episode."""
+class SubgoalTracker:
+    """Subgoals of one episode; the running total is stored in a BatchState."""
 
-    __slots__ = ("_books", "_changes", "_found", "_game", "_placed", "_seat", "_taken", "_transformed", "_wanted")
+    __slots__ = (
+        "_batch",
+        "_found_names",
+        "_game",
+        "_has_transformation",
+        "_index",
+        "_num_targets",
+        "_placed",
+        "_taken",
+        "_transformed",
+    )
 
-    def __init__(self, game: Game, books: BatchState, seat: int) -> None:
-        """Its lines are those of `seat` in the books."""
+    def __init__(self, game: AlfworldGame, batch: BatchState, index: int) -> None:
+        """Resets the entries of game `index` in `batch`."""
         kind = game.goal.kind
-        self._game, self._books, self._seat = game, books, seat
-        self._wanted = 2 if kind == PLACE_TWO else 1
-        self._changes = kind == LIGHT or kind in TRANSFORMS
-        self._found: frozenset[str] = frozenset()
+        self._game, self._batch, self._index = game, batch, index
+        self._num_targets = 2 if kind == PLACE_TWO else 1
+        self._has_transformation = kind == LIGHT or kind in TRANSFORMS
+        self._found_names: frozenset[str] = frozenset()
         self._taken: frozenset[int] = frozenset()
         self._transformed = self._placed = 0
-        books.deeds[seat], books.sought[seat], books.paid[seat], books.lost[seat] = -1, game.target_word, 0.0, False
+        batch.revision[index] = -1
+        batch.search_words[index] = game.target_word
+        batch.dense_rewards[index] = 0.0
+        batch.dead_ends[index] = False
 
     @property
     def value(self) -> float:
-        """Paid so far."""
-        return self._books.paid[self._seat]
+        """Sum of the rewards so far."""
+        return self._batch.dense_rewards[self._index]
 
-    def note(self, engine: NativeEngine, feedback: str) -> float:
-        """Takes in what a turn led to and showed; returns what it pays.
+    def update(self, engine: NativeEngine, feedback: str) -> float:
+        """Processes the result of a turn and returns its reward.
 
-        That is nothing unless the engine's deeds are not those in the books, or `feedback` holds the word sought.
+        The reward is zero unless the engine's `revision` has changed or `feedback` contains the
+        search word.
         """
-        books, seat = self._books, self._seat
+        batch, index = self._batch, self._index
         changed = False
-        word = books.sought[seat]
+        word = batch.search_words[index]
         if word is not None and word in feedback:
-            seen = self._found | self._game.target_names.intersection(_NAMED.findall(feedback))
-            changed, self._found = len(seen) > len(self._found), seen
-            if len(seen) >= self._wanted:
-                books.sought[seat] = None
-        if engine.deeds != books.deeds[seat]:
-            books.deeds[seat], books.lost[seat] = engine.deeds, engine.dead_end
-            changed |= engine.won or self._acted(engine)
+            seen = self._found_names | self._game.target_names.intersection(_NAMED.findall(feedback))
+            changed, self._found_names = len(seen) > len(self._found_names), seen
+            if len(seen) >= self._num_targets:
+                batch.search_words[index] = None
+        if engine.revision != batch.revision[index]:
+            batch.revision[index], batch.dead_ends[index] = engine.revision, engine.dead_end
+            changed |= engine.won or self._update_from_engine(engine)
         if not changed:
             return 0.0
         value = 1.0 if engine.won else self._value()
-        gained, books.paid[seat] = value - books.paid[seat], value
-        return gained
+        reward, batch.dense_rewards[index] = value - batch.dense_rewards[index], value
+        return reward
 
-    def _acted(self, engine: NativeEngine) -> bool:
+    def _update_from_engine(self, engine: NativeEngine) -> bool:
         game, held = self._game, engine.held
         changed = False
         if held in game.targets:
             if held not in self._taken:
                 self._taken |= {held}
                 changed = True
-            if self._changes and not self._transformed and game.goal.kind != LIGHT:
+            if self._has_transformation and not self._transformed and game.goal.kind != LIGHT:
                 verb = TRANSFORMS[game.goal.kind]
                 done = engine.clean if verb == "clean" else engine.hot if verb == "heat" else engine.cool
                 self._transformed = done >> held & 1
                 changed |= bool(self._transformed)
         elif game.goal.kind == PLACE_TWO and not self._placed:
-            # Not while something else of the goal is in hand: what was just taken may still be listed elsewhere.
+            # Skipped while a target is in hand, because a copy of it may still be listed elsewhere.
             self._placed = int(any(not game.targets.isdisjoint(engine.contents[r]) for r in game.destinations))
             changed |= bool(self._placed)
         if game.goal.kind == LIGHT and not self._transformed and engine.toggled:
@@ -93,20 +110,22 @@ class Subgoals:
         return changed
 
     def _value(self) -> float:
-        wanted = self._wanted
-        value = WORTH["found"] * min(len(self._found), wanted) + WORTH["taken"] * min(len(self._taken), wanted)
-        if self._changes:
+        num_targets = self._num_targets
+        value = WORTH["found"] * min(len(self._found_names), num_targets) + WORTH["taken"] * min(
+            len(self._taken), num_targets
+        )
+        if self._has_transformation:
             value += WORTH["transformed"] * self._transformed
-        elif wanted == 2:
+        elif num_targets == 2:
             value += (WORTH["transformed"] + WORTH["placed"]) * self._placed
-        return value / wanted
+        return value / num_targets
 
     def get_state(self) -> Marks:
-        return self._found, self._taken, self._transformed, self._placed
+        return self._found_names, self._taken, self._transformed, self._placed
 
     def set_state(self, marks: Marks, won: bool) -> None:
-        self._found, self._taken, self._transformed, self._placed = marks
-        books, seat = self._books, self._seat
-        books.deeds[seat] = -1
-        books.sought[seat] = self._game.target_word if len(self._found) < self._wanted else None
-        books.paid[seat] = 1.0 if won else self._value()
+        self._found_names, self._taken, self._transformed, self._placed = marks
+        batch, index = self._batch, self._index
+        batch.revision[index] = -1
+        batch.search_words[index] = self._game.target_word if len(self._found_names) < self._num_targets else None
+        batch.dense_rewards[index] = 1.0 if won else self._value()

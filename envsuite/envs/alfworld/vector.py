@@ -4,23 +4,24 @@
     texts, infos = envs.reset(seed=0)
     texts, rewards, terminated, truncated, infos = envs.step(["look"] * 512)
 
-It answers what `SyncVectorEnv` over the same environments would, keys and masks of `infos` included, without making a
-dictionary per game and turn. What `infos` says of every running game on every turn is one array, shared between turns and
-read-only.
+Results are the same as with `SyncVectorEnv`, including keys and masks of `infos`, but no dictionary
+per game and turn is created. Entries of `infos` that are constant for running games are read-only
+arrays shared between turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from envsuite.envs.alfworld.books import BatchState
-from envsuite.envs.alfworld.engine import NOTHING_HAPPENS
+from envsuite.envs.alfworld.batch_state import BatchState
+from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, NativeEngine
 from envsuite.envs.alfworld.env import AlfworldEnv
 from envsuite.types import RewardMode
 
@@ -28,11 +29,12 @@ Step = tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]
 
 
 class AlfworldVectorEnv(SyncVectorEnv):
-    """`num_envs` games at once; `settings` are those of AlfworldEnv, the same for all.
+    """`num_envs` games at once, all with the same AlfworldEnv settings.
 
-    Each sub-environment (`envs[i]`) is whole: its expert, labels, get_state and the rest can be asked between steps.
-    `autoreset_mode` is Gymnasium's: a finished game is reset by the next step (default), the same, or the caller.
-    Beyond Gymnasium's interface, None for a command lets a game sit out a turn: nothing of `infos` is then about it.
+    Each sub-environment (`envs[i]`) is a complete AlfworldEnv: its expert, labels and get_state can
+    be used between steps. `autoreset_mode` is Gymnasium's: a finished game is reset by the next
+    step (default), by the same step, or by the caller. As an extension, a command may be None: that
+    game skips the turn, and `infos` has no entries for it.
     """
 
     takes_none = True
@@ -43,16 +45,24 @@ class AlfworldVectorEnv(SyncVectorEnv):
         self, num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
     ) -> None:
         first = AlfworldEnv(**settings)
-        books = self._books = BatchState(num_envs)
-        # What an environment holds before its first reset can be shared, but for the textworld engine.
-        another = lambda: copy(first) if first._stock is None else AlfworldEnv(**settings)
-        makers = [lambda seat=seat: (first if seat == 0 else another()).seated(books, seat) for seat in range(num_envs)]
+        batch = self._batch = BatchState(num_envs)
+
+        def make(index: int) -> AlfworldEnv:
+            if index == 0:
+                env = first
+            elif first._stock is None:
+                env = copy(first)  # before the first reset, only the textworld engine cannot be shared
+            else:
+                env = AlfworldEnv(**settings)
+            return env.in_batch(batch, index)
+
+        makers = [partial(make, index) for index in range(num_envs)]
         super().__init__(makers, copy=False, autoreset_mode=autoreset_mode)
         self._last = first.settings.max_steps - 1
         self._plain = first._plain
         self._dense = first.reward_mode is RewardMode.DENSE
         self._all = np.ones(num_envs, dtype=bool)
-        self._running: dict[str, np.ndarray] = {  # what the info of a running game says whatever happens
+        self._default_columns: dict[str, np.ndarray] = {  # info entries that are constant for running games
             "success": np.zeros(num_envs, dtype=bool),
             "stop_reason": np.full(num_envs, None, dtype=object),
             "primitive_steps": np.ones(num_envs, dtype=int),
@@ -60,106 +70,140 @@ class AlfworldVectorEnv(SyncVectorEnv):
             "lost": np.zeros(num_envs, dtype=bool),
             "score": np.zeros(num_envs, dtype=int),
         }
-        for shared in (self._all, *self._running.values()):
+        for shared in (self._all, *self._default_columns.values()):
             shared.flags.writeable = False
 
     def step(self, actions: Sequence[str | None]) -> Step:
-        """Does `actions[i]` in game i; a game that is over is reset instead, and its action ignored (NEXT_STEP)."""
-        n, envs, books, texts = self.num_envs, self.envs, self._books, self._env_obs
-        over = self._over(actions)
-        engines = books.engines
-        if True in over or None in actions:
+        """Executes `actions[i]` in game i; with NEXT_STEP, finished games are reset instead."""
+        n, envs, batch, texts = self.num_envs, self.envs, self._batch, self._env_obs
+        resetting = self._games_to_reset(actions)
+        engines = batch.engines
+        if True in resetting or None in actions:
             engines = [
-                None if new or command is None else engine for new, command, engine in zip(over, actions, books.engines)
+                None if reset or command is None else engine
+                for reset, command, engine in zip(resetting, actions, batch.engines, strict=True)
             ]
-        sitting: list[int] = []
         rewards, terminated, truncated = np.zeros(n), np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         valid = np.ones(n, dtype=bool)
-        booked: dict[int, dict[str, Any]] = {}  # game -> info, where that is more than a running game's
-        noted: list[int] = []  # games where something may have been found or done
-        listed: list[list[str]] = []
-        for i, (engine, command, deeds, word) in enumerate(zip(engines, actions, books.deeds, books.sought)):
+        skipped: list[int] = []
+        changed: list[int] = []  # games whose subgoals may have changed
+        commands: list[list[str]] = []
+        full_infos: dict[int, dict[str, Any]] = {}  # game -> info, if it differs from that of a running game
+        for i, (engine, command, revision, search_word) in enumerate(
+            zip(engines, actions, batch.revision, batch.search_words, strict=True)
+        ):
             if engine is None or command is None:
-                listed.append([])
-                if over[i]:
-                    texts[i], booked[i] = envs[i].reset()
+                commands.append([])
+                if resetting[i]:
+                    texts[i], full_infos[i] = envs[i].reset()
                 elif command is None:
-                    sitting.append(i)
+                    skipped.append(i)
                 else:
-                    texts[i], rewards[i], terminated[i], truncated[i], booked[i] = envs[i].step(command)
+                    texts[i], rewards[i], terminated[i], truncated[i], full_infos[i] = envs[i].step(command)
                 continue
             texts[i] = feedback = engine.act(command)
-            listed.append(engine.view[0])
-            if engine.deeds != deeds or (word is not None and word in feedback):
-                noted.append(i)
+            commands.append(engine.view[0])
+            if engine.revision != revision or (search_word is not None and search_word in feedback):
+                changed.append(i)
             if feedback == NOTHING_HAPPENS:
                 valid[i] = False
-        if booked or sitting:  # what they were told is booked already, or nothing
-            books.turns[:] = [turn + (engine is not None) for turn, engine in zip(books.turns, engines)]
-            books.log.append(tuple([None if engine is None else said for said, engine in zip(actions, engines)]))
-        else:
-            books.turns[:] = [turn + 1 for turn in books.turns]
-            books.log.append(tuple(actions))
-        ending = {i for i, turn in enumerate(books.turns) if turn > self._last and engines[i] is not None}
-        for i in noted:
-            env = envs[i]
+        self._record_turn(engines, actions, all_stepped=not full_infos and not skipped)
+        ending = {i for i, turn in enumerate(batch.turns) if turn > self._last and engines[i] is not None}
+        self._update_subgoals(changed, ending, rewards)
+        if not self._plain:
+            for i, env in enumerate(envs):
+                if engines[i] is not None and i not in ending:
+                    texts[i] = env._render_observation(texts[i], env.turn)
+        for i in ending:
+            batch.turns[i] -= 1
+            outcome = envs[i]._outcome(texts[i])
+            texts[i], rewards[i], terminated[i], truncated[i], full_infos[i] = envs[i].settle(outcome)
+        infos: dict[str, Any] = {}
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            for i in full_infos:
+                if terminated[i] or truncated[i]:
+                    infos = self._add_info(infos, {"final_obs": texts[i], "final_info": full_infos[i]}, i)
+                    texts[i], full_infos[i] = envs[i].reset()
+        infos, active = self._merge_infos(infos, full_infos, valid, commands, skipped)
+        self._terminations, self._truncations = terminated, truncated
+        self._autoreset_envs = terminated | truncated | (self._autoreset_envs & ~active)
+        return tuple(texts), rewards, terminated.copy(), truncated.copy(), infos
+
+    def _record_turn(
+        self, engines: Sequence[NativeEngine | None], actions: Sequence[str | None], all_stepped: bool
+    ) -> None:
+        """Counts the turn and logs its commands for all games stepped through their engine."""
+        batch = self._batch
+        if all_stepped:
+            batch.turns[:] = [turn + 1 for turn in batch.turns]
+            batch.command_log.append(tuple(actions))
+            return
+        # The other games have updated the batch state themselves, or have skipped the turn.
+        batch.turns[:] = [turn + (engine is not None) for turn, engine in zip(batch.turns, engines, strict=True)]
+        batch.command_log.append(
+            tuple([None if engine is None else command for command, engine in zip(actions, engines, strict=True)])
+        )
+
+    def _update_subgoals(self, changed: list[int], ending: set[int], rewards: np.ndarray) -> None:
+        """Updates the subgoals of `changed` games and adds won games to `ending`."""
+        for i in changed:
+            env = self.envs[i]
             engine, subgoals = env._native, env._subgoals
             assert engine is not None and subgoals is not None
             if engine.won:
                 ending.add(i)
             elif i not in ending:
-                gained = subgoals.note(engine, texts[i])
-                if gained:
-                    env.progression = books.paid[i]
+                reward = subgoals.update(engine, self._env_obs[i])
+                if reward:
+                    env.progression = self._batch.dense_rewards[i]
                     if self._dense:
-                        rewards[i] = gained
-        if not self._plain:
-            for i, env in enumerate(envs):
-                if engines[i] is not None and i not in ending:
-                    texts[i] = env._shown(texts[i], env.turn)
-        for i in ending:
-            books.turns[i] -= 1
-            outcome = envs[i]._outcome(texts[i])
-            texts[i], rewards[i], terminated[i], truncated[i], booked[i] = envs[i].settle(outcome)
-        infos: dict[str, Any] = {}
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            for i in booked:
-                if terminated[i] or truncated[i]:
-                    infos = self._add_info(infos, {"final_obs": texts[i], "final_info": booked[i]}, i)
-                    texts[i], booked[i] = envs[i].reset()
+                        rewards[i] = reward
+
+    def _merge_infos(
+        self,
+        infos: dict[str, Any],
+        full_infos: dict[int, dict[str, Any]],
+        valid: np.ndarray,
+        commands: list[list[str]],
+        skipped: list[int],
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """Returns the infos of all games, and a mask of the games that did not skip the turn."""
+        n, batch = self.num_envs, self._batch
+        defaults = self._default_columns
+        if full_infos:
+            defaults = {key: column.copy() for key, column in defaults.items()}
         columns = {
             "is_action_valid": valid,
-            "admissible_commands": np.fromiter(listed, dtype=object, count=n),
-            "progression": np.array(books.paid),
-            "extra.gamefile": np.fromiter(books.files, dtype=object, count=n),
-            "dead_end": np.array(books.lost),
-        } | ({key: column.copy() for key, column in self._running.items()} if booked else self._running)
-        for i, info in booked.items():
+            "admissible_commands": np.fromiter(commands, dtype=object, count=n),
+            "progression": np.array(batch.dense_rewards),
+            "extra.gamefile": np.fromiter(batch.files, dtype=object, count=n),
+            "dead_end": np.array(batch.dead_ends),
+            **defaults,
+        }
+        for i, info in full_infos.items():
             infos = self._add_info(infos, {key: value for key, value in info.items() if key not in columns}, i)
             for key, column in columns.items():
                 column[i] = info[key]
-        playing = self._all
-        if sitting:
-            playing = playing.copy()
-            playing[sitting] = False
+        active = self._all
+        if skipped:
+            active = active.copy()
+            active[skipped] = False
         for key, column in columns.items():
-            infos[key], infos[f"_{key}"] = column, playing
-        self._terminations, self._truncations = terminated, truncated
-        self._autoreset_envs = terminated | truncated | (self._autoreset_envs & ~playing)
-        return tuple(texts), rewards, terminated.copy(), truncated.copy(), infos
+            infos[key], infos[f"_{key}"] = column, active
+        return infos, active
 
-    def _over(self, actions: Sequence[str | None]) -> list[bool]:
-        """Which games this step resets. Raises what Gymnasium does for commands, or a moment, that will not do."""
+    def _games_to_reset(self, actions: Sequence[str | None]) -> list[bool]:
+        """Returns which games this step resets; raises Gymnasium's errors for invalid calls."""
         if len(actions) != self.num_envs:
-            raise gym.error.InvalidAction(f"{self.num_envs} games take {self.num_envs} commands, not {len(actions)}.")
-        over: list[bool] = self._autoreset_envs.tolist()
+            raise gym.error.InvalidAction(f"{self.num_envs} games need {self.num_envs} commands, not {len(actions)}.")
+        resetting: list[bool] = self._autoreset_envs.tolist()
         if self.autoreset_mode is AutoresetMode.DISABLED:
-            early = next((i for i, command in enumerate(actions) if over[i] and command is not None), None)
+            early = next((i for i, command in enumerate(actions) if resetting[i] and command is not None), None)
             if early is not None:
                 raise gym.error.ResetNeeded(f"Game {early} is over: reset() with a reset_mask before step().")
         if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
-            over = [False] * self.num_envs
-        for command, reset in zip(actions, over) if {*map(type, actions)} != {str} else ():
+            resetting = [False] * self.num_envs
+        for command, reset in zip(actions, resetting, strict=True) if {*map(type, actions)} != {str} else ():
             if not (reset or command is None or isinstance(command, str)):
                 raise gym.error.InvalidAction(f"A command is a string, not {type(command).__name__}.")
-        return over
+        return resetting

@@ -1,8 +1,8 @@
-"""minigrid's BabyAI levels as engines: silent, bounded, and built from one name or a handful of settings.
+"""minigrid's BabyAI levels as engines: no output, bounded generation, built from a few settings.
 
-Importing this imports minigrid. Written against minigrid 3.2; nothing of the dynamics is changed, so an engine and
-`gym.make("BabyAI-...")` play the same game for the same seed, except where that game could not be won (`unwinnable`):
-then the next layout of the same seed is taken, and counted.
+Importing this module imports minigrid (written for version 3.2). The dynamics are unchanged, so an
+engine and `gym.make("BabyAI-...")` play the same game for the same seed, unless that game cannot be
+won (`reason_unwinnable`): then the next layout of the same seed is used, and counted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # minigrid imports pygame, which greets on stdout
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # minigrid imports pygame, which prints a message
 
 import gymnasium as gym
 import minigrid  # noqa: F401  registers its levels
@@ -34,23 +34,24 @@ from minigrid.envs.babyai.core.verifier import (
 
 from envsuite.errors import EngineFailure, UsageError
 
-MAX_LAYOUTS = 20_000  # the hardest settings of the papers reject some hundred
+MAX_LAYOUTS = 20_000  # the hardest published settings reject a few hundred
 MAX_DRAWS = 500_000
 
-HELD_OUT = frozenset({("box", "yellow"), ("key", "red"), ("door", "red"), ("ball", "green"), ("door", "grey")})
-"""What no training mission of BabyAI-Text names, and every test mission does (Carta et al., 2023, as coded)."""
+HELD_OUT_OBJECTS = frozenset({("box", "yellow"), ("key", "red"), ("door", "red"), ("ball", "green"), ("door", "grey")})
+"""Objects that no training mission of BabyAI-Text names and every test mission names, as in its
+code."""
 OPEN_COLORS = {"train": ("blue", "green", "purple", "yellow"), "test": ("grey", "red")}
 
 
-class Engine:
-    """What every level is given here: no printing, no endless generator, no image that nobody looks at.
+class BoundedLevel:
+    """Mixin that removes printing, endless generation and images from a minigrid level.
 
-    minigrid prints each rejected layout and tries again for ever; here they are counted in `rejected`, and a generator
-    that finds nothing within MAX_LAYOUTS layouts or MAX_DRAWS random numbers raises EngineFailure.
+    minigrid prints each rejected layout and retries forever. Here they are counted in `rejected`,
+    and EngineFailure is raised after MAX_LAYOUTS layouts or MAX_DRAWS random numbers.
     """
 
     rejected = 0  # layouts
-    impossible = 0  # of these, games minigrid would have played although nobody can win them
+    impossible = 0  # rejected layouts that minigrid would have used although they cannot be won
     draws = 0
 
     def _gen_grid(self: Any, width: int, height: int) -> None:
@@ -60,57 +61,62 @@ class Engine:
                 RoomGrid._gen_grid(self, width, height)
                 self.gen_mission()
                 self.validate_instrs(self.instrs)
-                if reason := unwinnable(self):
+                if reason := reason_unwinnable(self):
                     self.impossible += 1
                     raise RejectSampling(reason)
                 break
             except (RejectSampling, RecursionError) as reason:
                 self.rejected += 1
                 if self.rejected >= MAX_LAYOUTS:
-                    raise self._stuck(f"{self.rejected:,} layouts were rejected, the last for: {reason}") from None
+                    raise self._generation_failure(
+                        f"{self.rejected:,} layouts were rejected, the last for: {reason}"
+                    ) from None
         self.surface = self.mission = self.instrs.surface(self)
 
     def _rand_int(self: Any, low: int, high: int) -> int:
-        # Several loops of the generators have no end of their own; every one of them draws numbers through here.
+        # Some loops of the generators never end; all of them draw their numbers here.
         self.draws += 1
         if self.draws > MAX_DRAWS:
-            raise self._stuck(f"{MAX_DRAWS:,} random numbers were drawn for one layout")
+            raise self._generation_failure(f"{MAX_DRAWS:,} random numbers were drawn for one layout")
         return self.np_random.integers(low, high)
 
-    def _stuck(self: Any, why: str) -> EngineFailure:
+    def _generation_failure(self: Any, why: str) -> EngineFailure:
         return EngineFailure(
-            f"{type(self).__name__} finds no game at this seed ({why}): try another seed, or other settings."
+            f"{type(self).__name__} cannot generate a game for this seed ({why}): use another seed or other settings."
         )
 
     def gen_obs(self) -> dict[str, Any]:
-        """Nothing: the text is made from the live state, and the image is the larger part of a step's time."""
+        """Returns nothing: text comes from the live state, and an image takes most of a step's
+        time.
+        """
         return {}
 
 
-def unwinnable(engine: Any) -> str:
-    """Why nobody could do the mission of a layout just drawn; '' where nothing speaks against it.
+def reason_unwinnable(engine: Any) -> str:
+    """Returns why the mission of a new layout cannot be done; '' if no reason is known.
 
-    minigrid 3.2 draws two kinds of such games. GoToImpUnlock may lock the key into the room it opens (rooms are compared
-    by `is` of numpy integers). OpenDoorsOrder*Debug asks two times in three for a sequence of strict openings, of which
-    the second part is judged by the very command that completes the first, and fails by it.
+    minigrid 3.2 generates two kinds of such games. GoToImpUnlock may lock the key into the room
+    that it opens, because it compares numpy integers with `is`. In two thirds of
+    OpenDoorsOrder*Debug the mission is a sequence of strict openings, whose second part is verified
+    with the command that completes the first one, and fails.
     """
     instrs = engine.instrs
     parts = [getattr(instrs, name, None) for name in ("instr_a", "instr_b")]
     if not isinstance(instrs, AndInstr) and all(isinstance(part, OpenInstr) and part.strict for part in parts):
         return "the strict second part fails when the first is done"
-    things = [thing for thing in engine.grid.grid if thing is not None]
-    if not any(thing.type == "door" and thing.is_locked for thing in things):
+    items = [item for item in engine.grid.grid if item is not None]
+    if not any(item.type == "door" and item.is_locked for item in items):
         return ""
-    reached = _reached(engine)
+    reached = _reachable_objects(engine)
     for described in _descriptions(instrs):
-        if not any(id(thing) in reached for thing in described.find_matching_objs(engine)[0]):
-            return "a target lies behind a lock whose key cannot be reached"
+        if not any(id(item) in reached for item in described.find_matching_objs(engine)[0]):
+            return "a target is behind a lock whose key cannot be reached"
     return ""
 
 
-def _reached(engine: Any) -> set[int]:
-    """`id`s of the things the player can get to, were the loose ones no obstacle: keys found open their doors."""
-    found: set[int] = set()
+def _reachable_objects(engine: Any) -> set[int]:
+    """Returns the `id`s of the objects that can be reached, with found keys and movable obstacles."""
+    reached: set[int] = set()
     colors: set[str] = set()
     while True:
         known = len(colors)
@@ -120,16 +126,16 @@ def _reached(engine: Any) -> set[int]:
             if (x, y) in seen:
                 continue
             seen.add((x, y))
-            thing = engine.grid.get(x, y)
-            if thing is not None:
-                found.add(id(thing))
-                inside = getattr(thing, "contains", None)
-                colors |= {key.color for key in (thing, inside) if key is not None and key.type == "key"}
-                if thing.type == "wall" or (thing.type == "door" and thing.is_locked and thing.color not in colors):
+            item = engine.grid.get(x, y)
+            if item is not None:
+                reached.add(id(item))
+                inside = getattr(item, "contains", None)
+                colors |= {key.color for key in (item, inside) if key is not None and key.type == "key"}
+                if item.type == "wall" or (item.type == "door" and item.is_locked and item.color not in colors):
                     continue
             pending += [(x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)]
         if len(colors) == known:
-            return found
+            return reached
 
 
 def _descriptions(instrs: Any) -> Iterator[ObjDesc]:
@@ -143,16 +149,16 @@ def _descriptions(instrs: Any) -> Iterator[ObjDesc]:
 
 @cache
 def engine_class(level: type) -> type:
-    """`level` with the manners of Engine."""
+    """Returns `level` with the mixin BoundedLevel."""
     if verifier.use_done_actions:
         raise UsageError(
             "BABYAI_DONE_ACTIONS is set, which changes what every BabyAI mission counts as done: unset it and restart."
         )
-    return type(level.__name__, (Engine, level), {})
+    return type(level.__name__, (BoundedLevel, level), {})
 
 
 def build_level(name: str, view: int, max_steps: int) -> Any:
-    """The registered level 'BabyAI-<name>-v*'; `max_steps` 0 leaves the level its own cap."""
+    """Builds the registered level 'BabyAI-<name>-v*'; `max_steps=0` keeps the level's own cap."""
     spec = next(spec for spec in gym.registry.values() if spec.id.rpartition("-v")[0] == f"BabyAI-{name}")
     assert isinstance(spec.entry_point, str)
     module, _, cls = spec.entry_point.partition(":")
@@ -161,7 +167,7 @@ def build_level(name: str, view: int, max_steps: int) -> Any:
 
 
 def build_local(kind: str, missions: str, room_size: int, distractors: int, view: int, max_steps: int) -> Any:
-    """The mixed local level of BabyAI-Text, fixed to one kind of mission."""
+    """Builds the mixed local level of BabyAI-Text for one kind of mission."""
     return engine_class(LocalLevel)(kind, missions, room_size, distractors, **_common(view, max_steps))
 
 
@@ -177,7 +183,7 @@ def build_composed(
     view: int,
     max_steps: int,
 ) -> Any:
-    """minigrid's general level, with missions put together as asked."""
+    """Builds minigrid's general level with missions composed as requested."""
     return engine_class(LevelGen)(
         room_size=room_size,
         num_rows=rows,
@@ -198,15 +204,16 @@ def _common(view: int, max_steps: int) -> dict[str, Any]:
 class LocalLevel(RoomGridLevel):
     """MixedTrainLocal and MixedTestLocal of BabyAI-Text, with the kind of mission as an argument.
 
-    One room (for `open` two, of which one is locked and empty). Objects are drawn with repetition; all can be reached
-    without moving any. Layouts are drawn until the mission is one of `missions`.
+    One room (for `open`: two, of which one is locked and empty). Objects are drawn with repetition
+    and can all be reached without moving any. Layouts are drawn until the mission belongs to
+    `missions`.
     """
 
     instrs: Any
 
     def __init__(self, kind: str, missions: str, room_size: int, distractors: int, **common: Any) -> None:
         self.kind, self.missions, self.distractors = kind, missions, distractors
-        self.unblocking = False  # validate_instrs asks
+        self.unblocking = False  # read by validate_instrs
         super().__init__(room_size=room_size, num_rows=1, num_cols=2 if kind == "open" else 1, **common)
 
     def gen_mission(self) -> None:
@@ -214,16 +221,16 @@ class LocalLevel(RoomGridLevel):
             self.instrs = self._open()
             return
         self.place_agent(0, 0)
-        objects = self._scatter(0, self.distractors + (1 if self.kind in ("goto", "pickup") else 2))
+        objects = self._place_distractors(0, self.distractors + (1 if self.kind in ("goto", "pickup") else 2))
         first = self._rand_elem(objects)
         if self.kind in ("goto", "pickup"):
             named = [first]
         else:
             named = [first, self._second(first, objects)]
-        inside = [(thing.type, thing.color) in HELD_OUT for thing in named]
+        inside = [(item.type, item.color) in HELD_OUT_OBJECTS for item in named]
         if any(inside) if self.missions == "train" else not all(inside):
             raise RejectSampling(f"not a mission of {self.missions}")
-        words = [ObjDesc(thing.type, thing.color) for thing in named]
+        words = [ObjDesc(item.type, item.color) for item in named]
         if self.kind == "goto":
             self.instrs = GoToInstr(*words)
         elif self.kind == "pickup":
@@ -235,14 +242,14 @@ class LocalLevel(RoomGridLevel):
         else:
             self.instrs = AfterInstr(GoToInstr(words[1]), PickupInstr(words[0]))
 
-    def _scatter(self, column: int, count: int) -> list[Any]:
+    def _place_distractors(self, column: int, count: int) -> list[Any]:
         objects = self.add_distractors(column, 0, num_distractors=count, all_unique=False)
         self.check_objs_reachable()
         return objects
 
     def _second(self, first: Any, objects: list[Any]) -> Any:
-        """Another target; one described like the first only where there are two such."""
-        alike = sum((thing.type, thing.color) == (first.type, first.color) for thing in objects)
+        """Draws another target; it may look like the first one only if there are two such objects."""
+        alike = sum((item.type, item.color) == (first.type, first.color) for item in objects)
         while True:
             second = self._rand_elem(objects)
             if alike > 1 or (second.type, second.color) != (first.type, first.color):

@@ -1,4 +1,4 @@
-"""The BabyAI rows of the menu."""
+"""Registers the BabyAI tasks."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from envsuite.envs.babyai.levels import BANDS, KINDS
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
-CAPS = {"goto": 64, "pickup": 64}  # else 128
+CAPS = {"goto": 64, "pickup": 64}  # 128 for the other kinds
 
 
-def row(name: str, cls: str, summary: str, rung: str = "", **kwargs: Any) -> None:
-    """Registers 'BabyAI-<name>-v0'."""
+def register_task(name: str, cls: str, summary: str, level_name: str = "", **kwargs: Any) -> None:
+    """Registers the task 'BabyAI-<name>-v0'."""
     split_ids = kwargs.pop("split_ids", {})
     register(
         Task(
@@ -18,7 +18,7 @@ def row(name: str, cls: str, summary: str, rung: str = "", **kwargs: Any) -> Non
             entry_point=f"envsuite.envs.babyai.env:{cls}",
             kwargs=kwargs,
             requires="babyai",
-            level=rung,
+            level=level_name,
             summary=summary,
             split_ids=split_ids,
         )
@@ -34,20 +34,26 @@ register_family(
         paper="Chevalier-Boisvert et al., ICLR 2019; BabyAI-Text: Carta et al., ICML 2023",
     )
 )
-row(
+register_task(
     "mixed",
     "Local",
     "BabyAI-Text's mixed local level, 8 distractors, training missions (GLAM)",
     split_ids={"heldout": "BabyAI-mixed-heldout-v0"},
 )
-row("mixed-heldout", "Local", "the same with held-out names only (GLAM)", missions="test")
+register_task("mixed-heldout", "Local", "the same with held-out names only (GLAM)", missions="test")
 for kind in KINDS:
-    cap = CAPS.get(kind, 128)
-    row(kind, "Local", f"{kind}, no distractors (BALROG, Verlog)", kind=kind, distractors=0, max_steps=cap)
-    row(f"{kind}-d8", "Local", f"{kind}, 8 distractors (GLAM)", kind=kind, max_steps=cap)
-row("easy", "Level", "GoToLocal: walk up to one of eight things in a room", "easy", level="GoToLocal")
-row("medium", "Level", "MiniBossLevel: missions of any kind in four small rooms", "medium", level="MiniBossLevel")
-row("hard", "Level", "BossLevel: missions of any kind in nine rooms, unlocking included", "hard", level="BossLevel")
-row("composed", "Composed", "any rooms, distractors and make of mission, by knobs")
+    max_steps = CAPS.get(kind, 128)
+    register_task(
+        kind, "Local", f"{kind}, no distractors (BALROG, Verlog)", kind=kind, distractors=0, max_steps=max_steps
+    )
+    register_task(f"{kind}-d8", "Local", f"{kind}, 8 distractors (GLAM)", kind=kind, max_steps=max_steps)
+register_task("easy", "Level", "GoToLocal: walk up to one of eight things in a room", "easy", level="GoToLocal")
+register_task(
+    "medium", "Level", "MiniBossLevel: missions of any kind in four small rooms", "medium", level="MiniBossLevel"
+)
+register_task(
+    "hard", "Level", "BossLevel: missions of any kind in nine rooms, unlocking included", "hard", level="BossLevel"
+)
+register_task("composed", "Composed", "any rooms, distractors and make of mission, by knobs")
 for level, band in sorted((level, band) for band, levels in BANDS.items() for level in levels):
-    row(f"level-{level}", "Level", f"minigrid's BabyAI-{level}, band {band}", level=level)
+    register_task(f"level-{level}", "Level", f"minigrid's BabyAI-{level}, band {band}", level=level)

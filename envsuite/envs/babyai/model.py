@@ -1,8 +1,9 @@
-"""BabyAI's dynamics and its verifier on plain tuples, equal to minigrid's step for step (a test walks both).
+"""BabyAI's dynamics and mission verifier on plain tuples, equal to minigrid's step for step.
 
-What the planner searches on: a state can be hashed, copied for nothing and stepped in microseconds. Quirks of the
-verifier are part of it: positions of what is to be gone to are refreshed by `drop` alone, both parts of a sequence may
-be completed in one step, and an object in hand before the verifier first looks is not known to be there.
+The planner searches on this model: states are hashable, need no copying, and take microseconds to
+step. A test walks the model and minigrid in parallel. The model reproduces quirks of the verifier:
+only `drop` refreshes the target positions of 'go to'; one step may complete both parts of a
+sequence; an object that is in hand before the verifier first looks is not noticed.
 """
 
 from __future__ import annotations
@@ -12,43 +13,45 @@ from typing import Any, NamedTuple
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
 ACTIONS = range(6)
 OPEN, CLOSED, LOCKED = range(3)
-HAND, GONE, BOXED = -1, -2, -3  # where an object is that lies nowhere
-NONE = -1  # no object in hand
+IN_HAND, DESTROYED, IN_BOX = -1, -2, -3  # positions of objects that are not on the grid
+NONE = -1  # number that means: no object in hand
 
 
-class State(NamedTuple):
-    """Everything that decides what comes next."""
+class GridState(NamedTuple):
+    """Everything that determines the future of an episode."""
 
-    cell: int  # of the player, y * width + x
+    cell: int  # position of the player, y * width + x
     heading: int
     held: int  # object in hand, or NONE
     where: tuple[int, ...]  # cell of each object, or HAND, GONE, BOXED
     doors: tuple[int, ...]  # OPEN, CLOSED, LOCKED
-    marks: tuple[frozenset[int], ...]  # per clause: the cells that count as its target's for 'go to'
-    stage: int  # of a sequence
+    marks: tuple[frozenset[int], ...]  # per clause: cells of its targets, for 'go to'
+    stage: int  # current stage of a sequence
     done: tuple[bool, ...]  # which clauses of this stage are done
-    fresh: bool  # the verifier has not yet seen what is in hand
+    fresh: bool  # whether the verifier has not yet noticed the object in hand
 
 
 class Clause(NamedTuple):
-    """One action of the mission. Targets are numbers of objects; of doors for `open`."""
+    """One action of the mission; targets are object numbers, for `open` door numbers."""
 
     kind: str  # goto, pickup, open, putnext
     objects: frozenset[int]
     doors: frozenset[int]
-    fixed: frozenset[int]  # objects that `putnext` puts next to
+    fixed: frozenset[int]  # objects next to which `putnext` puts the target
     fixed_doors: frozenset[int]
     strict: bool
 
 
-class Board:
-    """What does not change in an episode: walls, where doors are, what objects are, and the mission.
+class GridModel:
+    """The constant part of an episode: walls, positions of doors, kinds of objects, and the
+    mission.
 
-    `stages` [1 or 2 lists of 1 or 2 clauses]: a sequence has two, "and" makes a stage of two clauses.
+    `stages` is a list of 1 or 2 lists of 1 or 2 clauses: a sequence has two stages, and "and"
+    makes a stage of two clauses.
     """
 
     def __init__(self, engine: Any) -> None:
-        """From an engine that has just been reset."""
+        """Reads an engine that has just been reset."""
         self.width, self.height = engine.grid.width, engine.grid.height
         self.ahead = (1, self.width, -1, -self.width)
         cells = engine.grid.grid
@@ -58,11 +61,11 @@ class Board:
         self.door_at = {cell: number for number, cell in enumerate(self.door_cells)}
         self.door_colors = tuple(door.color for door in self._doors)
         self._objects: list[Any] = []
-        self.content: dict[int, int] = {}  # box -> what is in it
+        self.content: dict[int, int] = {}  # box -> object in it
         for thing in [*cells, engine.carrying]:
             if thing is not None and thing.type not in ("wall", "door"):
                 self._objects.append(thing)
-        for number, thing in enumerate(self._objects):  # grows while it is walked: boxes in boxes
+        for number, thing in enumerate(self._objects):  # the list grows during iteration: boxes in boxes
             if getattr(thing, "contains", None) is not None:
                 self.content[number] = len(self._objects)
                 self._objects.append(thing.contains)
@@ -87,19 +90,19 @@ class Board:
         doors = frozenset(self._door_number[id(thing)] for thing in described.obj_set if thing.type == "door")
         return objects, doors
 
-    def state(self, engine: Any) -> State:
-        """The engine's present state."""
-        where = [GONE] * len(self._objects)
+    def state(self, engine: Any) -> GridState:
+        """Returns the current state of the engine."""
+        where = [DESTROYED] * len(self._objects)
         for cell, thing in enumerate(engine.grid.grid):
             if thing is not None and thing.type not in ("wall", "door"):
                 where[self._number[id(thing)]] = cell
         held = NONE
         if engine.carrying is not None:
             held = self._number[id(engine.carrying)]
-            where[held] = HAND
+            where[held] = IN_HAND
         for box, content in self.content.items():
-            if where[content] == GONE and where[box] != GONE:
-                where[content] = BOXED
+            if where[content] == DESTROYED and where[box] != DESTROYED:
+                where[content] = IN_BOX
         doors = tuple(OPEN if d.is_open else LOCKED if d.is_locked else CLOSED for d in self._doors)
         marks = tuple(
             frozenset(int(y) * self.width + int(x) for x, y in instr.desc.obj_poss)
@@ -115,10 +118,10 @@ class Board:
             if not over
         )
         cell = int(engine.agent_pos[1]) * self.width + int(engine.agent_pos[0])
-        return State(cell, int(engine.agent_dir), held, tuple(where), doors, marks, stage, done, fresh)
+        return GridState(cell, int(engine.agent_dir), held, tuple(where), doors, marks, stage, done, fresh)
 
     def progress(self, instrs: Any) -> tuple[int, tuple[bool, ...]]:
-        """The stage the engine's verifier is at, and which of its clauses are done."""
+        """Returns the stage of the engine's verifier, and which of its clauses are done."""
         kind = type(instrs).__name__
         stage, part = 0, instrs
         if kind in ("BeforeInstr", "AfterInstr"):
@@ -131,14 +134,14 @@ class Board:
             return stage, (part.a_done == "success", part.b_done == "success")
         return stage, (False,)
 
-    # ---- dynamics ---------------------------------------------------------------------------------------------------
+    # ---- dynamics
 
-    def free(self, state: State, cell: int) -> bool:
-        """Whether nothing at all is in the cell, so that something can be dropped there."""
+    def free(self, state: GridState, cell: int) -> bool:
+        """Tests whether a cell is empty, so that an object can be dropped there."""
         return cell not in self.walls and cell not in self.door_at and cell not in state.where
 
-    def applicable(self, state: State, action: int) -> bool:
-        """Whether the action changes anything in the world."""
+    def applicable(self, state: GridState, action: int) -> bool:
+        """Tests whether the action changes anything in the world."""
         if action in (LEFT, RIGHT):
             return True
         front = state.cell + self.ahead[state.heading]
@@ -157,8 +160,8 @@ class Board:
             )
         return action == FORWARD or (action == DROP and state.held != NONE)
 
-    def step(self, state: State, action: int) -> tuple[State, str]:
-        """The next state and 'success', 'failure' or 'continue'."""
+    def step(self, state: GridState, action: int) -> tuple[GridState, str]:
+        """Returns the next state and 'success', 'failure' or 'continue'."""
         cell, heading, held, where, doors, marks = state[:6]
         front = cell + self.ahead[heading]
         if action == LEFT:
@@ -170,7 +173,7 @@ class Board:
                 cell = front
             elif action == PICKUP:
                 held = where.index(front)
-                where = _moved(where, held, HAND)
+                where = _moved(where, held, IN_HAND)
             elif action == DROP:
                 where, held = _moved(where, held, front), NONE
             elif front in self.door_at:
@@ -178,7 +181,7 @@ class Board:
                 doors = _moved(doors, door, CLOSED if doors[door] == OPEN else OPEN)
             else:
                 box = where.index(front)
-                where = _moved(where, box, GONE)
+                where = _moved(where, box, DESTROYED)
                 if box in self.content:
                     where = _moved(where, self.content[box], front)
         if action == DROP:
@@ -186,35 +189,40 @@ class Board:
                 self._positions(clause.objects, clause.doors, where) if clause.kind == "goto" else old
                 for clause, old in zip(self.clauses, marks, strict=True)
             )
-        after = State(cell, heading, held, where, doors, marks, state.stage, state.done, False)
-        return self._judge(after, action, NONE if state.fresh else state.held)
+        after = GridState(cell, heading, held, where, doors, marks, state.stage, state.done, False)
+        return self._verify(after, action, NONE if state.fresh else state.held)
 
     def _positions(self, objects: frozenset[int], doors: frozenset[int], where: tuple[int, ...]) -> frozenset[int]:
         return frozenset([where[n] for n in objects if where[n] >= 0] + [self.door_cells[n] for n in doors])
 
-    # ---- verifier ---------------------------------------------------------------------------------------------------
+    # ---- verifier
 
-    def _judge(self, after: State, action: int, before: int) -> tuple[State, str]:
+    def _verify(self, after: GridState, action: int, before: int) -> tuple[GridState, str]:
         stage = self.stages[after.stage]
-        met = [
-            done or self._met(clause, after, action, before, after.stage, i)
+        fulfilled = [
+            done or self._is_fulfilled(clause, after, action, before, after.stage, i)
             for i, (clause, done) in enumerate(zip(stage, after.done, strict=True))
         ]
-        if len(stage) == 1 and not met[0] and stage[0].strict and self._wrong(stage[0], after, action):
+        if (
+            len(stage) == 1
+            and not fulfilled[0]
+            and stage[0].strict
+            and self._violates_strictness(stage[0], after, action)
+        ):
             return after, "failure"
-        if all(met):
+        if all(fulfilled):
             if after.stage + 1 == len(self.stages):
                 return after, "success"
-            # The next stage is asked at once, and has not seen yet what the hand held.
-            begun = after._replace(stage=after.stage + 1, done=(False,) * len(self.stages[after.stage + 1]))
-            return self._judge(begun, action, NONE)
+            # The next stage is verified immediately, without knowing what was in hand before.
+            next_state = after._replace(stage=after.stage + 1, done=(False,) * len(self.stages[after.stage + 1]))
+            return self._verify(next_state, action, NONE)
         if self.strict_order and after.stage == 0:
-            early = [self._met(clause, after, action, before, 1, i) for i, clause in enumerate(self.stages[1])]
+            early = [self._is_fulfilled(clause, after, action, before, 1, i) for i, clause in enumerate(self.stages[1])]
             if all(early):
                 return after, "failure"
-        return after._replace(done=tuple(met)), "continue"
+        return after._replace(done=tuple(fulfilled)), "continue"
 
-    def _met(self, clause: Clause, after: State, action: int, before: int, stage: int, index: int) -> bool:
+    def _is_fulfilled(self, clause: Clause, after: GridState, action: int, before: int, stage: int, index: int) -> bool:
         if clause.kind == "goto":
             number = index + (len(self.stages[0]) if stage else 0)
             return after.cell + self.ahead[after.heading] in after.marks[number]
@@ -231,14 +239,17 @@ class Board:
         fixed = self._positions(clause.fixed, clause.fixed_doors, after.where)
         return any(put + step in fixed for step in self.ahead)
 
-    def _wrong(self, clause: Clause, after: State, action: int) -> bool:
+    def _violates_strictness(self, clause: Clause, after: GridState, action: int) -> bool:
         if clause.kind == "open":
             return action == TOGGLE and after.cell + self.ahead[after.heading] in self.door_at
         return clause.kind == "pickup" and action == PICKUP and after.held != NONE
 
-    def lost(self, state: State) -> bool:
-        """Whether a target has been destroyed, so that the mission can no longer be done."""
-        alive = lambda objects: [n for n in objects if state.where[n] != GONE]
+    def is_lost(self, state: GridState) -> bool:
+        """Tests whether a target has been destroyed, so that the mission cannot be completed."""
+
+        def alive(objects: frozenset[int]) -> list[int]:
+            return [n for n in objects if state.where[n] != DESTROYED]
+
         for number, clause in enumerate(self.clauses):
             stage, index = (0, number) if number < len(self.stages[0]) else (1, number - len(self.stages[0]))
             if stage < state.stage or (stage == state.stage and state.done[index]):
@@ -256,7 +267,7 @@ class Board:
         return False
 
     def share_done(self, stage: int, done: tuple[bool, ...]) -> float:
-        """Share of the clauses that are done."""
+        """Returns the share of clauses that are done."""
         return (sum(map(len, self.stages[:stage])) + sum(done)) / len(self.clauses)
 
 

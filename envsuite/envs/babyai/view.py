@@ -1,8 +1,9 @@
-"""What the player sees, as facts and in words.
+"""The player's view, as facts and in words.
 
-The view is a square of odd side `n`, the player at the middle of its bottom row looking up; walls and doors that are not
-open hide what lies behind them. Facts come in the order of BabyAI-Text (Carta et al., 2023): what is carried, the first
-wall straight ahead, to the left and to the right, then every object, columns from left to right, far before near.
+The view is a square of odd side `n` with the player in the middle of its bottom row, facing up.
+Walls and closed doors hide what is behind them. Facts are in the order of BabyAI-Text (Carta et
+al., 2023): the object in hand, the first wall ahead, to the left and to the right, then all
+objects, columns from left to right, far before near.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
-"""(dx, dy) of the headings east, south, west, north"""
+"""(dx, dy) for the headings east, south, west and north."""
 DOOR_STATES = ("open", "closed", "locked")
 WORDINGS = ("ours", "babyai-text")
 NOTHING = {
@@ -21,7 +22,9 @@ NOTHING = {
 
 
 class Fact(NamedTuple):
-    """One thing seen: `kind` is carry, wall or object; `state` is said of doors; distances are in steps."""
+    """One visible thing. `kind` is carry, wall or object; `state` applies to doors; distances are
+    in steps.
+    """
 
     kind: str
     type: str = ""
@@ -33,13 +36,16 @@ class Fact(NamedTuple):
 
 
 def door_state(door: Any) -> int:
-    """Index into DOOR_STATES."""
+    """Returns the index into DOOR_STATES."""
     return 0 if door.is_open else 2 if door.is_locked else 1
 
 
-def look(engine: Any) -> list[Fact]:
-    """The facts of the player's view, from the live engine (its first image is stale where a level starts with an
-    object in hand)."""
+def visible_facts(engine: Any) -> list[Fact]:
+    """Returns the facts of the player's view.
+
+    They come from the live engine, because its first image is outdated if the player starts with an
+    object in hand.
+    """
     n = engine.agent_view_size
     width, height, cells = engine.grid.width, engine.grid.height, engine.grid.grid
     x, y = int(engine.agent_pos[0]), int(engine.agent_pos[1])
@@ -48,14 +54,14 @@ def look(engine: Any) -> list[Fact]:
     for bit, (dx, dy) in enumerate(_offsets(engine.agent_dir, n)):
         i, j = x + dx, y + dy
         if not (0 <= i < width and 0 <= j < height):
-            opaque |= 1 << bit  # no outer wall is transparent, so nothing out there is ever seen
+            opaque |= 1 << bit  # outside the grid; the outer walls are opaque
             continue
         thing = cells[j * width + i]
         if thing is not None:
             things[bit] = thing
             if thing.type == "wall" or (thing.type == "door" and not thing.is_open):
                 opaque |= 1 << bit
-    visible = _visible(opaque, n)
+    visible = _lit_cells(opaque, n)
     facts = []
     if engine.carrying is not None:
         facts.append(_fact("carry", engine.carrying.type, engine.carrying.color, "", 0, 0))
@@ -74,13 +80,13 @@ def look(engine: Any) -> list[Fact]:
 
 
 def describe(facts: list[Fact], wording: str = "ours") -> str:
-    """The facts in words, one a line; a line of its own where there are none."""
+    """Returns the facts in words, one per line, or a fixed line if there are none."""
     return "\n".join([_line(fact, wording) for fact in facts]) or NOTHING[wording]
 
 
 @cache
 def _offsets(heading: int, n: int) -> tuple[tuple[int, int], ...]:
-    """World offset of each cell of the view, column by column, the far end of a column first."""
+    """Returns the world offset of each cell of the view, column by column, the far end first."""
     fx, fy = FORWARD[heading]
     rx, ry = -fy, fx
     return tuple(
@@ -92,7 +98,7 @@ def _offsets(heading: int, n: int) -> tuple[tuple[int, int], ...]:
 
 @cache
 def _rays(n: int) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-    """(bit, lateral, forward) along the three axes from the player: ahead, left, right."""
+    """Returns (bit, lateral, forward) along the three axes from the player: ahead, left, right."""
     middle = n // 2
     ahead = tuple((middle * n + n - 1 - k, 0, k) for k in range(1, n))
     left = tuple(((middle - k) * n + n - 1, -k, 0) for k in range(1, middle + 1))
@@ -101,11 +107,11 @@ def _rays(n: int) -> tuple[tuple[tuple[int, int, int], ...], ...]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _visible(opaque: int, n: int) -> int:
-    """Which cells light reaches, as bits, given which are opaque.
+def _lit_cells(opaque: int, n: int) -> int:
+    """Returns the visible cells as bits, given the opaque ones.
 
-    Row by row from the player's: light runs sideways until something opaque, and from each cell it passes on to the
-    three cells of the next row around the one ahead (those on the side it was running to, and straight on).
+    Row by row from the player's: light spreads sideways until an opaque cell, and from each lit
+    cell to the cell ahead and the next one in the direction of spreading, in the following row.
     """
     lit = [[False] * n for _ in range(n)]  # [row][column]
     lit[n - 1][n // 2] = True

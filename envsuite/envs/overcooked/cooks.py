@@ -1,4 +1,4 @@
-"""Scripted cooks: a greedy one, which needs no search and works with others, and a random one."""
+"""Scripted cooks: a random cook, a cooperative greedy cook, and a cook with one step of lookahead."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from envsuite.envs.overcooked.engine import (
 from envsuite.envs.overcooked.kitchen import COUNTER, UNREACHABLE
 from envsuite.envs.overcooked.offers import helps
 
-LONG = 1000  # primitive steps in which cooks who get anywhere have long served
+MAX_PLAYOUT_STEPS = 1000  # primitive steps after which a playout counts as never serving
 
 
 class Menu:
-    """A kitchen's macro-actions by what they do."""
+    """Macro-actions of a kitchen, indexed by kind and target."""
 
     def __init__(self, macros: Sequence[Macro]) -> None:
         self.macros = tuple(macros)
@@ -37,39 +37,41 @@ class Menu:
 
 
 def random_cook(sim: Simulation, cook: int, menu: Menu, rng: np.random.Generator) -> Macro:
-    """Any macro-action, each as likely."""
+    """Returns a macro-action drawn uniformly."""
     return menu.macros[int(rng.integers(len(menu.macros)))]
 
 
 def greedy_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
-    """The obvious next macro-action: chop, then fill the bowl, then serve, nearest things first.
+    """Returns the obvious next macro-action: chop, then fill the bowl, then serve, nearest targets first.
 
-    It leaves to others what they carry or walk to, passes on over a shared counter what it cannot use itself, and chops
-    nothing where nothing is left for it to do.
+    The cook does not compete for things that others carry or walk to. It passes things it cannot use over shared
+    counters, and waits (by a chop without effect) when nothing is left for it to do.
     """
     return _Greedy(sim, cook, menu).choose()
 
 
 class _Greedy:
+    """Decision rules of `greedy_cook` for one cook in one state."""
+
     def __init__(self, sim: Simulation, cook: int, menu: Menu) -> None:
         self.sim, self.cook, self.menu = sim, cook, menu
         self.here, self.hand = sim.cell[cook], sim.hand[cook]
         self.raw = [f for f in sorted(sim.recipe) if sim.bowl_of[f] < 0 and not sim.is_chopped(f)]
         self.chopped = [f for f in sorted(sim.recipe) if sim.bowl_of[f] < 0 and sim.is_chopped(f)]
-        others = [macro for other, macro in enumerate(sim.macro) if other != cook and macro is not None]
-        self.claimed = {(macro.verb, macro.which) for macro in others}
-        self.reaches_board = any(self.away(board) < UNREACHABLE for board in sim.kitchen.boards)
-        self.reaches_delivery = any(self.away(cell) < UNREACHABLE for cell in sim.kitchen.deliveries)
+        running = [macro for index, macro in enumerate(sim.macro) if index != cook and macro is not None]
+        self.claimed = {(macro.verb, macro.which) for macro in running}
+        self.reaches_board = any(self.distance(board) < UNREACHABLE for board in sim.kitchen.boards)
+        self.reaches_delivery = any(self.distance(cell) < UNREACHABLE for cell in sim.kitchen.deliveries)
 
-    def away(self, cell: int) -> int:
+    def distance(self, cell: int) -> int:
         return self.sim.kitchen.way(cell).steps[self.here]
 
     def free(self, thing: int) -> bool:
-        """Lying within reach, and nobody else on the way to it."""
+        """Returns True if a thing is reachable, not carried, and not the target of another cook."""
         sim = self.sim
         verb, index = (GET_FOOD, thing) if thing < sim.n_foods else (GET_BOWL, thing - sim.n_foods)
         where = sim.place[thing]
-        return sim.lying[where] == thing and self.away(where) < UNREACHABLE and (verb, index) not in self.claimed
+        return sim.lying[where] == thing and self.distance(where) < UNREACHABLE and (verb, index) not in self.claimed
 
     def choose(self) -> Macro:
         if self.hand < 0:
@@ -82,7 +84,7 @@ class _Greedy:
             bowl = self.best_bowl()
             if bowl >= 0:
                 return self.menu.bowl[bowl]
-            return self.menu.chop if self.bowl_in_use() else self.pass_on()  # who has the bowl will put it down
+            return self.menu.chop if self.bowl_in_use() else self.pass_on()  # the cook with the bowl will put it down
         board = self.free_board()
         return self.menu.board[board] if board >= 0 else self.pass_on()
 
@@ -95,14 +97,16 @@ class _Greedy:
         if beside >= 0 and sim.lying[beside] in sim.recipe and not self.chopped_at(beside):
             return menu.chop
         waiting = [
-            (self.away(board), number)
+            (self.distance(board), number)
             for number, board in enumerate(sim.kitchen.boards)
-            if sim.raw_on_board(board) and sim.lying[board] in sim.recipe and not self.tended(board)
+            if sim.raw_on_board(board) and sim.lying[board] in sim.recipe and not self.attended(board)
         ]
         if waiting and min(waiting)[0] < UNREACHABLE:
             return menu.board[min(waiting)[1]]
         if self.free_board() >= 0 or not self.reaches_board:
-            fetch = [(self.away(sim.place[food]), food) for food in self.raw if self.free(food) and self.useful(food)]
+            fetch = [
+                (self.distance(sim.place[food]), food) for food in self.raw if self.free(food) and self.useful(food)
+            ]
             if fetch:
                 return menu.get[min(fetch)[1]]
         if not self.raw or self.free_board() < 0:
@@ -113,7 +117,7 @@ class _Greedy:
             bowl = self.best_bowl()
             if bowl >= 0 and self.useful(sim.n_foods + bowl):
                 return menu.bowl[bowl]
-            fetch = [(self.away(sim.place[f]), f) for f in self.chopped if self.free(f) and self.useful(f)]
+            fetch = [(self.distance(sim.place[f]), f) for f in self.chopped if self.free(f) and self.useful(f)]
             if fetch:
                 return menu.get[min(fetch)[1]]
         return self.clear_a_board() or self.make_way()
@@ -126,17 +130,17 @@ class _Greedy:
             return self.put_away()
         if bowl != self.team_bowl:
             return self.pass_on()
-        gather = [(self.away(sim.place[food]), food) for food in self.chopped if self.free(food)]
+        gather = [(self.distance(sim.place[food]), food) for food in self.chopped if self.free(food)]
         if gather:
             return menu.get[min(gather)[1]]
         return self.pass_on()
 
     def put_away(self) -> Macro:
-        """What the order has no use for goes back through the delivery, or aside."""
+        """Returns a macro-action that gets rid of a thing the order does not need."""
         return self.menu.deliver if self.reaches_delivery else self.pass_on()
 
     def pass_on(self) -> Macro:
-        """A hand must be freed: a counter will do, else a spare board, else the delivery, which sends things home."""
+        """Returns a macro-action that empties the hand: onto a counter, else a free board, else the delivery."""
         if self.menu.counter is not None:
             return self.menu.counter
         board = self.free_board()
@@ -145,7 +149,7 @@ class _Greedy:
         return self.menu.deliver
 
     def clear_a_board(self) -> Macro | None:
-        """Takes from a board what keeps the order from going on."""
+        """Returns a macro-action that frees a board the order needs, or None if none is blocked."""
         if not self.raw or self.free_board() >= 0 or not self.reaches_board:
             return None
         sim = self.sim
@@ -153,25 +157,25 @@ class _Greedy:
             if thing >= 0 and self.free(thing) and not sim.raw_on_board(sim.place[thing]):
                 return self.menu.bowl[thing - sim.n_foods] if thing >= sim.n_foods else self.menu.get[thing]
         for number, board in enumerate(sim.kitchen.boards):
-            if sim.raw_on_board(board) and self.away(board) < UNREACHABLE:  # raw, and not of the recipe
+            if sim.raw_on_board(board) and self.distance(board) < UNREACHABLE:  # raw, and not part of the recipe
                 near = sim.board_to_chop_at(self.cook) == board
                 return self.menu.chop if near else self.menu.board[number]
         return None
 
     def make_way(self) -> Macro:
-        """Nothing to do: stays put, or walks off where another cook wants to pass."""
+        """Returns a macro-action for an idle cook: stay, or step out of another cook's path."""
         sim, menu = self.sim, self.menu
         taken: set[int] = set()
-        for other, cell in enumerate(sim.cell):
-            if other != self.cook:
+        for index, cell in enumerate(sim.cell):
+            if index != self.cook:
                 taken.add(cell)
-                if (target := sim.target(other)) >= 0:
+                if (target := sim.target(index)) >= 0:
                     taken.update(self.path(cell, target))
         if self.here not in taken:
             return menu.chop
-        off = [(self.away(board), menu.board[i], board) for i, board in enumerate(sim.kitchen.boards)]
-        off += [(self.away(cell), menu.deliver, cell) for cell in sim.kitchen.deliveries]
-        off += [(self.away(sim.place[food]), menu.get[food], sim.place[food]) for food in self.waiting_raw()]
+        off = [(self.distance(board), menu.board[i], board) for i, board in enumerate(sim.kitchen.boards)]
+        off += [(self.distance(cell), menu.deliver, cell) for cell in sim.kitchen.deliveries]
+        off += [(self.distance(sim.place[food]), menu.get[food], sim.place[food]) for food in self.waiting_raw()]
         off = [walk for walk in off if 1 < walk[0] < UNREACHABLE]
         clear = [walk for walk in off if self.path(self.here, walk[2])[-1] not in taken]
         if clear or off:
@@ -179,40 +183,40 @@ class _Greedy:
         return menu.counter or menu.chop
 
     def waiting_raw(self) -> list[int]:
-        """Foods raw on boards: to get one with empty hands is to walk up to it."""
+        """Returns the raw foods on boards; fetching one with empty hands only walks up to it."""
         return [food for food in self.raw if self.sim.raw_on_board(self.sim.place[food])]
 
     def path(self, cell: int, target: int) -> list[int]:
-        """The cells from `cell` on to where a walk ends up facing `target`."""
+        """Returns the cells of a walk from `cell` until it faces `target`."""
         way, cells = self.sim.kitchen.way(target), [cell]
         while 1 < way.steps[cells[-1]] < UNREACHABLE:
             cells.append(cells[-1] + self.sim.kitchen.delta[way.direction(cells[-1])])
         return cells
 
     def chopped_at(self, board: int) -> bool:
-        """Whether another cook is chopping there."""
+        """Returns True if another cook is chopping at a board."""
         sim = self.sim
         return any(
-            macro is not None and macro.verb == CHOP and sim.aim[other] == board
-            for other, macro in enumerate(sim.macro)
-            if other != self.cook
+            macro is not None and macro.verb == CHOP and sim.aim[index] == board
+            for index, macro in enumerate(sim.macro)
+            if index != self.cook
         )
 
-    def tended(self, board: int) -> bool:
-        """Whether another cook can be left to chop there: it does so, is on the way, or stands by with empty hands."""
+    def attended(self, board: int) -> bool:
+        """Returns True if another cook takes care of a board: it chops or waits there, or is coming."""
         steps = self.sim.kitchen.way(board).steps
         standing = any(
-            steps[cell] == 1 and self.sim.hand[other] < 0
-            for other, cell in enumerate(self.sim.cell)
-            if other != self.cook
+            steps[cell] == 1 and self.sim.hand[index] < 0
+            for index, cell in enumerate(self.sim.cell)
+            if index != self.cook
         )
-        coming = any(self.sim.target(other) == board for other in range(len(self.sim.cell)) if other != self.cook)
+        coming = any(self.sim.target(index) == board for index in range(len(self.sim.cell)) if index != self.cook)
         return standing or coming or self.chopped_at(board)
 
     def free_board(self) -> int:
         sim = self.sim
         free = [
-            (self.away(board), number)
+            (self.distance(board), number)
             for number, board in enumerate(sim.kitchen.boards)
             if sim.lying[board] < 0 and (GO_TO_BOARD, number) not in self.claimed
         ]
@@ -220,36 +224,41 @@ class _Greedy:
 
     @cached_property
     def team_bowl(self) -> int:
-        """The one bowl that all fill: the fullest of those rightly filled, then one that is carried, then the nearest
-        to a cook alone, or the first."""
+        """Returns the bowl that the team fills.
+
+        Preference: correct contents, most foods, carried, nearest (for a single cook), lowest index.
+        """
         sim = self.sim
         alone = len(sim.cell) == 1
-        rank = lambda bowl: (
-            not sim.recipe.issuperset(sim.contents[bowl]),
-            -len(sim.contents[bowl]),
-            sim.n_foods + bowl not in sim.hand,
-            self.away(sim.place[sim.n_foods + bowl]) if alone else 0,
-            bowl,
-        )
+
+        def rank(bowl: int) -> tuple[bool, int, bool, int, int]:
+            return (
+                not sim.recipe.issuperset(sim.contents[bowl]),
+                -len(sim.contents[bowl]),
+                sim.n_foods + bowl not in sim.hand,
+                self.distance(sim.place[sim.n_foods + bowl]) if alone else 0,
+                bowl,
+            )
+
         return min(range(len(sim.contents)), key=rank)
 
     def spoiled(self, bowl: int) -> bool:
-        """Whether a bowl holds what cannot be served: junk, or foods that belong in the team's bowl."""
+        """Returns True if a bowl must be emptied: wrong contents, or foods that belong in the team's bowl."""
         foods = self.sim.contents[bowl]
         return bool(foods) and (bowl != self.team_bowl or not self.sim.recipe.issuperset(foods))
 
     def best_bowl(self) -> int:
-        """The team's bowl, if it is rightly filled and within reach; else -1."""
+        """Returns the team's bowl if it is usable and reachable, else -1."""
         bowl = self.team_bowl
         return bowl if self.free(self.sim.n_foods + bowl) and not self.spoiled(bowl) else -1
 
     def bowl_in_use(self) -> bool:
-        """Whether another cook carries the team's bowl."""
+        """Returns True if another cook carries the team's bowl."""
         bowl = self.sim.n_foods + self.team_bowl
         return any(hand == bowl for cook, hand in enumerate(self.sim.hand) if cook != self.cook)
 
     def useful(self, thing: int) -> bool:
-        """False for what this cook could only pass on, and has passed on already."""
+        """Returns False for a thing that this cook can only pass on and has already passed on."""
         sim = self.sim
         if self.reaches_board and self.reaches_delivery:
             return True
@@ -257,12 +266,12 @@ class _Greedy:
         return not (sim.kitchen.kind[where] == COUNTER and where != sim.kitchen.homes[thing])
 
 
-def farsighted_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
-    """The macro-action after which greedy cooks would serve soonest: one step of improvement on all being greedy."""
+def lookahead_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
+    """Returns the macro-action after which greedy cooks serve soonest (one-step lookahead with greedy playouts)."""
     first = greedy_cook(sim, cook, menu)
-    others = [macro for macro in menu.macros if macro != first and helps(sim, cook, macro)]
-    best, best_time = first, LONG
-    for macro in (first, *others):
+    alternatives = [macro for macro in menu.macros if macro != first and helps(sim, cook, macro)]
+    best, best_time = first, MAX_PLAYOUT_STEPS
+    for macro in (first, *alternatives):
         trial = sim.copy()
         trial.begin(cook, macro)
         time = play_out(trial, menu, best_time)
@@ -271,15 +280,14 @@ def farsighted_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
     return best
 
 
-def play_out(sim: Simulation, menu: Menu, limit: int = LONG) -> int | None:
-    """Lets greedy cooks play on. Returns the primitive steps until they serve the order, None if they begin nothing
-    within `limit` that does."""
+def play_out(sim: Simulation, menu: Menu, limit: int = MAX_PLAYOUT_STEPS) -> int | None:
+    """Lets greedy cooks finish the episode. Returns the primitive steps until they serve, or None beyond `limit`."""
     time = 0
     while time < limit:
         for cook, macro in enumerate(sim.macro):
             if macro is None:
                 sim.begin(cook, greedy_cook(sim, cook, menu))
-                time += sim.hasten()
+                time += sim.fast_forward()
         sim.tick()
         time += 1
         if sim.delivered:

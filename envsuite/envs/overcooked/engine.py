@@ -1,4 +1,7 @@
-"""The macro-actions, made of primitive steps (docs/specs/overcooked.md, "Macro-actions"), of one cook or several."""
+"""Simulation of macro-actions as sequences of primitive steps, for one or several cooks.
+
+The rules follow docs/specs/overcooked.md, "Macro-actions".
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ from typing import Any, NamedTuple
 from envsuite.envs.overcooked.kitchen import STAY, UNREACHABLE, Kitchen
 from envsuite.envs.overcooked.motion import CHOPS, NOTHING, PUBLISHED, Motion, Rewards
 
-PATIENCE = 4  # steps a cook lets others hold it up in one macro-action
-DETOUR = 6  # steps a cook goes out of its way round others rather than wait
+PATIENCE = 4  # primitive steps that a cook waits or loses to others within one macro-action
+DETOUR = 6  # extra primitive steps that a cook accepts to walk around others instead of waiting
 
 GET_FOOD, GET_BOWL, GO_TO_BOARD, DELIVER, CHOP, GO_TO_COUNTER = range(6)
-"""The kinds of macro-action."""
+"""Kinds of macro-action."""
 
 
 class Macro(NamedTuple):
-    """A macro-action: `which` counts the foods, bowls or boards from 0."""
+    """Macro-action: its kind (`verb`) and the index of its food, bowl or board (`which`, from 0)."""
 
     verb: int
     which: int
@@ -24,7 +27,7 @@ class Macro(NamedTuple):
 
 
 def macro_actions(kitchen: Kitchen, counters: bool) -> list[Macro]:
-    """The macro-actions of a kitchen in the published order, with "go to counter" last where asked for."""
+    """Returns a kitchen's macro-actions in the published order; `counters` appends "go to counter"."""
     macros = [Macro(GET_FOOD, i, f"get {food}") for i, food in enumerate(kitchen.foods)]
     macros += [Macro(GET_BOWL, i, f"get plate {i + 1}") for i in range(len(kitchen.bowl_homes))]
     macros += [Macro(GO_TO_BOARD, i, f"go to knife {i + 1}") for i in range(len(kitchen.boards))]
@@ -35,44 +38,45 @@ def macro_actions(kitchen: Kitchen, counters: bool) -> list[Macro]:
 
 
 class Simulation(Motion):
-    """One kitchen in motion, with one or more cooks who do macro-actions.
+    """Simulation of one kitchen whose cooks execute macro-actions.
 
-    `begin` gives a cook a macro-action, `tick` plays one primitive step of everyone; a cook whose `macro` is None has
-    ended and waits. All state that matters while nobody is at work is in `save()`; `under_way()` has the rest.
+    `begin` starts a macro-action of one cook, and `tick` advances every cook by one primitive step. A cook is idle when
+    its entry in `macro` is None. `save()` holds the complete state while all cooks are idle; `in_progress()` holds the
+    state of running macro-actions.
     """
 
     def __init__(self, kitchen: Kitchen, recipe: Iterable[str], rewards: Rewards = PUBLISHED, radius: int = 2) -> None:
-        """`radius` is what a cook sees in each direction: one macro-action ends where the bowl comes into sight."""
+        """`radius` is the view distance in cells; fetching a food that is in a bowl ends when the bowl is in view."""
         self.slips: Callable[[], bool] | None = None
-        """asked at each primitive step whether it fails: the cook then stays"""
+        """returns True if the current primitive step fails and the cook stays in place; None: no slips"""
         super().__init__(kitchen, recipe, rewards, radius)
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _clear_events(self) -> None:
+        super()._clear_events()
         cooks = len(self.cell)
         self.macro: list[Macro | None] = [None] * cooks
-        self.aim = [NOTHING] * cooks  # the cell a macro-action was given at its start
-        self.left = [0] * cooks  # chops still to do
+        self.aim = [NOTHING] * cooks  # target cell, fixed when the macro-action starts
+        self.left = [0] * cooks  # remaining chops
         self.waited = [0] * cooks
-        self._passed = NOTHING  # the cook who has been walked past in this tick, and has so had its step
+        self._passed = NOTHING  # the cook that swapped cells in this tick and has therefore used its step
 
-    def under_way(self) -> tuple[Any, ...]:
-        """The macro-actions that `save` leaves out, for `resume`."""
+    def in_progress(self) -> tuple[Any, ...]:
+        """Returns the state of running macro-actions, which `save` omits, for `resume`."""
         return tuple(self.macro), tuple(self.aim), tuple(self.left), tuple(self.waited)
 
-    def resume(self, under_way: tuple[Any, ...]) -> None:
-        """After `load`, goes on with the macro-actions of `under_way`."""
-        self.macro, self.aim, self.left, self.waited = map(list, under_way)
+    def resume(self, in_progress: tuple[Any, ...]) -> None:
+        """Restores running macro-actions from `in_progress`, after `load`."""
+        self.macro, self.aim, self.left, self.waited = map(list, in_progress)
 
     def copy(self) -> Simulation:
-        """An independent simulation in the same moment."""
-        twin = Simulation(self.kitchen, self.order, self.rewards, self.radius)
-        twin.load(self.save())
-        twin.resume(self.under_way())
-        return twin
+        """Returns an independent copy of the simulation in its current state."""
+        duplicate = Simulation(self.kitchen, self.order, self.rewards, self.radius)
+        duplicate.load(self.save())
+        duplicate.resume(self.in_progress())
+        return duplicate
 
     def begin(self, cook: int, macro: Macro) -> None:
-        """Gives `cook` a macro-action to do from the next tick on."""
+        """Starts a macro-action of `cook`; it moves from the next tick on."""
         self.macro[cook] = macro
         self.waited[cook] = 0
         verb = macro.verb
@@ -86,7 +90,7 @@ class Simulation(Motion):
             self.aim[cook] = self._free_counter(cook) if macro.which >= 0 else NOTHING
 
     def tick(self) -> float:
-        """One primitive step of each cook that has a macro-action, in order. Returns the reward without the step cost."""
+        """Advances each busy cook by one primitive step, in order. Returns the reward without the step cost."""
         self.chopped_now = self.wrong_now = 0
         reward = 0.0
         self._passed = NOTHING
@@ -98,7 +102,7 @@ class Simulation(Motion):
         return reward
 
     def target(self, cook: int) -> int:
-        """The cell a cook is on its way to, or NOTHING."""
+        """Returns the cell that a cook is walking to, or NOTHING."""
         macro = self.macro[cook]
         if macro is None:
             return NOTHING
@@ -107,7 +111,7 @@ class Simulation(Motion):
         return self.aim[cook]
 
     def _advance(self, cook: int, macro: Macro) -> float:
-        """Chooses a primitive, does it, and ends the macro-action where its rule says so."""
+        """Executes one primitive step of a macro-action, and ends the macro-action when its rule applies."""
         verb = macro.verb
         cell, hand = self.cell[cook], self.hand[cook]
         thing = macro.which if verb == GET_FOOD else self.n_foods + macro.which
@@ -128,9 +132,9 @@ class Simulation(Motion):
             if close and 0 <= hand < self.n_foods:
                 if self.chops[hand] < CHOPS:
                     return self._stop(cook)
-                ends = self.lying[target] != thing  # else the food goes in, and the next step takes the bowl
+                ends = self.lying[target] != thing  # otherwise the food goes in, and the next step picks up the bowl
         elif verb == CHOP:
-            if not self.raw_on_board(target):  # another cook has chopped it
+            if not self.raw_on_board(target):  # another cook finished the chopping
                 return self._stop(cook)
             self.left[cook] -= close
             ends = self.left[cook] == 0
@@ -144,7 +148,7 @@ class Simulation(Motion):
         reward = self._primitive(cook, direction)
         if verb == CHOP:
             ends = ends or not self.raw_on_board(target)
-        elif not close and not ends and steps[self.cell[cook]] == 1:  # the test on arrival
+        elif not close and not ends and steps[self.cell[cook]] == 1:  # the rule that applies on arrival
             if verb == GET_FOOD:
                 ends = self.raw_on_board(target) and self.lying[target] == thing
             elif verb != GET_BOWL:
@@ -163,7 +167,7 @@ class Simulation(Motion):
         return best if best >= 0 and steps[best] < UNREACHABLE else NOTHING
 
     def _free_counter(self, cook: int) -> int:
-        """The nearest free counter; where cooks share the kitchen, the nearest that can be reached from two sides."""
+        """Returns the nearest free counter, with several cooks the nearest one that has two accessible sides."""
         nearest = NOTHING
         for cell in self.kitchen.counters_from(self.cell[cook]):
             if self.lying[cell] < 0:
@@ -172,12 +176,12 @@ class Simulation(Motion):
                 nearest = cell if nearest < 0 else nearest
         return nearest
 
-    def hasten(self) -> int:
-        """Skips that part of a lone cook's walk on which nothing can happen. Returns the primitive steps skipped."""
+    def fast_forward(self) -> int:
+        """Skips the part of a single cook's walk in which nothing can happen. Returns the skipped primitive steps."""
         macro = self.macro[0]
         if macro is None or macro.verb == CHOP or len(self.cell) > 1 or self.slips or self.trace is not None:
             return 0
-        if macro.verb == GET_FOOD and self.bowl_of[macro.which] >= 0:  # ends where the bowl comes into sight
+        if macro.verb == GET_FOOD and self.bowl_of[macro.which] >= 0:  # ends as soon as the bowl is in view
             return 0
         target = self.target(0)
         if target < 0:
@@ -192,25 +196,28 @@ class Simulation(Motion):
         return way.steps[cell] - 2
 
     def _step_aside(self, cook: int, target: int, direction: int) -> int:
-        """The way round the others. What they cost is limited: two who meet head-on with no short way round change
-        places, and a cook held up for too long goes straight on, changing places with whoever stands there."""
+        """Returns the direction of a cook's next step around the other cooks.
+
+        Delays are bounded: two cooks that meet head-on without a short detour swap cells, and a cook that has waited
+        for PATIENCE steps walks straight on and swaps cells with the cook in its way.
+        """
         here, way = self.cell[cook], self.kitchen.way(target)
         ahead = here + self.kitchen.delta[direction]
-        others = [cell for other, cell in enumerate(self.cell) if other != cook and cell != target]
+        occupied = [cell for index, cell in enumerate(self.cell) if index != cook and cell != target]
         if self.waited[cook] < PATIENCE:
-            round_them = self.kitchen.find_way(target, others)
-            lost = round_them.steps[here] - way.steps[here]
+            detour = self.kitchen.find_way(target, occupied)
+            lost = detour.steps[here] - way.steps[here]
             if lost <= DETOUR:
                 self.waited[cook] += lost > 0
-                return round_them.direction(here)
-        if ahead in others:
-            other = self.cell.index(ahead)
-            goal = self.target(other)
+                return detour.direction(here)
+        if ahead in occupied:
+            neighbour = self.cell.index(ahead)
+            goal = self.target(neighbour)
             head_on = goal >= 0 and ahead + self.kitchen.delta[self.kitchen.way(goal).direction(ahead)] == here
             if not head_on and self.waited[cook] < PATIENCE:
                 self.waited[cook] += 1
                 return STAY
-            self.cell[other] = here
-            self._carry(other, here)
-            self._passed = other
+            self.cell[neighbour] = here
+            self._carry(neighbour, here)
+            self._passed = neighbour
         return direction

@@ -1,4 +1,4 @@
-"""The complete graph of macro-states of a small kitchen, and the best return any policy can have on it."""
+"""Complete graph of the states between macro-actions in a small kitchen, and optimal returns on it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from envsuite.envs.overcooked.motion import State
 
 
 class Graph(NamedTuple):
-    """State 0 is the start. Arrays are [states, macro-actions]; rows of end states are zero."""
+    """Transition graph; state 0 is the start. Arrays are [states, macro-actions]; rows of final states are 0."""
 
     states: list[State]
     to: npt.NDArray[np.int64]
     steps: npt.NDArray[np.int64]
     reward: npt.NDArray[np.float64]
-    """the dense reward of the macro-action, discounted inside it by `discount`"""
+    """dense reward of the macro-action, discounted within it by `discount`"""
     done: npt.NDArray[np.bool_]
     """[states]"""
 
@@ -28,7 +28,7 @@ class Graph(NamedTuple):
 def explore(
     sim: Simulation, macros: Sequence[Macro], step_cost: float = 0.001, discount: float = 0.99, limit: int = 100_000
 ) -> Graph:
-    """All states one cook can bring about, by every macro-action. Raises OverflowError beyond `limit` states."""
+    """Returns the graph of all states that one cook can reach. Raises OverflowError beyond `limit` states."""
     sim.reset()
     states = [sim.save()]
     index = {states[0]: 0}
@@ -36,7 +36,7 @@ def explore(
     steps: list[list[int]] = []
     rewards: list[list[float]] = []
     done: list[bool] = []
-    for state in states:  # grows as we go
+    for state in states:  # the list grows during the loop
         sim.load(state)
         done.append(sim.delivered)
         row: list[tuple[int, int, float]] = []
@@ -72,10 +72,11 @@ def best_return(
     reward: npt.NDArray[np.float64] | None = None,
     leftover: npt.NDArray[np.float64] | None = None,
 ) -> tuple[float, list[int]]:
-    """The highest return from the start, and macro-actions that have it, by dynamic programming over states and time.
+    """Returns the highest return from the start and the macro-actions that reach it.
 
-    `gamma` discounts each primitive step, or each macro-action with `per_macro`. No macro-action starts at `horizon` or
-    later, and none is cut. `reward` replaces the graph's own; `leftover` [states] is a state's worth at the horizon.
+    Uses dynamic programming over states and time. `gamma` discounts each primitive step, or each macro-action with
+    `per_macro`. No macro-action starts at `horizon` or later, and none is interrupted. `reward` replaces the graph's
+    rewards; `leftover` [states] is the value of a state at the horizon.
     """
     reward = graph.reward if reward is None else reward
     longest = int(graph.steps.max())
@@ -96,20 +97,22 @@ def best_return(
 
 
 def distances(graph: Graph, command_cost: int = 0) -> list[int | None]:
-    """The least cost from every state to serving the order, None where it cannot be served: a primitive step costs 1, a
-    command `command_cost` on top. By Dijkstra, backwards."""
+    """Returns the lowest cost from every state to serving the order, or None where that is impossible.
+
+    A primitive step costs 1, and each command costs `command_cost` in addition. Runs Dijkstra's algorithm backwards.
+    """
     back: list[list[tuple[int, int]]] = [[] for _ in graph.states]
     for state in np.flatnonzero(~graph.done).tolist():
-        for to, steps in zip(graph.to[state].tolist(), graph.steps[state].tolist()):
+        for to, steps in zip(graph.to[state].tolist(), graph.steps[state].tolist(), strict=True):
             back[to].append((state, steps + command_cost))
     best: list[int | None] = [0 if done else None for done in graph.done]
     heap = [(0, end) for end in np.flatnonzero(graph.done).tolist()]
     while heap:
-        far, state = heapq.heappop(heap)
-        if far == best[state]:
-            for before, cost in back[state]:
-                known = best[before]
-                if known is None or far + cost < known:
-                    best[before] = far + cost
-                    heapq.heappush(heap, (far + cost, before))
+        distance, state = heapq.heappop(heap)
+        if distance == best[state]:
+            for previous, cost in back[state]:
+                known = best[previous]
+                if known is None or distance + cost < known:
+                    best[previous] = distance + cost
+                    heapq.heappush(heap, (distance + cost, previous))
     return best

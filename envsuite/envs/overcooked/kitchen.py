@@ -1,6 +1,6 @@
-"""A kitchen as it stands before anyone moves: walls, boards, deliveries, where things are kept, and the ways between.
+"""Static description of a kitchen: walls, boards, deliveries, storage cells, and shortest paths.
 
-Cells are numbers, `row * columns + column`, row 0 at the top.
+A cell is an index, `row * columns + column`, with row 0 at the top.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RIGHT, DOWN, LEFT, UP, STAY = range(5)
 PREFERRED = (UP, DOWN, LEFT, RIGHT)
 KINDS = {".": FLOOR, "k": BOARD, "d": DELIVERY}
 DIRECTION_NAMES = ("right", "down", "left", "up", "stay")
-UNREACHABLE = 255  # more than any way in a kitchen of MOST_FLOOR, and still a byte
+UNREACHABLE = 255  # longer than any path in a kitchen of MOST_FLOOR cells, and fits in a byte
 MOST_FLOOR = 225
 MAPS = ("a", "b", "c")
 VARIANTS = ("v1", "v3", "v4")
@@ -26,19 +26,18 @@ SIZES = (7, 9)
 
 
 class Way:
-    """How to get to one target from every cell."""
+    """Shortest paths from every cell to one target."""
 
     __slots__ = ("_delta", "_gates", "steps")
 
     def __init__(self, steps: bytes, delta: Sequence[int]) -> None:
         self.steps = steps
-        """of every cell, moves until the target is entered or bumped into (1: next to it); UNREACHABLE where there is
-        no way"""
+        """per cell, moves until the target is entered or bumped into (1: next to it), or UNREACHABLE"""
         self._delta = delta
         self._gates: dict[int, int] = {}
 
     def direction(self, cell: int) -> int:
-        """The first move from a floor cell, the first of `PREFERRED` on a shortest way; STAY where there is no way."""
+        """Returns the first move of a shortest path from a floor cell; STAY if there is none."""
         steps, delta = self.steps, self._delta
         closer = steps[cell] - 1
         for move in PREFERRED:
@@ -48,38 +47,38 @@ class Way:
 
     @property
     def farthest(self) -> int:
-        """The most `steps` from any cell there is a way from."""
+        """Returns the largest number of steps from any cell with a path."""
         return max(self.steps.replace(bytes([UNREACHABLE]), b""))
 
     def gate(self, cell: int) -> int:
-        """The cell on the way that is two moves from the target; `cell` itself where it is not so far."""
-        found = self._gates.get(cell)
-        if found is None:
-            found = cell
-            while 2 < self.steps[found] < UNREACHABLE:
-                found += self._delta[self.direction(found)]
-            self._gates[cell] = found
-        return found
+        """Returns the cell on the path two moves before the target; `cell` itself if it is closer than that."""
+        gate = self._gates.get(cell)
+        if gate is None:
+            gate = cell
+            while 2 < self.steps[gate] < UNREACHABLE:
+                gate += self._delta[self.direction(gate)]
+            self._gates[cell] = gate
+        return gate
 
 
 class Kitchen:
-    """The unchanging part of a kitchen."""
+    """Static part of a kitchen, shared by all episodes played in it."""
 
     def __init__(self, name: str, rows: Sequence[str], starts: Sequence[tuple[int, int]]) -> None:
-        """`rows` is drawn as in kitchens.toml; `starts` has a (row, column) for each cook. Raises DataError."""
+        """`rows` uses the symbols of kitchens.toml; `starts` holds one (row, column) per cook. Raises DataError."""
         self.name = name
         self.n_rows, self.n_columns = len(rows), len(rows[0]) if rows else 0
         if any(len(row) != self.n_columns for row in rows):
             raise DataError(f"Kitchen {name!r} has rows of different lengths: draw a rectangle.")
         self.delta = (1, self.n_columns, -1, -self.n_columns, 0)
-        drawn, glyphs = "".join(rows), _glyphs()
-        self.kind = [KINDS.get(glyph, COUNTER) for glyph in drawn]
+        symbols, glyphs = "".join(rows), _glyphs()
+        self.kind = [KINDS.get(glyph, COUNTER) for glyph in symbols]
         self.boards: list[int] = []
         self.deliveries: list[int] = []
         self.bowl_homes: list[int] = []
         homes: dict[str, int] = {}
         stations = {"k": self.boards, "d": self.deliveries, "b": self.bowl_homes}
-        for cell, glyph in enumerate(drawn):
+        for cell, glyph in enumerate(symbols):
             if glyph in "#.":
                 continue
             if glyph in glyphs:
@@ -87,19 +86,21 @@ class Kitchen:
             elif glyph in stations:
                 stations[glyph].append(cell)
             else:
-                raise DataError(f"Kitchen {name!r} has a cell {glyph!r}, which stands for nothing: see kitchens.toml.")
+                raise DataError(
+                    f"Kitchen {name!r} has the unknown symbol {glyph!r}: see kitchens.toml for the symbols."
+                )
         self.foods = tuple(food for food in glyphs.values() if food in homes)
-        self.homes = [homes[food] for food in self.foods] + self.bowl_homes  # of every thing: foods, then bowls
+        self.homes = [homes[food] for food in self.foods] + self.bowl_homes  # home cell per item: foods, then bowls
         self.starts = tuple(row * self.n_columns + column for row, column in starts)
         self.floor = [cell for cell, kind in enumerate(self.kind) if kind == FLOOR]
         if FLOOR in self._rim():
-            raise DataError(f"Kitchen {name!r} has floor at its rim: enclose it with counters.")
+            raise DataError(f"Kitchen {name!r} has floor on its border: enclose it with counters.")
         if len(self.floor) > MOST_FLOOR:
-            raise DataError(f"Kitchen {name!r} has {len(self.floor)} cells of floor: {MOST_FLOOR} at most.")
+            raise DataError(f"Kitchen {name!r} has {len(self.floor)} floor cells: the maximum is {MOST_FLOOR}.")
         if any(self.kind[cell] != FLOOR for cell in self.starts) or len(set(self.starts)) < len(self.starts):
-            raise DataError(f"Kitchen {name!r} starts a cook off the floor, or two in one cell.")
+            raise DataError(f"Kitchen {name!r} starts a cook outside the floor, or two cooks in one cell.")
         self.beside: list[tuple[tuple[int, int], ...]] = [()] * len(self.kind)
-        """(number, cell) of the boards orthogonally next to each cell, by number"""
+        """per cell, the (number, cell) of each orthogonally adjacent board, sorted by number"""
         for number, board in enumerate(self.boards):
             for cell in self._around(board):
                 self.beside[cell] += ((number, board),)
@@ -109,13 +110,13 @@ class Kitchen:
         self._near: dict[tuple[int, int], bytes] = {}
 
     def _around(self, cell: int) -> list[int]:
-        """The cells of floor next to a cell."""
+        """Returns the floor cells adjacent to a cell."""
         kind = self.kind
         return [cell + step for step in self.delta[:4] if 0 <= cell + step < len(kind) and kind[cell + step] == FLOOR]
 
     @cached_property
     def sides(self) -> list[list[int]]:
-        """The cells of floor next to each cell."""
+        """Returns the adjacent floor cells of each cell."""
         return [self._around(cell) for cell in range(len(self.kind))]
 
     def _rim(self) -> list[int]:
@@ -123,21 +124,21 @@ class Kitchen:
         return self.kind[:wide] + self.kind[-wide:] + self.kind[::wide] + self.kind[wide - 1 :: wide]
 
     def position(self, cell: int) -> tuple[int, int]:
-        """(row, column)."""
+        """Returns (row, column) of a cell."""
         return divmod(cell, self.n_columns)
 
     def way(self, target: int) -> Way:
-        """The shortest ways to `target`."""
-        found = self._ways[target]
-        if found is None:
-            found = self._ways[target] = self.find_way(target)
-        return found
+        """Returns the shortest paths to `target`."""
+        way = self._ways[target]
+        if way is None:
+            way = self._ways[target] = self.find_way(target)
+        return way
 
     def find_way(self, target: int, blocked: Sequence[int] = ()) -> Way:
-        """As `way`, with some floor cells taken.
+        """Returns the shortest paths to `target` that avoid the `blocked` floor cells.
 
-        Breadth first, ring by ring, with a set of cells as one integer that has a byte for each: whatever a ring does
-        not reach is one step farther.
+        A breadth-first search over sets of cells. A set is one integer with one byte per cell, so that a whole ring of
+        cells expands in a few integer operations; every cell that a ring does not reach is one step farther away.
         """
         wide, ring = 8 * self.n_columns, 1 << 8 * target
         unseen = self._open & ~ring
@@ -151,28 +152,28 @@ class Kitchen:
         return Way((steps | (unseen | never) * UNREACHABLE).to_bytes(len(self.kind), "little"), self.delta)
 
     def counters_from(self, cell: int) -> Iterator[int]:
-        """The counters that can be reached from a floor cell, nearest first, of equally near ones the lower number."""
+        """Yields the counters reachable from a floor cell, nearest first and then by cell index."""
         ring, walked = [cell], {cell}
-        told: set[int] = set()
+        yielded: set[int] = set()
         while ring:
             beside = {here + step for here in ring for step in self.delta[:4]}
-            counters = sorted(other for other in beside - told if self.kind[other] == COUNTER)
+            counters = sorted(cell for cell in beside - yielded if self.kind[cell] == COUNTER)
             yield from counters
-            told.update(counters)
-            ring = [other for other in beside - walked if self.kind[other] == FLOOR]
+            yielded.update(counters)
+            ring = [cell for cell in beside - walked if self.kind[cell] == FLOOR]
             walked.update(ring)
 
     def near(self, cell: int, radius: int) -> bytes:
-        """For every cell, whether it lies in the square window of `radius` round `cell`."""
-        found = self._near.get((cell, radius))
-        if found is None:
-            found = self._near[cell, radius] = window(self.n_rows, self.n_columns, cell, radius)
-        return found
+        """Returns one byte per cell: 1 inside the square window of `radius` around `cell`, 0 outside."""
+        visible = self._near.get((cell, radius))
+        if visible is None:
+            visible = self._near[cell, radius] = window(self.n_rows, self.n_columns, cell, radius)
+        return visible
 
     def drawing(self) -> list[str]:
-        """The rows as kitchens.toml draws them."""
+        """Returns the rows in the symbols of kitchens.toml."""
         glyphs = [{FLOOR: ".", COUNTER: "#", BOARD: "k", DELIVERY: "d"}[kind] for kind in self.kind]
-        for food, home in zip(self.foods, self.homes):
+        for food, home in zip(self.foods, self.homes, strict=False):
             glyphs[home] = _data()["foods"][food]
         for home in self.bowl_homes:
             glyphs[home] = "b"
@@ -182,7 +183,7 @@ class Kitchen:
 
 @lru_cache(maxsize=4096)
 def window(n_rows: int, n_columns: int, cell: int, radius: int) -> bytes:
-    """`Kitchen.near`, which is the same in all kitchens of one size."""
+    """Returns `Kitchen.near` for all kitchens of one size."""
     row, column = divmod(cell, n_columns)
     first, last = max(0, column - radius), min(n_columns, column + radius + 1)
     seen = bytearray(n_rows * n_columns)
@@ -198,37 +199,40 @@ def _data() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _glyphs() -> dict[str, str]:
-    """The food of each letter, in the order of kitchens.toml."""
+    """Returns the food of each symbol, in the order of kitchens.toml."""
     return {glyph: food for food, glyph in _data()["foods"].items()}
 
 
 def all_foods() -> dict[str, str]:
-    """Every food the kitchens can hold, with its letter in a drawing."""
+    """Returns every food with its symbol in a map."""
     return dict(_data()["foods"])
 
 
 def recipe_names() -> tuple[str, ...]:
-    """The named recipes, in the order of the published task numbers."""
+    """Returns the names of the recipes, in the order of the published task numbers."""
     return tuple(_data()["recipes"])
 
 
 def recipe_foods(recipe: str) -> tuple[str, ...]:
-    """The foods of a named recipe. Raises UsageError."""
+    """Returns the foods of a named recipe. Raises UsageError if it is unknown."""
     try:
         return tuple(_data()["recipes"][recipe])
     except KeyError:
-        raise UsageError(f"No recipe {recipe!r}: there are {', '.join(_data()['recipes'])}.") from None
+        raise UsageError(f"Unknown recipe {recipe!r}: choose from {', '.join(_data()['recipes'])}.") from None
 
 
 @lru_cache(maxsize=64)
 def published_kitchen(variant: str, layout: str, size: int, cooks: int) -> Kitchen:
-    """A kitchen of the papers: variant v1 (two bowls), v3 or v4 (tomato only); map a, b or c; 7 or 9 cells wide."""
+    """Returns a published kitchen: variant v1 (two bowls), v3 or v4 (tomato only); map a, b or c; size 7 or 9.
+
+    Raises UsageError if the combination was not published.
+    """
     data = _data()
     base = f"v3-{layout}-{size}"
     if base not in data["kitchens"] or variant not in VARIANTS:
         raise UsageError(
-            f"No published kitchen {variant}-{layout} of size {size}: variants are {', '.join(VARIANTS)}, "
-            f"maps {', '.join(MAPS)}, sizes {SIZES[0]} and {SIZES[1]} (layout=random takes 5 to 15)."
+            f"There is no published kitchen {variant}-{layout} of size {size}: variants are {', '.join(VARIANTS)}, "
+            f"maps {', '.join(MAPS)}, sizes {SIZES[0]} and {SIZES[1]} (layout=random accepts 5 to 15)."
         )
     rows = [list(row) for row in data["kitchens"][base]["rows"].split()]
     for where, glyph in data["variants"].get(variant, {}).get(str(size), {}).items():

@@ -1,4 +1,4 @@
-"""Overcooked's rows of the menu: the papers' two tasks, every recipe on every map, and a ladder of drawn kitchens."""
+"""Registered Overcooked tasks: the two published tasks, every recipe on every map, and drawn kitchens by level."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envsuite.types import Family, Task
 
 ENTRY_POINT = "envsuite.envs.overcooked.env:OvercookedEnv"
 RECIPES = ("tomato", "lettuce", "onion", "tomato-lettuce", "tomato-onion", "lettuce-onion", "tomato-lettuce-onion")
-KITCHENS: dict[str, tuple[str, dict[str, Any]]] = {  # what is put to the dish's name -> where, and its knobs
+KITCHENS: dict[str, tuple[str, dict[str, Any]]] = {  # suffix of the task name -> (place, knobs)
     "": ("in the open kitchen", {}),
     "9x9": ("in the open kitchen of 9x9", {"size": 9}),
     "c": ("in the kitchen with a gap", {"layout": "c"}),
@@ -45,7 +45,7 @@ def _register_all() -> None:
     )
     for recipe in RECIPES:
         dish = recipe.replace("-", "_") + "_salad"
-        base = {} if recipe == "tomato" else {"recipe": recipe, "variant": "v3"}  # tomato salad has its own kitchen
+        base = {} if recipe == "tomato" else {"recipe": recipe, "variant": "v3"}  # tomato salad has a separate kitchen
         for suffix, (where, knobs) in KITCHENS.items():
             task_id = f"Overcooked-{'-'.join(filter(None, (dish, suffix)))}-v0"
             summary = f"{recipe.replace('-', ', ')} salad {where}"

@@ -1,6 +1,6 @@
 """The state of a kitchen and its primitive steps (docs/specs/overcooked.md, "Primitive steps").
 
-A thing is a number: the foods of the kitchen in order, then its bowls. Every food and bowl exists once.
+A thing (food or bowl) is an index: first the foods of the kitchen in order, then its bowls. Each exists once.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from typing import NamedTuple
 
 from envsuite.envs.overcooked.kitchen import BOARD, COUNTER, DELIVERY, FLOOR, STAY, UNREACHABLE, Kitchen
 
-CHOPS = 3  # chops until a food is chopped
+CHOPS = 3  # chops that turn a raw food into a chopped one
 NOTHING = -1
 
 State = tuple[tuple[int, ...], ...]
 
 
 class Rewards(NamedTuple):
-    """What the published dense reward pays, without the cost of a step."""
+    """Amounts of the published dense reward, without the cost per step."""
 
-    chop: float = 0.2  # a food of the recipe has been chopped: every time
+    chop: float = 0.2  # each time a food of the recipe becomes chopped
     deliver: float = 1.0
-    wrong: float = 0.1  # taken off for any other delivery
+    wrong: float = 0.1  # subtracted for any other delivery
 
 
 PUBLISHED = Rewards()
 
 
 class Motion:
-    """Cooks and things in one kitchen. `save()` gives the state, `load` brings it back."""
+    """Positions and contents of the cooks and things in one kitchen; `save()` and `load()` convert the state."""
 
     def __init__(self, kitchen: Kitchen, recipe: Iterable[str], rewards: Rewards = PUBLISHED, radius: int = 2) -> None:
         self.kitchen, self.rewards, self.radius = kitchen, rewards, radius
@@ -38,45 +38,47 @@ class Motion:
         self.recipe = frozenset(kitchen.foods.index(food) for food in recipe)
         self.order = tuple(kitchen.foods[food] for food in sorted(self.recipe))
         self.trace: list[tuple[int, int, int]] | None = None
-        """where it is a list, each primitive step is noted as (cook, direction, cell after)"""
+        """if a list, every primitive step is appended as (cook, direction, cell afterwards)"""
         self.reset()
 
     def reset(self) -> None:
-        """Back to the start."""
+        """Restores the initial state."""
         kitchen = self.kitchen
-        self.cell = list(kitchen.starts)  # of each cook
-        self.hand = [NOTHING] * len(self.cell)  # the thing each cook holds
-        self.place = list(kitchen.homes)  # of each thing; what is carried or in a bowl is where its carrier is
+        self.cell = list(kitchen.starts)  # cell of each cook
+        self.hand = [NOTHING] * len(self.cell)  # thing that each cook holds
+        self.place = list(
+            kitchen.homes
+        )  # cell of each thing; a carried thing, or food in a bowl, moves with its carrier
         self.chops = [0] * self.n_foods
         self.contents: list[list[int]] = [[] for _ in kitchen.bowl_homes]
         self.bowl_of = [NOTHING] * self.n_foods
-        self.lying = [NOTHING] * len(kitchen.kind)  # the thing on each cell, what is in a bowl left out
+        self.lying = [NOTHING] * len(kitchen.kind)  # thing on each cell, without the contents of bowls
         for thing, home in enumerate(self.place):
             self.lying[home] = thing
-        self._forget()
+        self._clear_events()
 
-    def _forget(self) -> None:
+    def _clear_events(self) -> None:
         self.delivered = False
-        self.chopped_now = self.wrong_now = 0  # what the last tick brought
-        self.touched = 0  # how often anything but a cook's place has changed
+        self.chopped_now = self.wrong_now = 0  # events of the last tick
+        self.touched = 0  # counts the changes of anything except the cooks' positions
 
     def save(self) -> State:
-        """What `load` brings back; equal values mean equal states."""
+        """Returns the state as a hashable value; equal values mean equal states."""
         cooks, contents = (*self.cell, *self.hand), map(tuple, self.contents)
         return cooks, tuple(self.place), tuple(self.chops), *contents, (int(self.delivered),)
 
     def load(self, state: State) -> None:
-        """Goes back to a state of `save`."""
+        """Restores a state that `save` returned."""
         cooks, place, chops, *contents, (delivered,) = state
         half = len(cooks) // 2
         self.cell, self.hand = list(cooks[:half]), list(cooks[half:])
         self.place, self.chops = list(place), list(chops)
         self.contents = [list(foods) for foods in contents]
-        self._forget()
+        self._clear_events()
         self.delivered = bool(delivered)
         self.bowl_of = [NOTHING] * self.n_foods
         self.lying = lying = [NOTHING] * len(self.kitchen.kind)
-        for thing, where in enumerate(place):  # bowls come last, and so hide what is in them
+        for thing, where in enumerate(place):  # bowls come last and therefore hide their contents
             lying[where] = thing
         for thing in self.hand:
             if thing >= 0:
@@ -85,41 +87,41 @@ class Motion:
             for food in foods:
                 self.bowl_of[food] = bowl
 
-    # ---- what a cook can see of things -----------------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------
 
     def is_chopped(self, thing: int) -> bool:
-        """Whether a thing is chopped food; False for a bowl, and for no thing."""
+        """Returns True if a thing is chopped food; False for a bowl and for NOTHING."""
         return 0 <= thing < self.n_foods and self.chops[thing] >= CHOPS
 
     def raw_on_board(self, cell: int) -> bool:
-        """Whether a board at `cell` carries a food that can be chopped."""
+        """Returns True if `cell` is a board that holds a raw food."""
         thing = self.lying[cell]
         return 0 <= thing < self.n_foods and self.chops[thing] < CHOPS and self.kitchen.kind[cell] == BOARD
 
     def reaches(self, cook: int, cell: int) -> bool:
-        """Whether the cook can walk up to a cell."""
+        """Returns True if the cook can walk up to a cell."""
         return self.kitchen.way(cell).steps[self.cell[cook]] < UNREACHABLE
 
     def board_to_chop_at(self, cook: int) -> int:
-        """The cell of the first board next to the cook that carries raw food, or NOTHING."""
+        """Returns the first board next to the cook that holds raw food, or NOTHING."""
         for _, board in self.kitchen.beside[self.cell[cook]]:
             if self.raw_on_board(board):
                 return board
         return NOTHING
 
     def served(self, bowl: int) -> bool:
-        """Whether the contents of a bowl (counted from 0) are the recipe, no more and no less."""
+        """Returns True if the contents of a bowl (index from 0) equal the recipe exactly."""
         return self.recipe == set(self.contents[bowl])
 
     # ---- primitive steps -------------------------------------------------------------------------------------------
 
     def _primitive(self, cook: int, direction: int) -> float:
-        """Moves, or meets what stands in the way. Returns the reward."""
+        """Moves a cook, or makes it interact with the obstacle in that direction. Returns the reward."""
         reward = 0.0
         if direction != STAY:
             cell = self.cell[cook] + self.kitchen.delta[direction]
             if self.kitchen.kind[cell] != FLOOR:
-                reward = self._meet(cook, cell)
+                reward = self._interact(cook, cell)
             elif len(self.cell) == 1 or cell not in self.cell[:cook] + self.cell[cook + 1 :]:
                 self.cell[cook] = cell
                 if self.hand[cook] >= 0:
@@ -139,7 +141,7 @@ class Motion:
             for food in self.contents[thing - self.n_foods]:
                 self.place[food] = cell
 
-    def _meet(self, cook: int, cell: int) -> float:
+    def _interact(self, cook: int, cell: int) -> float:
         """Applies the table of interactions (docs/specs/overcooked.md, "Primitive steps")."""
         kind, hand, thing = self.kitchen.kind[cell], self.hand[cook], self.lying[cell]
         if hand < 0:
@@ -204,7 +206,7 @@ class Motion:
         return -self.rewards.wrong
 
     def _send_home(self, thing: int) -> None:
-        """To its first place, raw; where something else lies there by now, to the nearest free counter."""
+        """Returns a thing to its home cell, raw; if that is occupied, to the nearest free counter."""
         home = self.kitchen.homes[thing]
         if self.lying[home] >= 0:
             row, column = self.kitchen.position(home)

@@ -1,7 +1,8 @@
-"""What each macro-action is called in a given state, and whether it would get anything done.
+"""Labels of the macro-actions in the current state, and the test whether a macro-action changes anything.
 
-The published wording offers every macro-action always; its labels (docs/specs/overcooked.md, "Text and offers") suggest more than
-they keep. The honest wording offers what changes something, under labels that say what.
+The published wording always offers every macro-action, and its labels can promise more than the action does
+(docs/specs/overcooked.md, "Text and offers"). The honest wording offers only macro-actions that change something, with
+labels that describe the change.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from envsuite.envs.overcooked.kitchen import BOARD, UNREACHABLE
 
 
 def published_label(sim: Simulation, cook: int, macro: Macro) -> str:
-    """The published label of a macro-action, true or not."""
+    """Returns the published label of a macro-action, which may promise an effect that it does not have."""
     verb, index, _ = macro
     hand = sim.hand[cook]
     if verb == GET_FOOD:
@@ -35,24 +36,24 @@ def published_label(sim: Simulation, cook: int, macro: Macro) -> str:
 
 
 def _seen_filled(sim: Simulation, cook: int, bowl: int) -> bool:
-    """Whether a bowl holds food and is in the cook's hand, or on a board in the cook's window."""
+    """Returns True if a bowl with food is in the cook's hand, or on a board in the cook's view."""
     if not sim.contents[bowl]:
         return False
     thing = sim.n_foods + bowl
-    where = sim.place[thing]
-    on_board = sim.kitchen.kind[where] == BOARD
-    return sim.hand[cook] == thing or (on_board and bool(sim.kitchen.near(sim.cell[cook], sim.radius)[where]))
+    cell = sim.place[thing]
+    on_board = sim.kitchen.kind[cell] == BOARD
+    return sim.hand[cook] == thing or (on_board and bool(sim.kitchen.near(sim.cell[cook], sim.radius)[cell]))
 
 
-def situation(sim: Simulation, cook: int) -> tuple[int, bool, int, tuple[bool, ...]]:
-    """All that the published labels of a kitchen's macro-actions depend on, so that they can be kept."""
+def label_state(sim: Simulation, cook: int) -> tuple[int, bool, int, tuple[bool, ...]]:
+    """Returns everything that the published labels depend on, as a cache key."""
     hand = sim.hand[cook]
     filled = tuple([bool(foods) and _seen_filled(sim, cook, bowl) for bowl, foods in enumerate(sim.contents)])
     return hand, sim.is_chopped(hand), _bare_food_beside(sim, cook), filled
 
 
 def _bare_food_beside(sim: Simulation, cook: int) -> int:
-    """The food on the first board next to the cook that has one, or -1."""
+    """Returns the food on the first adjacent board that holds one, or -1."""
     for _, board in sim.kitchen.beside[sim.cell[cook]]:
         if 0 <= sim.lying[board] < sim.n_foods:
             return sim.lying[board]
@@ -60,22 +61,23 @@ def _bare_food_beside(sim: Simulation, cook: int) -> int:
 
 
 def helps(sim: Simulation, cook: int, macro: Macro) -> bool:
-    """Whether a macro-action would get something done from here, other cooks standing still.
+    """Returns True if a macro-action would achieve something now, while the other cooks stand still.
 
-    That is changing anything but the cook's place, or going up to raw food on a board, empty-handed.
+    Achieving something means to change anything except the cook's position, or to walk empty-handed to a board with raw
+    food.
     """
     verb, index, _ = macro
     hand, n_foods = sim.hand[cook], sim.n_foods
     if verb <= GET_BOWL:
         thing = index if verb == GET_FOOD else n_foods + index
-        where = sim.place[thing]
+        cell = sim.place[thing]
         if hand < 0:
-            wanted = not sim.raw_on_board(where)
+            useful = not sim.raw_on_board(cell)
         elif verb == GET_FOOD:
-            wanted = hand >= n_foods and sim.is_chopped(thing)
+            useful = hand >= n_foods and sim.is_chopped(thing)
         else:
-            wanted = sim.is_chopped(hand)
-        return wanted and sim.lying[where] == thing and sim.reaches(cook, where)
+            useful = sim.is_chopped(hand)
+        return useful and sim.lying[cell] == thing and sim.reaches(cook, cell)
     if verb == GO_TO_BOARD:
         board = sim.kitchen.boards[index]
         thing = sim.lying[board]
@@ -92,11 +94,11 @@ def helps(sim: Simulation, cook: int, macro: Macro) -> bool:
         return False
     if verb == DELIVER:
         return any(sim.reaches(cook, cell) for cell in sim.kitchen.deliveries)
-    return True  # some counter is free: every thing had one of its own at the start
+    return True  # some counter is free: each thing started on a separate counter
 
 
 def honest_label(sim: Simulation, cook: int, macro: Macro) -> str | None:
-    """What a macro-action would get done from here, None where nothing."""
+    """Returns a label that states the effect of a macro-action, or None if it has no effect."""
     if not helps(sim, cook, macro):
         return None
     verb, index, _ = macro

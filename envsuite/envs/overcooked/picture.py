@@ -1,4 +1,4 @@
-"""Pictures of a kitchen: as an image (pillow) and as text."""
+"""Rendering of a kitchen as an image (pillow) and as text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from envsuite.envs.overcooked.motion import CHOPS
 if TYPE_CHECKING:
     from PIL import ImageDraw
 
-TILE = 48  # pixels along a cell
-FINE = 3  # shapes are drawn so many times larger and scaled down, for smooth edges
-CAPTION = 22  # pixels of a caption's line
+TILE = 48  # pixels per cell side
+FINE = 3  # supersampling factor: shapes are drawn larger and scaled down for smooth edges
+CAPTION = 22  # height of the caption in pixels
 FLOORS = ("#f6ecd9", "#efe2ca")
 COUNTER_TOP, COUNTER_EDGE, PLANK, PLANK_EDGE = "#a98d74", "#8a705a", "#ecd2a0", "#a98145"
 DELIVERY_TOP, INK, PAPER, LEAF = "#6fae78", "#3a312a", "#faf6ee", "#4c8a3a"
@@ -33,11 +33,11 @@ FOOD = {
 COOKS = ("#3565b0", "#8a3fa0", "#20807c")
 
 
-def draw(sim: Simulation, asked: int = 0, caption: str = "") -> npt.NDArray[np.uint8]:
-    """The kitchen from above, [rows * 48 (+ 22 for a caption), columns * 48, 3].
+def draw(sim: Simulation, active_cook: int = 0, caption: str = "") -> npt.NDArray[np.uint8]:
+    """Draws the kitchen from above, [rows * 48 (+ 22 with a caption), columns * 48, 3].
 
-    Raw food looks whole, with a bar of its chops so far; chopped food lies in slices; a bowl is a white ring. What the
-    cook `asked` cannot see is darker.
+    Raw food is drawn whole with a progress bar of its chops, chopped food in slices, and a bowl as a white ring. Cells
+    outside the view of cook `active_cook` are darker.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -54,12 +54,12 @@ def draw(sim: Simulation, asked: int = 0, caption: str = "") -> npt.NDArray[np.u
         _draw_cook(sim, pen.at(sim, cell), cook)
     image = large.resize((wide, tall), Image.Resampling.LANCZOS)
     shade = Image.new("L", (kitchen.n_columns, kitchen.n_rows))
-    seen = kitchen.near(sim.cell[asked], sim.radius)
+    seen = kitchen.near(sim.cell[active_cook], sim.radius)
     shade.putdata([0 if sees else 70 for sees in seen])
     image.paste("#241c14", mask=shade.resize((wide, tall), Image.Resampling.NEAREST))
     font = ImageFont.load_default(size=12)
     words = ImageDraw.Draw(image)
-    if len(kitchen.boards) > 1:  # as the text numbers them
+    if len(kitchen.boards) > 1:  # numbered as in the observation
         for number, cell in enumerate(kitchen.boards):
             row, column = kitchen.position(cell)
             words.text((column * TILE + 3, row * TILE + 1), str(number + 1), fill=INK, font=font)
@@ -79,13 +79,13 @@ def draw(sim: Simulation, asked: int = 0, caption: str = "") -> npt.NDArray[np.u
 
 
 class _Pen:
-    """Draws in one cell, in its coordinates: 0 to 1 from left to right and from top to bottom."""
+    """Draws in one cell, in coordinates from 0 to 1, left to right and top to bottom."""
 
     def __init__(self, pen: ImageDraw.ImageDraw, left: int = 0, top: int = 0) -> None:
         self.pen, self.left, self.top = pen, left, top
 
     def at(self, sim: Simulation, cell: int) -> _Pen:
-        """The pen for one cell."""
+        """Returns the pen of one cell."""
         row, column = sim.kitchen.position(cell)
         return _Pen(self.pen, column * TILE * FINE, row * TILE * FINE)
 
@@ -95,17 +95,17 @@ class _Pen:
     def box(
         self, x: float, y: float, right: float, bottom: float, fill: str, edge: str = "", corner: float = 0
     ) -> None:
-        """A rectangle with rounded corners."""
+        """Draws a rectangle with rounded corners."""
         box = self._points(x, y, right, bottom)
         self.pen.rounded_rectangle(box, corner * TILE * FINE, fill, edge or None, FINE if edge else 0)
 
     def disc(self, x: float, y: float, wide: float, tall: float, fill: str, edge: str = "") -> None:
-        """An ellipse round (x, y) with these half-axes."""
+        """Draws an ellipse around (x, y) with half-axes `wide` and `tall`."""
         box = self._points(x - wide, y - tall, x + wide, y + tall)
         self.pen.ellipse(box, fill, edge or None, FINE if edge else 0)
 
     def shape(self, *points: float, fill: str) -> None:
-        """A polygon."""
+        """Draws a polygon."""
         self.pen.polygon(self._points(*points), fill)
 
 
@@ -189,7 +189,10 @@ def _draw_leaves(pen: _Pen, x: float, y: float, size: float) -> None:
 
 
 def write(sim: Simulation) -> str:
-    """The kitchen in letters, as kitchens.toml draws it; chopped food in capitals, cooks as digits, their loads below."""
+    """Returns the kitchen as text in the symbols of kitchens.toml.
+
+    Chopped food is a capital letter, a cook a digit; lines below the map list what cooks carry and bowls hold.
+    """
     kitchen, letters = sim.kitchen, all_foods()
     ground = {FLOOR: ".", COUNTER: "#", BOARD: "k", DELIVERY: "d"}
     glyphs = [ground[kind] for kind in kitchen.kind]

@@ -1,8 +1,8 @@
-"""The exact planner: the fewest commands that serve the order, by A* over macro-actions.
+"""Exact planner: an A* search over macro-actions for the fewest commands that serve the order.
 
-Among plans of equally many commands it takes one of fewest primitive steps, over macro-actions that get something done;
-where things can be reached from several sides, a walk for its own sake could still save steps, though never a command.
-Exact for a lone cook and dynamics without slips; other cooks are taken to stand where they are.
+Among plans with equally many commands it prefers fewer primitive steps, considering only macro-actions that change
+something. (A walk without another effect could save primitive steps where a thing is accessible from several sides, but
+never a command.) The plan is exact for a single cook without slips; other cooks are assumed to stand still.
 """
 
 from __future__ import annotations
@@ -17,45 +17,47 @@ from envsuite.envs.overcooked.motion import CHOPS, State
 from envsuite.envs.overcooked.offers import helps
 from envsuite.errors import EngineFailure
 
-COMMAND = 1 << 16  # the cost of a command; a primitive step costs 1 on top, to break ties
-SEARCH_LIMIT = 200_000  # states opened before a search is given up
+COMMAND = 1 << 16  # cost of a command; a primitive step costs 1 in addition, to break ties
+SEARCH_LIMIT = 200_000  # expanded states before a search fails
 
 
 class Plan(NamedTuple):
-    """The rest of a shortest solution."""
+    """Length and first macro-action of a shortest plan."""
 
     commands: int
     steps: int
     first: Macro | None
-    """None where nothing remains"""
+    """None if the order has been served"""
 
 
 class Planner:
-    """Plans for one cook of one kitchen and recipe. What is found is kept, so that following a plan costs nothing."""
+    """Plans for one cook in one kitchen and recipe; caches every state on a plan, so that following it is free."""
 
     def __init__(self, sim: Simulation, macros: Sequence[Macro], cook: int = 0) -> None:
-        """`sim` is only read, for its kitchen, recipe and window."""
+        """`sim` provides kitchen, recipe and view radius; it is not modified."""
         self.cook, self.macros = cook, macros
         kitchen = sim.kitchen
         self.sim = Simulation(kitchen, (kitchen.foods[food] for food in sim.recipe), sim.rewards, sim.radius)
-        self.known: dict[State, tuple[int, Macro | None] | None] = {}
+        self.solved: dict[State, tuple[int, Macro | None] | None] = {}
         self.opened = 0
         self._between: dict[tuple[int, int], int] = {}
 
     def plan(self, state: State) -> Plan | None:
-        """The shortest plan from a state; None where the order can no longer be served. Raises EngineFailure beyond
-        SEARCH_LIMIT."""
+        """Returns the shortest plan from a state, or None if the order can no longer be served.
+
+        Raises EngineFailure if the search expands more than SEARCH_LIMIT states.
+        """
         key = self._key(state)
-        if key not in self.known:
+        if key not in self.solved:
             self._search(key)
-        found = self.known[key]
-        if found is None:
+        solution = self.solved[key]
+        if solution is None:
             return None
-        cost, first = found
+        cost, first = solution
         return Plan(cost // COMMAND, cost % COMMAND, first)
 
     def _key(self, state: State) -> State:
-        """The order in which a bowl was filled makes no difference."""
+        """Returns the state with sorted bowl contents, since the filling order does not matter."""
         cooks, place, chops, *contents, delivered = state
         return cooks, place, chops, *(tuple(sorted(foods)) for foods in contents), delivered
 
@@ -67,53 +69,53 @@ class Planner:
         count = 0
         opened = 0
         while heap:
-            _, _, so_far, state, final = heapq.heappop(heap)
+            _, _, cost_so_far, state, final = heapq.heappop(heap)
             if final:
-                self._keep(start, state, parent)
+                self._store_path(start, state, parent)
                 return
-            if cost[state] < so_far:
+            if cost[state] < cost_so_far:
                 continue
             if state[-1][0]:
-                self.known[state] = (0, None)
-                self._keep(start, state, parent)
+                self.solved[state] = (0, None)
+                self._store_path(start, state, parent)
                 return
-            if state in self.known:
-                rest = self.known[state]
-                if rest is not None:
+            if state in self.solved:
+                solution = self.solved[state]
+                if solution is not None:
                     count += 1
-                    heapq.heappush(heap, (so_far + rest[0], -count, so_far, state, True))
+                    heapq.heappush(heap, (cost_so_far + solution[0], -count, cost_so_far, state, True))
                 continue
             opened += 1
             self.opened += 1
             if opened > SEARCH_LIMIT:
                 raise EngineFailure(f"No plan found within {SEARCH_LIMIT} states in kitchen {self.sim.kitchen.name!r}.")
             for macro, steps, next_state, bound in self._branches(state):
-                total = so_far + COMMAND + steps
+                total = cost_so_far + COMMAND + steps
                 if total < cost.get(next_state, 1 << 60):
                     cost[next_state] = total
                     parent[next_state] = (state, macro)
                     count += 1
                     heapq.heappush(heap, (total + bound, -count, total, next_state, False))
-        self.known.update(dict.fromkeys(cost))  # all that can be reached from here, and none of it solves
+        self.solved.update(dict.fromkeys(cost))  # everything reachable from here, none of which serves the order
 
     def _branches(self, state: State) -> list[tuple[Macro, int, State, int]]:
-        """(macro, primitive steps, state after, bound from there) of each macro-action that gets something done."""
+        """Returns (macro, primitive steps, next state, lower bound from there) of each useful macro-action."""
         sim, cook = self.sim, self.cook
         sim.load(state)
-        worthwhile = [macro for macro in self.macros if self._worthwhile(macro)]
-        found = []
-        for macro in worthwhile:
+        useful = [macro for macro in self.macros if self._useful(macro)]
+        branches = []
+        for macro in useful:
             sim.load(state)
             sim.begin(cook, macro)
-            steps = sim.hasten()
+            steps = sim.fast_forward()
             while sim.macro[cook] is not None:
                 sim.tick()
                 steps += 1
-            found.append((macro, steps, self._key(sim.save()), self._bound()))
-        return found
+            branches.append((macro, steps, self._key(sim.save()), self._bound()))
+        return branches
 
-    def _worthwhile(self, macro: Macro) -> bool:
-        """Getting something done, and not fetching from its place a food that the recipe does without."""
+    def _useful(self, macro: Macro) -> bool:
+        """Returns True if a macro-action achieves something and does not fetch a food that the recipe does not need."""
         sim = self.sim
         if macro.verb == GET_FOOD and macro.which not in sim.recipe:
             home = sim.kitchen.homes[macro.which]
@@ -121,48 +123,48 @@ class Planner:
                 return False
         return helps(sim, self.cook, macro)
 
-    def _keep(self, start: State, end: State, parent: dict[State, tuple[State, Macro]]) -> None:
-        """Notes the cost of every state on the solution from `start` to `end`, whose own is known."""
-        rest = self.known[end]
-        assert rest is not None
-        cost, state = rest[0], end
+    def _store_path(self, start: State, end: State, parent: dict[State, tuple[State, Macro]]) -> None:
+        """Stores the cost of every state on the path from `start` to `end`, whose cost is known."""
+        solution = self.solved[end]
+        assert solution is not None
+        cost, state = solution[0], end
         while state != start:
             before, macro = parent[state]
             self.sim.load(before)
             self.sim.begin(self.cook, macro)
-            cost += COMMAND + self.sim.hasten()
+            cost += COMMAND + self.sim.fast_forward()
             while self.sim.macro[self.cook] is not None:
                 self.sim.tick()
                 cost += 1
-            self.known[before] = (cost, macro)
+            self.solved[before] = (cost, macro)
             state = before
 
     # ---- the lower bound -------------------------------------------------------------------------------------------
 
     def _walk(self, here: int, there: int) -> int:
-        """Moves from next to one cell to next to another."""
-        found = self._between.get((here, there))
-        if found is None:
+        """Returns the moves from a cell adjacent to `here` to a cell adjacent to `there`."""
+        moves = self._between.get((here, there))
+        if moves is None:
             steps = self.sim.kitchen.way(there).steps
             around = self.sim.kitchen.way(here).steps
             beside = [steps[cell] for cell in self.sim.kitchen.floor if around[cell] == 1]
-            found = self._between[here, there] = min(beside, default=UNREACHABLE) - 1
-        return found
+            moves = self._between[here, there] = min(beside, default=UNREACHABLE) - 1
+        return moves
 
     def _bound(self) -> int:
-        """A lower bound on the cost of serving the order from the present state of `self.sim`.
+        """Returns a lower bound on the cost of serving the order from the current state of `self.sim`.
 
-        Commands: each food must be fetched, put on a board, chopped and joined to the bowl, which must be fetched and
-        handed in; a hand that is in the way is emptied; where boards are too few, what stands on them goes somewhere and is
-        fetched again. Primitive steps: as many acts, three for chopping, and the walks between (see `_walks`).
+        Commands: each food must be fetched, put on a board, chopped and added to the bowl, which must be fetched and
+        delivered. A hand that holds something else must be emptied. If there are too few boards, food on them must be
+        moved and fetched again. Primitive steps: one per interaction, three per chopping, and the walks (`_walks`).
         """
         sim = self.sim
         if sim.delivered:
             return 0
         kind, n_foods = sim.kitchen.kind, sim.n_foods
         hand = sim.hand[self.cook]
-        commands, acts = 1, 1  # to hand in the dish
-        apart: list[int] = []  # where raw foods lie that are not on boards
+        commands, acts = 1, 1  # deliver the dish
+        raw_elsewhere: list[int] = []  # cells of raw foods that are not on boards
         on_boards: list[int] = []
         chopped: list[int] = []
         raw_in_hand = False
@@ -187,14 +189,14 @@ class Planner:
             else:
                 commands += 2
                 acts += 2
-                apart.append(where)
+                raw_elsewhere.append(where)
         joins = acts > 1
         with_bowl, with_food = hand >= n_foods, 0 <= hand < n_foods
-        raw = bool(apart or on_boards or raw_in_hand)
+        raw = bool(raw_elsewhere or on_boards or raw_in_hand)
         chopped_in_hand = with_food and hand in sim.recipe and not raw_in_hand
         bowls = [sim.place[n_foods + bowl] for bowl in range(len(sim.contents))]
         if not with_bowl:
-            commands += not (chopped_in_hand and not raw)  # else joining takes the bowl along
+            commands += not (chopped_in_hand and not raw)  # otherwise adding the food also picks up the bowl
             acts += not (joins and any(kind[cell] == BOARD for cell in bowls))
         if with_bowl and raw:
             commands += 2
@@ -204,32 +206,44 @@ class Planner:
             acts += not chopped_in_hand
         if raw:
             boards = sim.kitchen.boards
-            short = len(apart) + raw_in_hand - sum(sim.lying[board] < 0 for board in boards)
+            short = len(raw_elsewhere) + raw_in_hand - sum(sim.lying[board] < 0 for board in boards)
             if short > 0:
-                rounds = -(-short // len(boards)) - (hand >= 0 and not raw_in_hand)  # one goes with what is held
+                rounds = -(-short // len(boards)) - (
+                    hand >= 0 and not raw_in_hand
+                )  # one round coincides with emptying the hand
                 commands += 2 * max(0, rounds)
-        return COMMAND * commands + max(0, acts + self._walks(apart, on_boards, chopped, raw_in_hand, bowls))
+        return COMMAND * commands + max(0, acts + self._walks(raw_elsewhere, on_boards, chopped, raw_in_hand, bowls))
 
     def _walks(
-        self, apart: list[int], on_boards: list[int], chopped: list[int], raw_in_hand: bool, bowls: list[int]
+        self, raw_elsewhere: list[int], on_boards: list[int], chopped: list[int], raw_in_hand: bool, bowls: list[int]
     ) -> int:
-        """Moves that any solution makes: from here to each raw food, from there to a board, from a board to the next, and
-        at last to the delivery; with all chopped, to the bowl or any food out of it, and from there to the delivery."""
+        """Returns a lower bound on the moves of any plan.
+
+        With raw food left: from here to each raw food, from there to a board, between boards, and to the delivery. With
+        everything chopped: to the bowl or to any food outside it, and from there to the delivery.
+        """
         kitchen, boards = self.sim.kitchen, self.sim.kitchen.boards
         here = self.sim.cell[self.cook]
-        away = lambda cell: kitchen.way(cell).steps[here] - 1
-        to_end = lambda cell: min(self._walk(cell, end) for end in kitchen.deliveries)
-        if not (apart or on_boards or raw_in_hand):
+
+        def away(cell: int) -> int:
+            return kitchen.way(cell).steps[here] - 1
+
+        def to_end(cell: int) -> int:
+            return min(self._walk(cell, end) for end in kitchen.deliveries)
+
+        if not (raw_elsewhere or on_boards or raw_in_hand):
             by = [away(cell) + to_end(cell) for cell in chopped]
             if self.sim.hand[self.cook] >= self.sim.n_foods:
                 return max([min(map(away, kitchen.deliveries)), *by])
             return max([min(away(cell) + to_end(cell) for cell in bowls), *by])
-        out = [min(self._walk(board, cell) for board in boards) for cell in apart]
-        walks = sum(out) + sum(min(self._walk(cell, board) for board in boards) for cell in apart)
+        out = [min(self._walk(board, cell) for board in boards) for cell in raw_elsewhere]
+        walks = sum(out) + sum(min(self._walk(cell, board) for board in boards) for cell in raw_elsewhere)
         if raw_in_hand:
             walks += min(map(away, boards))
-        elif apart:
-            walks += min([*(away(cell) - back for cell, back in zip(apart, out)), *map(away, on_boards)])
+        elif raw_elsewhere:
+            walks += min(
+                [*(away(cell) - back for cell, back in zip(raw_elsewhere, out, strict=True)), *map(away, on_boards)]
+            )
         else:
             walks += max(map(away, on_boards))
         return walks + min(map(to_end, boards))

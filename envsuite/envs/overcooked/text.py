@@ -1,7 +1,8 @@
-"""What a cook is told, as facts and then as sentences, and how commands are read.
+"""Observations as facts and sentences, and the parsing of commands.
 
-The facts and their order are those of the published wrapper (docs/specs/overcooked.md, "Text and offers"); the sentences are ours.
-Facts that cannot arise in the published kitchens with one cook (things left on counters, other cooks) come between.
+The facts and their order follow the published wrapper (docs/specs/overcooked.md, "Text and offers"); the
+sentences are our own. Facts that cannot occur in the published kitchens with one cook (things left on counters, other
+cooks) are inserted between them.
 """
 
 from __future__ import annotations
@@ -38,41 +39,40 @@ they are doing."""
 
 
 def facts(sim: Simulation, cook: int) -> list[Fact]:
-    """What `cook` can see, from the square window round it: pure data, every item hashable.
+    """Returns everything that `cook` sees in its square view, as hashable tuples.
 
-    ("cook", number, of) where there are several; ("boards", n); ("at_home", names); ("board", number, *item) for each
-    board in sight that is occupied; ("counter", *item); ("other", number, *item) for each other cook in sight;
-    ("agent", board or 0, *item); ("goal", foods). An item is (food, "chopped" | "unchopped"), (bowl,), (bowl, foods),
-    or ("nothing",).
+    In order: ("cook", number, total) with several cooks; ("boards", n); ("at_home", names); ("board", number, *item)
+    per visible occupied board; ("counter", *item); ("other", number, *item) per visible other cook; ("agent", board or
+    0, *item); ("goal", foods). An item is (food, "chopped" | "unchopped"), (bowl,), (bowl, foods) or ("nothing",).
     """
     kitchen, lying, n_foods = sim.kitchen, sim.lying, sim.n_foods
     here, kind, homes = sim.cell[cook], kitchen.kind, kitchen.homes
     sees = kitchen.near(here, sim.radius)
-    told: list[Fact] = [("boards", len(kitchen.boards))]
+    visible_facts: list[Fact] = [("boards", len(kitchen.boards))]
     if len(sim.cell) > 1:
-        told.insert(0, ("cook", cook + 1, len(sim.cell)))
-    at_home, elsewhere = [], []
+        visible_facts.insert(0, ("cook", cook + 1, len(sim.cell)))
+    at_home, moved = [], []
     for thing, where in enumerate(sim.place):
         if sees[where] and kind[where] == COUNTER and lying[where] == thing:
             touched = sim.chops[thing] if thing < n_foods else sim.contents[thing - n_foods]
             if where == homes[thing] and not touched:
                 at_home.append(sim.names[thing])
             else:
-                elsewhere.append(("counter", *_item(sim, thing)))
+                moved.append(("counter", *_item(sim, thing)))
     if at_home:
-        told.append(("at_home", tuple(at_home)))
+        visible_facts.append(("at_home", tuple(at_home)))
     for number, board in enumerate(kitchen.boards):
         if sees[board] and lying[board] >= 0:
-            told.append(("board", number + 1, *_item(sim, lying[board])))
-    told += elsewhere
+            visible_facts.append(("board", number + 1, *_item(sim, lying[board])))
+    visible_facts += moved
     if len(sim.cell) > 1:
-        for other, cell in enumerate(sim.cell):
-            if other != cook and sees[cell]:
-                told.append(("other", other + 1, *_item(sim, sim.hand[other])))
+        for index, cell in enumerate(sim.cell):
+            if index != cook and sees[cell]:
+                visible_facts.append(("other", index + 1, *_item(sim, sim.hand[index])))
     beside = kitchen.beside[here]
-    told.append(("agent", beside[0][0] + 1 if beside else 0, *_item(sim, sim.hand[cook])))
-    told.append(("goal", sim.order))
-    return told
+    visible_facts.append(("agent", beside[0][0] + 1 if beside else 0, *_item(sim, sim.hand[cook])))
+    visible_facts.append(("goal", sim.order))
+    return visible_facts
 
 
 def _item(sim: Simulation, thing: int) -> Fact:
@@ -87,9 +87,10 @@ def _item(sim: Simulation, thing: int) -> Fact:
 
 
 def vector(sim: Simulation, cook: int, task: Sequence[int] = ()) -> list[int]:
-    """The published observation as raw integers: foods, bowls, boards, deliveries, cooks, then the `task` one-hot.
+    """Returns the published observation vector as raw integers.
 
-    Row and column each, and the chops of a food; zeros for what is out of sight.
+    Row and column of each food (with its chops), bowl, board, delivery and cook, then the `task` one-hot vector; zeros
+    for everything out of view.
     """
     kitchen = sim.kitchen
     sees = kitchen.near(sim.cell[cook], sim.radius)
@@ -105,27 +106,27 @@ def vector(sim: Simulation, cook: int, task: Sequence[int] = ()) -> list[int]:
 
 
 def sentence(fact: Fact, boards: int) -> str:
-    """A fact in words; `boards` is how many boards the kitchen has (a single one is "the board")."""
-    kind, rest = fact[0], fact[1:]
+    """Returns a fact as a sentence; `boards` is the number of boards (a single one is called "the board")."""
+    kind, items = fact[0], fact[1:]
     if kind == "boards":
         return (
             "This kitchen has a single cutting board." if boards == 1 else f"This kitchen has {boards} cutting boards."
         )
     if kind == "at_home":
-        names = listing([f"the {name}" for name in rest[0]])
-        return f"{names} can be seen where {'it is' if len(rest[0]) == 1 else 'they are'} kept.".capitalize()
+        names = listing([f"the {name}" for name in items[0]])
+        return f"{names} can be seen where {'it is' if len(items[0]) == 1 else 'they are'} kept.".capitalize()
     if kind == "board":
-        return f"{_board(rest[0], boards).capitalize()} has {_thing(rest[1:])} on it."
+        return f"{_board(items[0], boards).capitalize()} has {_thing(items[1:])} on it."
     if kind == "counter":
-        return f"{_thing(rest).capitalize()} has been left on a counter."
+        return f"{_thing(items).capitalize()} has been left on a counter."
     if kind == "cook":
-        return f"You are cook {rest[0]} of {rest[1]}."
+        return f"You are cook {items[0]} of {items[1]}."
     if kind == "other":
-        return f"Cook {rest[0]} is nearby with {_thing(rest[1:])}."
+        return f"Cook {items[0]} is nearby with {_thing(items[1:])}."
     if kind == "agent":
-        where = f"At {_board(rest[0], boards)} you" if rest[0] else "You"
-        return f"{where} have empty hands." if rest[1] == "nothing" else f"{where} are carrying {_thing(rest[1:])}."
-    foods = listing([f"chopped {name}" for name in rest[0]])
+        where = f"At {_board(items[0], boards)} you" if items[0] else "You"
+        return f"{where} have empty hands." if items[1] == "nothing" else f"{where} are carrying {_thing(items[1:])}."
+    foods = listing([f"chopped {name}" for name in items[0]])
     return f"The order is one bowl with {foods} and nothing more, so your next move is to"
 
 
@@ -146,21 +147,21 @@ def _thing(item: Fact) -> str:
 
 
 def listing(words: Sequence[str]) -> str:
-    """ "a, b and c"."""
+    """Joins words as in "a, b and c"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 @lru_cache(maxsize=4096)
 def phrase(label: str) -> str:
-    """A label of `offers` as a command."""
-    kind, _, rest = label.partition(":")
-    first, _, last = rest.partition(":")
+    """Returns the command that stands for a label of `offers`."""
+    kind, _, argument = label.partition(":")
+    first, _, last = argument.partition(":")
     board = f"board {last}" if last else "the board"
     match kind:
         case "pickup":
-            return f"fetch the {rest}"
+            return f"fetch the {argument}"
         case "into_bowl":
-            return f"add the {rest} to the bowl"
+            return f"add the {argument} to the bowl"
         case "take_bowl":
             empty = "empty " if first == "empty" else ""
             number = last if first == "empty" else first
@@ -174,25 +175,25 @@ def phrase(label: str) -> str:
         case "place":
             return f"set the {first} on {board}"
         case "goto_board":
-            return "head for the board" if not rest else f"head for board {rest}"
+            return "head for the board" if not argument else f"head for board {argument}"
         case "gather":
             return f"scoop the {first} off {board}"
         case "add":
             return f"join the {first} to the bowl on {board}"
         case "serve":
-            return "hand in the dish" if rest == "dish" else "hand in nothing"
+            return "hand in the dish" if argument == "dish" else "hand in nothing"
         case "refuse":
-            return f"hand in the {rest}, which was not ordered"
+            return f"hand in the {argument}, which was not ordered"
         case "chop":
-            return f"cut {rest} up" if rest == "nothing" else f"cut the {rest} up"
+            return f"cut {argument} up" if argument == "nothing" else f"cut the {argument} up"
         case "place_on_counter":
-            return f"leave the {rest} on a counter"
+            return f"leave the {argument} on a counter"
         case _:
             return "head for a counter"
 
 
 def spellings(macro: Macro, foods: Sequence[str], bowls: int, boards: int) -> Iterable[str]:
-    """Every way to command a macro-action: what it is called in any state, and its plain name."""
+    """Yields every accepted spelling of a macro-action: its name, and its label in any state."""
     names = ["bowl"] if bowls == 1 else [f"bowl {i + 1}" for i in range(bowls)]
     i = macro.which
     which = f":{i + 1}" if boards > 1 else ""
@@ -217,12 +218,12 @@ def spellings(macro: Macro, foods: Sequence[str], bowls: int, boards: int) -> It
 
 @lru_cache(maxsize=256)
 def commands(macros: tuple[Macro, ...], foods: tuple[str, ...], bowls: int, boards: int) -> dict[str, Macro]:
-    """Every command that is understood in a kitchen, and the macro-action it stands for."""
-    table = {spelled: macro for macro in macros for spelled in spellings(macro, foods, bowls, boards)}
+    """Returns the macro-action of every command that a kitchen understands."""
+    table = {spelling: macro for macro in macros for spelling in spellings(macro, foods, bowls, boards)}
     table["wait"] = next(macro for macro in macros if macro.verb == CHOP)
     return table
 
 
 def normalise(command: str) -> str:
-    """Case, stray blanks, quotes and a full stop at the end do not matter."""
+    """Returns a command in lower case without extra spaces, quotes or a final full stop."""
     return re.sub(r"\s+", " ", command).strip(" .!\"'`").lower()

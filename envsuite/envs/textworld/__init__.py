@@ -1,1 +1,3 @@
-"""TextWorld: generated households, cooking, mazes, and any Z-machine game of the user's, on the textworld engine."""
+"""TextWorld: generated houses, cooking games, mazes and any Z-machine game, on the textworld
+engine.
+"""

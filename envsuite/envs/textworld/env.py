@@ -1,21 +1,23 @@
-"""TextWorld: find, carry, open, cook, by typing to a parser game.
+"""TextWorld: find, carry, open and cook things by typing commands to a parser game.
 
-Rooms hold objects, containers, supporters, doors and keys; the objective asks for one or several quests (have this, put
-that there, eat the meal). Each command takes one turn, understood or not.
+Rooms contain objects, containers, supporters, doors and keys; the objective asks for one or more
+quests (fetch this, put that there, eat the meal). Each command takes one turn, understood or not.
 
-What pays. `sparse`: 1 when the game is won. `dense`: what the game's own score goes up by (TextWorld's `score` is a
-running total; this is its difference). A quest pays once, so nothing can be farmed: an episode's dense rewards sum to its
-final score, at most `max_score` (1 in most custom games, 7-10 in `simple` with dense rewards, 3-17 in cooking).
-`shaped`: sparse plus potential differences from the exact shortest plan; where a game is too large for that one it says so.
-Taking the wrong object (treasure hunter), or spoiling or eating an ingredient (cooking, simple), ends the game as lost:
-`failed`, never a success.
+Rewards: `sparse` pays 1 when the game is won. `dense` pays the increase of the game's own score
+(TextWorld's `score` is a running total). Each quest pays once, so no cycle of commands pays: the
+dense rewards of an episode sum to its final score, at most `max_score` (1 in most custom games, 7
+to 10 in `simple` with dense rewards, 3 to 17 in cooking). `shaped` adds potential differences from
+the exact shortest plan, and raises an error if a game is too large for it. Taking the wrong object
+(treasure hunter), or spoiling or eating an ingredient (cooking, simple), loses the game: the stop
+reason is `failed`.
 
-Challenges: `custom` (Inform house of any size), `simple` (one fixed house, Practitioner's Guide's dense rewards),
-`cooking` (First TextWorld Problems), `treasure_hunter` and `coin_collector` (mazes), or `game=` a Z-machine file, or a
-folder of them, of your own. Harder: more rooms, longer quests, more distractors, higher levels.
+Challenges: `custom` (a house of any size), `simple` (one fixed house with the rewards of the
+Practitioner's Guide), `cooking` (First TextWorld Problems), `treasure_hunter` and `coin_collector`
+(mazes). `game=` plays your own Z-machine file, or a folder of them. Difficulty grows with more
+rooms, longer quests, more distractors and higher levels.
 
-The seed is TextWorld's own: seed 17 of `TextWorld-w2-o3-q4-v0` is `tw-make custom --world-size 2 --nb-objects 3
---quest-length 4 --seed 17`. Games come from the cache, or are generated on reset.
+Seeds are TextWorld's own: seed 17 of `TextWorld-w2-o3-q4-v0` is `tw-make custom --world-size 2
+--nb-objects 3 --quest-length 4 --seed 17`. Games come from the cache or are generated on reset.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.core import TextEnv
-from envsuite.envs.textworld.commands import NOT_UNDERSTOOD, UNDERSTOOD_ANYWAY, clean, worthwhile
+from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
+from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game
 from envsuite.envs.textworld.games import SETTINGS, GameSpec, check_settings, game_spec, textworld_version
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.observation import compact, opening_text
-from envsuite.envs.textworld.store import PATIENCE, find_game
-from envsuite.envs.textworld.story import SUFFIXES, check_story
+from envsuite.envs.textworld.story_files import SUFFIXES, check_story
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.types import Knob, Outcome
 
 PLAN_STATES = 150_000
-"""states searched for an exact plan before it is given up, a few seconds"""
+"""Number of states searched for an exact plan, which takes a few seconds."""
 PLAN_SECONDS = 120.0
 
 GENERAL = """You are playing a text adventure: you read what you see and carry, and type one command per turn.
@@ -47,8 +49,8 @@ HINTS = {
     "custom": "Do what the objective asks for; things are often behind closed doors or inside containers.",
     "simple": "Do what the objective asks for. Do not eat the food before it is asked for.",
     "cooking": "Read the recipe with 'examine cookbook'. Further commands: cook <food> with <oven|stove|BBQ>, \
-chop, slice or dice <food> with <knife>, prepare meal, eat meal. An oven roasts, a stove fries, a BBQ grills. Cooking or \
-cutting in a way that the recipe does not ask for, or eating an ingredient, loses the game.",
+chop, slice or dice <food> with <knife>, prepare meal, eat meal. An oven roasts, a stove fries, a BBQ grills. \
+Cooking or cutting in a way that the recipe does not ask for, or eating an ingredient, loses the game.",
     "treasure_hunter": "Find the object that is asked for and take it. Taking the other one loses the game.",
     "coin_collector": "Find the coin somewhere in the maze and take it.",
     "": "Do what the game asks for.",
@@ -56,52 +58,73 @@ cutting in a way that the recipe does not ask for, or eating an ingredient, lose
 
 
 class TextWorld(TextEnv):
-    """See the module's docstring."""
+    """One parser game per episode; see the module docstring."""
 
-    isolate = True  # generating a game takes seconds; the engine itself is in a process of the environment's own
+    isolate = True  # generating a game takes seconds; the engine runs in its own process
     knobs = (
         Knob("challenge", "custom", "kind of game", choices=tuple(SETTINGS)),
-        Knob("game", "", "a .z8 file (its .json beside it), or a folder of them, instead of a generated game"),
+        Knob("game", "", "a .z8 file (with its .json), or a folder of them, instead of a generated game"),
         Knob("world_size", 2, "custom: rooms", low=1, high=100),
         Knob("nb_objects", 3, "custom: objects, at least", low=0, high=200),
-        Knob("quest_length", 4, "custom: commands the quest is made of", low=1, high=50),
+        Knob("quest_length", 4, "custom: number of commands in the quest", low=1, high=50),
         Knob("rewards", "dense", "simple: how many subgoals pay", choices=("dense", "balanced", "sparse")),
-        Knob("goal", "detailed", "simple: how much the objective says", choices=("detailed", "brief", "none")),
+        Knob("goal", "detailed", "simple: detail of the objective", choices=("detailed", "brief", "none")),
         Knob("recipe", 1, "cooking: ingredients", low=1, high=5),
-        Knob("take", 0, "cooking: ingredients to be found, at most `recipe`", low=0, high=5),
+        Knob("take", 0, "cooking: number of ingredients to find, at most `recipe`", low=0, high=5),
         Knob("go", 1, "cooking: rooms", choices=(1, 6, 9, 12)),
         Knob("open", False, "cooking: doors and containers are closed"),
         Knob("cook", False, "cooking: ingredients must be cooked"),
         Knob("cut", False, "cooking: ingredients must be cut"),
-        Knob("drop", False, "cooking: one can carry only so much"),
-        Knob("recipe_seed", 0, "cooking: shuffles the recipe apart from the world; needs take", low=0, high=2**32 - 1),
-        Knob("foods", "all", "cooking: which ingredients, by the competition's split", choices=("all", "train", "valid", "test")),
+        Knob("drop", False, "cooking: the inventory is limited"),
+        Knob(
+            "recipe_seed",
+            0,
+            "cooking: shuffles the recipe independently of the world; needs take",
+            low=0,
+            high=2**32 - 1,
+        ),
+        Knob(
+            "foods",
+            "all",
+            "cooking: which ingredients, by the competition's split",
+            choices=("all", "train", "valid", "test"),
+        ),
         Knob("level", 5, "treasure_hunter: 1..30, coin_collector: 1..300", low=1, high=300),
-        Knob("observations", "compact", "compact: room, reply, inventory; raw: as the engine prints", choices=("compact", "raw")),
-        Knob("admissible", "filtered", "filtered: less what only looks; whole: the engine's list", choices=("filtered", "whole")),
-    )  # fmt: skip
+        Knob(
+            "observations",
+            "compact",
+            "compact: room, reply, inventory; raw: as the engine prints",
+            choices=("compact", "raw"),
+        ),
+        Knob(
+            "admissible",
+            "filtered",
+            "filtered: without commands that only look; whole: the engine's list",
+            choices=("filtered", "whole"),
+        ),
+    )
     levels = {
         "easy": {"world_size": 2, "nb_objects": 3, "quest_length": 4, "max_steps": 12},
         "medium": {"world_size": 4, "nb_objects": 6, "quest_length": 8, "max_steps": 24},
         "hard": {"world_size": 8, "nb_objects": 12, "quest_length": 12, "max_steps": 50},
     }
     experts = ("", "policy")
-    """'': a shortest plan, or the engine's policy where the game is too large for one; 'policy': the engine's policy"""
+    """'': a shortest plan, or the engine's policy if the game is too large; 'policy': always the
+    policy"""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        textworld_version()  # says now that the package is missing
+        textworld_version()  # raises now if the package is missing
         settings = vars(self.settings)
         self.challenge: str = "" if settings["game"] else settings["challenge"]
         if self.challenge:
             own = SETTINGS[self.challenge]
-            for name, default in {
-                name: default for group in SETTINGS.values() for name, default in group.items()
-            }.items():
+            defaults = {name: default for group in SETTINGS.values() for name, default in group.items()}
+            for name, default in defaults.items():
                 if name not in own and settings[name] != default:
                     raise BadKnob(
-                        f"Knob {name}={settings[name]!r} means nothing to challenge {self.challenge!r}: "
-                        f"it takes {', '.join(own)}."
+                        f"Knob {name}={settings[name]!r} does not apply to challenge {self.challenge!r}, "
+                        f"which has {', '.join(own)}."
                     )
             check_settings(self.challenge, {name: settings[name] for name in own})
         self.instructions = f"{GENERAL}\n{HINTS[self.challenge]}"
@@ -122,7 +145,9 @@ class TextWorld(TextEnv):
             own = {name: getattr(self.settings, name) for name in SETTINGS[self.challenge]}
             self.game = game_spec(self.challenge, own, seed)
             self._labels = {"task_type": self.challenge, "instance": self.game.name}
-            self.path = find_game(self.game) or Path(self.interpreter.ask("make", self.game, timeout=PATIENCE))
+            self.path = find_game(self.game) or Path(
+                self.interpreter.ask("make", self.game, timeout=GENERATION_SECONDS)
+            )
         opening: Opening = self.interpreter.ask("open", str(self.path), self._is_compact, timeout=60.0)
         self.frame, self.max_score = opening.frame, opening.max_score
         self.objective = " ".join(opening.objective.split()) or (
@@ -158,37 +183,39 @@ class TextWorld(TextEnv):
         if self.frame.won or self.frame.lost:
             return []
         commands = self.frame.commands or []
-        return worthwhile(commands) if self.settings.admissible == "filtered" else list(commands)
+        return filter_commands(commands) if self.settings.admissible == "filtered" else list(commands)
 
     def expert(self, kind: str = "") -> str | None:
         if kind not in self.experts:
-            raise UsageError(f"TextWorld has no expert {kind!r}: it has '' (shortest plan) and 'policy'.")
+            raise UsageError(f"TextWorld has no expert {kind!r}, only '' (shortest plan) and 'policy'.")
         if kind == "":
             remaining, command = self._plan()
             if remaining != UNKNOWN:
                 return command
-        found: str | None = self.interpreter.ask("policy", timeout=PLAN_SECONDS)
-        return found
+        command_from_policy: str | None = self.interpreter.ask("policy", timeout=PLAN_SECONDS)
+        return command_from_policy
 
     def remaining(self) -> int | None:
-        """Commands on a shortest way to win. Raises DataError where the game is too large to know, or unknown."""
+        """Returns the length of a shortest plan. Raises DataError if none can be computed."""
         remaining, _ = self._plan()
         if remaining == UNKNOWN:
             raise DataError(
-                f"No exact plan is known for {self._labels['instance']} (its .json is missing, or {PLAN_STATES:,} states "
-                f"were not enough), so no shaped reward here: use sparse or dense."
+                f"No exact plan for {self._labels['instance']} (its .json is missing, or it has more than "
+                f"{PLAN_STATES:,} states), so shaped rewards are unavailable: use sparse or dense."
             )
         return remaining
 
     def _plan(self) -> tuple[int | None, str | None]:
-        found: tuple[int | None, str | None] = self.interpreter.ask("plan", PLAN_STATES, timeout=PLAN_SECONDS)
-        return found
+        plan: tuple[int | None, str | None] = self.interpreter.ask("plan", PLAN_STATES, timeout=PLAN_SECONDS)
+        return plan
 
     def labels(self) -> dict[str, str]:
         return dict(self._labels)
 
     def metrics(self) -> dict[str, float]:
-        """`score` as BALROG prints it: the share of the maximum, 1 for a won game; and the engine's own number."""
+        """Returns `score`, the share of the maximum as in BALROG (1 if won), and the engine's own
+        score.
+        """
         return {"score": max(self._share(), float(self.frame.won)), "raw_score": float(self.frame.score or 0)}
 
     def extra_info(self) -> dict[str, Any]:
@@ -206,14 +233,14 @@ class TextWorld(TextEnv):
 
 
 def _was_valid(command: str, before: Frame, after: Frame) -> bool:
-    if before.commands is None:  # a game without .json
-        return not NOT_UNDERSTOOD.search(after.feedback)
+    if before.commands is None:  # a game without a .json file
+        return not REJECTION.search(after.feedback)
     listed = command in {known.lower() for known in before.commands}
-    return listed or command in UNDERSTOOD_ANYWAY or (after.moves or 0) > (before.moves or 0)
+    return listed or command in UNLISTED_COMMANDS or (after.moves or 0) > (before.moves or 0)
 
 
 def _story_files(game: str) -> list[Path]:
-    """The story file a path names, or those in a folder, sorted by name. Raises DataError."""
+    """Returns the story file at a path, or those in a folder sorted by name. Raises DataError."""
     path = Path(game).expanduser().absolute()
     if not path.is_dir():
         if not path.exists():
@@ -222,7 +249,7 @@ def _story_files(game: str) -> list[Path]:
         return [path]
     files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
     if not files:
-        raise DataError(f"Folder {path} holds no Z-machine files (.z8): check the path.")
+        raise DataError(f"Folder {path} contains no Z-machine files (.z8): check the path.")
     for file in files:
         check_story(file)
     return files

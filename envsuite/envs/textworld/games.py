@@ -1,4 +1,4 @@
-"""Which game: a challenge, its settings and a seed. Nothing here needs the engine."""
+"""Game specifications: a challenge, its settings and a seed. This module does not need the engine."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "treasure_hunter": {"level": 5},
     "coin_collector": {"level": 5},
 }
-"""The settings of each challenge with their defaults; a game is one of these, filled in, and a seed."""
+"""Settings of each challenge with their defaults. A game is one of these, filled in, plus a seed."""
 
 LEVELS = {"treasure_hunter": 30, "coin_collector": 300}
-MAX_ROOMS = 100  # what fits into a .z8 file, by the generator's own check
-MAX_SEED = 2**32  # numpy's RandomState takes no more
+MAX_ROOMS = 100  # limit of a .z8 file, checked by the generator too
+MAX_SEED = 2**32  # limit of numpy's RandomState
 
 
 @dataclass(frozen=True)
 class GameSpec:
-    """One game: equal specs are the same game on every machine with the same version of textworld."""
+    """One game: equal specs produce the same game on every machine with the same textworld version."""
 
     challenge: str
     settings: tuple[tuple[str, Any], ...]  # all settings of the challenge, sorted by name
@@ -46,18 +46,18 @@ class GameSpec:
 
     @property
     def name(self) -> str:
-        """`w2-o3-q4_17`, as the Practitioner's Guide names its files, and likewise for the other challenges."""
+        """Name as in the Practitioner's Guide, `w2-o3-q4_17`, and alike for the other challenges."""
         return f"{setting_name(self.challenge, dict(self.settings))}_{self.seed}"
 
     @functools.cached_property
     def key(self) -> str:
-        """The address of this game in the cache: 24 hex digits over generator version, challenge, settings, seed."""
-        spelled = json.dumps([textworld_version(), self.challenge, self.settings, self.seed])
-        return hashlib.sha256(spelled.encode()).hexdigest()[:24]
+        """Cache key: 24 hex digits over generator version, challenge, settings and seed."""
+        resolve_ambiguity = json.dumps([textworld_version(), self.challenge, self.settings, self.seed])
+        return hashlib.sha256(resolve_ambiguity.encode()).hexdigest()[:24]
 
     @property
     def tw_make(self) -> list[str]:
-        """The arguments with which textworld's own command line makes this very game."""
+        """Arguments with which textworld's command line makes this game."""
         settings = dict(self.settings)
         if self.challenge == "custom":
             words = ["custom"]
@@ -75,11 +75,14 @@ class GameSpec:
 
 
 def game_spec(challenge: str, settings: Mapping[str, Any], seed: int) -> GameSpec:
-    """The game `seed` names; `settings` may lack any (defaults). Raises BadKnob for what can never be generated."""
+    """Returns the game of `seed`; missing `settings` take their defaults.
+
+    Raises BadKnob if no such game can exist.
+    """
     known = SETTINGS[challenge]
     for name in settings:
         if name not in known:
-            raise BadKnob(f"Challenge {challenge!r} has no setting {name!r}: it takes {', '.join(known)}.")
+            raise BadKnob(f"Challenge {challenge!r} has no setting {name!r}: it has {', '.join(known)}.")
     filled = {name: settings.get(name, default) for name, default in known.items()}
     check_settings(challenge, filled)
     if not 0 <= seed < MAX_SEED:
@@ -88,23 +91,25 @@ def game_spec(challenge: str, settings: Mapping[str, Any], seed: int) -> GameSpe
 
 
 def check_settings(challenge: str, settings: Mapping[str, Any]) -> None:
-    """Raises BadKnob for a combination that the generator refuses whatever the seed."""
+    """Raises BadKnob for combinations that the generator rejects for every seed."""
     if challenge == "cooking":
         if settings["take"] > settings["recipe"]:
             raise BadKnob(f"Cooking: take={settings['take']} is more than recipe={settings['recipe']}: lower take.")
         if settings["recipe_seed"] and not settings["take"]:
-            raise BadKnob(f"Cooking: recipe_seed={settings['recipe_seed']} shuffles what is taken: set take >= 1 too.")
+            raise BadKnob(f"Cooking: recipe_seed={settings['recipe_seed']} needs ingredients to take: set take >= 1.")
     if challenge in LEVELS and not 1 <= settings["level"] <= LEVELS[challenge]:
         raise BadKnob(f"Knob 'level' cannot be {settings['level']}: {challenge} has levels 1..{LEVELS[challenge]}.")
     if challenge == "coin_collector":
         level = settings["level"]
         rooms = ((level - 1) // 100 + 1) * ((level - 1) % 100 + 1)
         if rooms > MAX_ROOMS:
-            raise BadKnob(f"Coin collector: level={level} has {rooms} rooms, and a .z8 holds {MAX_ROOMS}: lower it.")
+            raise BadKnob(
+                f"Coin collector: level={level} has {rooms} rooms, but a .z8 file holds at most {MAX_ROOMS}: lower it."
+            )
 
 
 def setting_name(challenge: str, settings: Mapping[str, Any]) -> str:
-    """A short name for a challenge at its settings: `w2-o3-q4`, `cooking-r3-t2-g6-open`, ..."""
+    """Returns a short name for the settings of a challenge: `w2-o3-q4`, `cooking-r3-t2-g6-open`."""
     if challenge == "custom":
         return f"w{settings['world_size']}-o{settings['nb_objects']}-q{settings['quest_length']}"
     if challenge == "simple":
@@ -120,7 +125,7 @@ def setting_name(challenge: str, settings: Mapping[str, Any]) -> str:
 
 @functools.cache
 def textworld_version() -> str:
-    """The installed generator's version. Raises ModuleNotFoundError (a MissingExtra in the end) without one."""
+    """Returns the installed textworld version. Raises ModuleNotFoundError if there is none."""
     try:
         return importlib.metadata.version("textworld")
     except importlib.metadata.PackageNotFoundError:

@@ -1,6 +1,7 @@
-"""Games from textworld's Python API: the same as its command line makes, without starting a program for each.
+"""Generates and compiles games through textworld's Python API, as its command line does.
 
-Not thread-safe (textworld keeps global state): run in processes, as `store.generate_many` does.
+Not thread-safe, because textworld has global state: run it in processes, as
+`game_cache.generate_many` does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.textworld.games import GameSpec
-from envsuite.envs.textworld.hasten import hasten
+from envsuite.envs.textworld.patches import apply_patches
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:
@@ -24,29 +25,29 @@ if TYPE_CHECKING:
 
 
 CANNOT_WRITE = re.compile("couldn't (open|write)|trying to write", re.IGNORECASE)
-"""what the two compilers say of a full disk"""
+"""Error texts of the two compilers when the disk is full."""
 
 
 class CannotGenerate(DataError):
-    """The generator has no game for these settings and this seed. Another seed is the caller's to choose."""
+    """The generator has no game for these settings and this seed; callers may try another seed."""
 
 
 def make_game(spec: GameSpec) -> Game:
-    """The game of a spec, equal to `tw-make`'s for the same settings and seed. Raises CannotGenerate."""
+    """Generates the game of a spec, equal to that of `tw-make`. Raises CannotGenerate."""
     import textworld
     import textworld.challenges
     import textworld.generator
 
-    hasten()
+    apply_patches()
     settings = dict(spec.settings)
-    options = textworld.GameOptions()  # a fresh one for each game: the challenges write into it
+    options = textworld.GameOptions()  # a new object per game, because the challenges modify it
     options.seeds = int(spec.seed)
     try:
         if spec.challenge == "custom":
             options.nb_rooms, options.nb_objects = settings["world_size"], settings["nb_objects"]
             chaining, length = options.chaining, settings["quest_length"]
             chaining.min_length = chaining.max_length = chaining.max_depth = length
-            chaining.min_depth, chaining.min_breadth, chaining.max_breadth = 1, 1, 5  # the command line's defaults
+            chaining.min_depth, chaining.min_breadth, chaining.max_breadth = 1, 1, 5  # defaults of the command line
             return textworld.generator.make_game(options)
         if spec.challenge == "simple":
             settings["test"] = False
@@ -56,17 +57,17 @@ def make_game(spec: GameSpec) -> Game:
         _, make, _ = textworld.challenges.CHALLENGES[f"tw-{spec.challenge}"]
         return make(settings=settings, options=options)
     except (OSError, MemoryError):
-        raise  # a fault of this machine, not of the game
-    except Exception as error:  # the generator fails with whatever it happens to meet
-        said = str(error).strip().split("\n")[0][:120]
-        why = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        raise  # a fault of the machine, not of the game
+    except Exception as error:  # the generator raises errors of many kinds
+        message = str(error).strip().split("\n")[0][:120]
+        reason = f"{type(error).__name__}: {message}" if message else type(error).__name__
         raise CannotGenerate(
-            f"TextWorld cannot generate {spec.name} ({why}): take another seed, or less demanding settings."
+            f"TextWorld cannot generate {spec.name} ({reason}): use another seed or easier settings."
         ) from error
 
 
-def canonical(serialised: dict[str, Any]) -> dict[str, Any]:
-    """A game as data, less what hangs on the order of Python sets or on how the generator was called."""
+def canonical_game(serialised: dict[str, Any]) -> dict[str, Any]:
+    """Returns a game without what depends on set order or on how the generator was called."""
     game: dict[str, Any] = json.loads(json.dumps(serialised))
     game["metadata"].pop("settings", None)
     if "names_to_exclude" in game["grammar"]:
@@ -76,11 +77,12 @@ def canonical(serialised: dict[str, Any]) -> dict[str, Any]:
     return game
 
 
-def content(serialised: dict[str, Any], named: bool = True) -> str:
-    """16 hex digits over what a game asks for: its facts and quests, entities by their names.
+def content_digest(serialised: dict[str, Any], named: bool = True) -> str:
+    """Returns 16 hex digits over the facts and quests of a game, with entities by name.
 
-    Equal for two seeds whose games differ in prose alone: who can solve one can solve the other. With `named=False`
-    also for games that differ in names (their skeleton).
+    Games with equal digests differ only in prose, so who can solve one can solve the other. With
+    `named=False`, games that differ only in names are equal too: the digest describes the
+    structure.
     """
     names = {key: info["name"] or info["type"] for key, info in serialised["infos"]}
 
@@ -94,16 +96,17 @@ def content(serialised: dict[str, Any], named: bool = True) -> str:
         [conditions(quest["win_events"]), conditions(quest["fail_events"]), quest["reward"], quest["optional"]]
         for quest in serialised["quests"]
     )
-    spelled = json.dumps([sorted(fact(item) for item in serialised["world"]), quests])
-    return hashlib.sha256(spelled.encode()).hexdigest()[:16]
+    resolve_ambiguity = json.dumps([sorted(fact(item) for item in serialised["world"]), quests])
+    return hashlib.sha256(resolve_ambiguity.encode()).hexdigest()[:16]
 
 
 def compile_game(game: Game, target: Path) -> None:
-    """Writes the .z8 of a game. Raises CannotGenerate where it does not compile (too big, say), EngineFailure where the
-    disk is full or the compiler was killed.
+    """Compiles a game to a .z8 file.
 
-    The same compilers with the same switches as textworld's own, but for `-noindex` (no web pages on the project, a
-    seventh of the time) and a home folder of its own: Inform writes into `~/Inform`, which parallel runs would share.
+    Uses the compilers and switches of textworld, plus `-noindex` (no web pages, which take a
+    seventh of the time) and a separate home folder, because parallel runs would share `~/Inform`.
+    Raises CannotGenerate if the game does not compile (too large, for example), and EngineFailure
+    if the disk is full or the compiler was killed.
     """
     from textworld.generator.inform7 import generate_inform7_source
     from textworld.generator.inform7.world2inform7 import I7_DEFAULT_PATH
@@ -128,12 +131,12 @@ def compile_game(game: Game, target: Path) -> None:
                 env={**os.environ, "HOME": str(folder)},
             )
             if done.returncode:
-                said = done.stdout.decode(errors="replace").strip().split("\n")[-1][:200]
-                if done.returncode < 0 or CANNOT_WRITE.search(said):
+                message = done.stdout.decode(errors="replace").strip().split("\n")[-1][:200]
+                if done.returncode < 0 or CANNOT_WRITE.search(message):
                     raise EngineFailure(
-                        f"TextWorld's compiler could not finish (exit {done.returncode}: {said}): it needs memory, and some "
-                        f"megabytes of disk in {folder.parent} and {target.parent}."
+                        f"TextWorld's compiler could not finish (exit {done.returncode}: {message}): it needs memory "
+                        f"and some megabytes of disk space in {folder.parent} and {target.parent}."
                     )
-                raise CannotGenerate(f"TextWorld's game does not compile ({said}): it may be too big for a .z8 file.")
+                raise CannotGenerate(f"The game does not compile ({message}): it may be too large for a .z8 file.")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

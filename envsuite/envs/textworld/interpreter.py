@@ -1,6 +1,8 @@
-"""The engine in a process of its own, which can be killed: a Z-machine stuck in C hears no signal and keeps no lock free.
+"""The client of the TextWorld engine, which runs in a worker process that can be killed.
 
-`Interpreter` is this side of the pipe, `worker` the other. Nothing of textworld is imported here.
+A Z-machine that hangs in C code reacts to no signal and does not release Python's lock, so it
+cannot share our process. `Interpreter` is this side of the pipe and `worker` the other one. This
+module does not import textworld.
 """
 
 from __future__ import annotations
@@ -23,40 +25,43 @@ from envsuite.envs.textworld.pipe import Pipe
 from envsuite.errors import EngineFailure, EnvsuiteError
 
 STEP_SECONDS = 20.0
-"""what a command may take; it takes milliseconds, on a machine far too busy perhaps a second"""
+"""Time limit of a command; it takes milliseconds, or about a second on an overloaded machine."""
 START_SECONDS = 120.0
-"""what may pass until a new worker answers: it has to import textworld"""
+"""Time limit for the start of a worker, which imports textworld."""
 
 
 UNKNOWN = -1
-"""what the worker's `plan` says where it cannot tell how far the end is"""
+"""Plan length that means: the distance to the goal could not be computed."""
 
 
 WON, LOST = "*** The End ***", "*** You lost! ***"
-"""the banners of generated games"""
+"""Banners of generated games."""
 
 
-STARTING = ("make", "open")
-"""requests that need no game on the table, and so are worth a new worker"""
+STARTING_REQUESTS = ("make", "open")
+"""Requests that do not need a loaded game and therefore may start a new worker."""
 
 
 class Frame(NamedTuple):
-    """What the engine shows after a command. None where it does not know: a game without its .json tells little."""
+    """The state of a game after a command.
+
+    Fields are None if unknown: a game without a .json file reveals little.
+    """
 
     feedback: str
     room: str | None = None
     inventory: str | None = None
     score: int | None = None
     moves: int | None = None
-    """commands so far that did something, or looked at something"""
+    """number of commands so far that had an effect or looked at something"""
     won: bool = False
     lost: bool = False
     commands: list[str] | None = None
-    """admissible commands, sorted, all of them"""
+    """all admissible commands, sorted"""
 
 
 class Opening(NamedTuple):
-    """A game just started."""
+    """A game that has just been started."""
 
     frame: Frame
     objective: str
@@ -64,13 +69,13 @@ class Opening(NamedTuple):
 
 
 class Interpreter:
-    """A worker process, started when first asked, and again after it was lost."""
+    """A worker process, started on the first request and restarted after it was lost."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._release: weakref.finalize[..., Any] | None = None
-        self._owner = 0  # the process that started it; a fork of that one needs its own
+        self._owner = 0  # id of the process that started it; a fork needs its own worker
 
     @property
     def running(self) -> bool:
@@ -78,58 +83,62 @@ class Interpreter:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id, None where there is none."""
+        """Process id of the worker; None if there is none."""
         return self._process.pid if self._process is not None else None
 
     def ask(self, request: str, *arguments: Any, timeout: float = STEP_SECONDS) -> Any:
-        """The worker's answer. Raises what it raised, or EngineFailure if it died or was killed for its silence."""
-        if request in STARTING:
+        """Sends a request to the worker and returns its answer.
+
+        Raises the worker's error, or EngineFailure if it died or was killed after `timeout`
+        seconds.
+        """
+        if request in STARTING_REQUESTS:
             if not self.running:
                 self.close()
                 self._start()
         elif self._pipe is None or self._owner != os.getpid():
             self.close()
             raise EngineFailure(f"The process of the TextWorld engine died before {request!r}.")
-        named = "".join(f" {spec.name}" for spec in arguments if isinstance(spec, GameSpec))
-        return self._answer(f"{request!r}{named}", timeout, request, *arguments)
+        games = "".join(f" {spec.name}" for spec in arguments if isinstance(spec, GameSpec))
+        return self._answer(f"{request!r}{games}", timeout, request, *arguments)
 
-    def _answer(self, what: str, timeout: float, *request: Any) -> Any:
-        """What the worker says to `request`, or unasked where that is empty."""
+    def _answer(self, request_name: str, timeout: float, *request: Any) -> Any:
+        """Sends `request`, if any, and returns the worker's next message."""
         assert self._pipe is not None
         try:
             if request:
-                with contextlib.suppress(OSError):  # a dead worker is noticed in reading
+                with contextlib.suppress(OSError):  # reading below detects a dead worker
                     self._pipe.send(request)
-            answer, *rest = self._pipe.receive(timeout)
+            answer, *values = self._pipe.receive(timeout)
         except TimeoutError:
             self.close()
             raise EngineFailure(
-                f"TextWorld gave no answer to {what} within {timeout:.0f} s and was killed: take another game."
+                f"TextWorld did not answer {request_name} within {timeout:.0f} s and was killed: use another game."
             ) from None
         except (EOFError, OSError):
             self.close()
-            raise EngineFailure(f"The process of the TextWorld engine died at {what}.") from None
-        except BaseException:  # Ctrl-C: half a request, or an answer that came later, would be taken for the next one's
+            raise EngineFailure(f"The process of the TextWorld engine died at {request_name}.") from None
+        except BaseException:  # Ctrl-C: a partial request or a late answer would corrupt the next one
             self.close()
             raise
         if answer == "raise":
-            kind, message = rest
+            kind, message = values
             if kind == "ModuleNotFoundError":
                 raise ModuleNotFoundError(message, name=message.partition("'")[2].rstrip("'"))
             raise _error(kind)(message)
-        return Frame._make(rest) if answer == "frame" else rest[0]
+        return Frame._make(values) if answer == "frame" else values[0]
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
-        # An empty working folder: textworld reads `textworld_data` in the present one, Z-machines write there. A home of
-        # its own: the compiler keeps an index in `~/Inform`, which parallel workers would write at once. What it leaves
-        # behind when it is killed lies in there too.
+        # The worker gets an empty working folder, because textworld reads `textworld_data` and Z-machines write there,
+        # and its own home folder, because parallel compilers would share the index in `~/Inform`. Both are inside one
+        # temporary folder, which is removed even if the worker is killed.
         folder = tempfile.mkdtemp(prefix="envsuite-textworld-")
         home, work = os.path.join(folder, "home"), os.path.join(folder, "work")
         os.mkdir(home)
         os.mkdir(work)
         paths = os.pathsep.join(map(os.path.abspath, filter(None, ["." if "" in sys.path else "", *sys.path])))
-        # The cache is the user's all the same, wherever that is seen from here.
+        # The cache folder is still the user's.
         cache = str(cache_dir().absolute())
         environment = {**os.environ, "PYTHONPATH": paths, "HOME": home, "TMPDIR": folder, "ENVSUITE_CACHE": cache}
         command = [sys.executable, "-m", "envsuite.envs.textworld.worker"]
@@ -138,11 +147,11 @@ class Interpreter:
                 [*command, str(theirs.fileno()), str(os.getpid()), folder],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # a stuck interpreter prints 40 MB/s
+                stdout=subprocess.DEVNULL,  # a hanging interpreter prints 40 MB/s
                 stderr=subprocess.DEVNULL,
                 cwd=work,
                 env=environment,
-                start_new_session=True,  # so that it can be killed together with the compilers it has started
+                start_new_session=True,  # allows killing it together with its compilers
             )
         self._owner = os.getpid()
         self._pipe = Pipe(ours.detach())
@@ -150,13 +159,13 @@ class Interpreter:
         self._answer("its start", START_SECONDS)
 
     def kill(self) -> None:
-        """Ends the worker from another thread: the one that waits for its answer gets EngineFailure, and has to close."""
+        """Kills the worker from another thread; the waiting thread gets EngineFailure."""
         if self.running and (pid := self.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Ends the worker; `ask` starts another."""
+        """Ends the worker; the next `ask` starts another one."""
         if self._release is not None:
             self._release()
         self._process = self._pipe = self._release = None
@@ -176,6 +185,6 @@ def _release(owner: int, process: subprocess.Popen[bytes], pipe: Pipe, folder: s
         return
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its group is its own: it leads a session
+            os.killpg(process.pid, signal.SIGKILL)  # the worker leads its own process group
     process.wait()
     shutil.rmtree(folder, ignore_errors=True)

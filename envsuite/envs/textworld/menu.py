@@ -1,4 +1,6 @@
-"""TextWorld's tasks: the Practitioner's Guide's grid and rewards, BALROG's settings, and a ladder."""
+"""Registers TextWorld's tasks: the Practitioner's Guide's grid, BALROG's settings, and three
+levels.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,25 @@ GUIDE = "Practitioner's Guide to Multi-turn Agentic RL (arXiv 2510.01132)"
 ENTRY = "envsuite.envs.textworld.env:TextWorld"
 RANGES = {"train": (50_001, 55_001), "valid": (40_001, 40_101), "test": (1, 101)}
 SIMPLE = {**RANGES, "train": (10_001, 13_001)}
-LEFT_OUT = json.loads(Path(__file__).with_name("left_out.json").read_text())
-"""by benchmarks/textworld_splits.py: seeds whose games repeat one of an earlier split or seed, or that were found to have none"""
+SKIPPED_SEEDS = json.loads(Path(__file__).with_name("left_out.json").read_text())
+"""Seeds to skip, computed by benchmarks/textworld_splits.py.
+
+Their games repeat one of an earlier split or seed, or cannot be generated."""
 
 
 def _task(
     name: str,
     summary: str,
     knobs: dict[str, Any],
-    like: str = "",
+    skipped_as: str = "",
     ranges: dict[str, tuple[int, int]] = RANGES,
-    ladder: str = "",
+    level_name: str = "",
 ) -> None:
-    left_out = LEFT_OUT.get(like or name, {}).get("left_out", {})
-    splits = {split: Seeds(*span, tuple(left_out.get(split, ()))) for split, span in ranges.items()}
-    register(Task(f"TextWorld-{name}-v0", ENTRY, knobs, splits, requires="textworld", level=ladder, summary=summary))
+    skipped = SKIPPED_SEEDS.get(skipped_as or name, {}).get("left_out", {})
+    splits = {split: Seeds(*span, tuple(skipped.get(split, ()))) for split, span in ranges.items()}
+    register(
+        Task(f"TextWorld-{name}-v0", ENTRY, knobs, splits, requires="textworld", level=level_name, summary=summary)
+    )
 
 
 register_family(
@@ -39,26 +45,36 @@ register_family(
         paper=f"{GUIDE}; BALROG (arXiv 2411.13543); TextWorld (arXiv 1806.11532)",
     )
 )
-for _level, (_w, _o, _q, _cap) in {"easy": (2, 3, 4, 12), "medium": (4, 6, 8, 24), "hard": (8, 12, 12, 50)}.items():
+for _level, (_rooms, _objects, _quest, _max_steps) in {
+    "easy": (2, 3, 4, 12),
+    "medium": (4, 6, 8, 24),
+    "hard": (8, 12, 12, 50),
+}.items():
     _task(
         _level,
-        f"custom: {_w} rooms, {_o} objects, a quest of {_q} commands, {_cap} turns",
-        {"world_size": _w, "nb_objects": _o, "quest_length": _q, "max_steps": _cap},
-        like=f"w{_w}-o{_o}-q{_q}",
-        ladder=_level,
+        f"custom: {_rooms} rooms, {_objects} objects, a quest of {_quest} commands, {_max_steps} turns",
+        {"world_size": _rooms, "nb_objects": _objects, "quest_length": _quest, "max_steps": _max_steps},
+        skipped_as=f"w{_rooms}-o{_objects}-q{_quest}",
+        level_name=_level,
     )
-for _w, _o, _q, _cap in ((2, 3, 4, 12), (8, 3, 4, 12), (2, 12, 4, 12), (8, 12, 4, 12), (4, 6, 8, 24)):
+for _rooms, _objects, _quest, _max_steps in (
+    (2, 3, 4, 12),
+    (8, 3, 4, 12),
+    (2, 12, 4, 12),
+    (8, 12, 4, 12),
+    (4, 6, 8, 24),
+):
     _task(
-        f"w{_w}-o{_o}-q{_q}",
-        f"{GUIDE}: {_w} rooms, {_o} objects, quest of {_q}, {_cap} turns",
-        {"world_size": _w, "nb_objects": _o, "quest_length": _q, "max_steps": _cap},
+        f"w{_rooms}-o{_objects}-q{_quest}",
+        f"{GUIDE}: {_rooms} rooms, {_objects} objects, quest of {_quest}, {_max_steps} turns",
+        {"world_size": _rooms, "nb_objects": _objects, "quest_length": _quest, "max_steps": _max_steps},
     )
 for _rewards in ("dense", "balanced", "sparse"):
     _task(
         f"simple-{_rewards}",
         f"{GUIDE}: the fixed house, detailed goal, {_rewards} rewards (play with --reward dense), 24 turns",
         {"challenge": "simple", "rewards": _rewards, "max_steps": 24},
-        "simple-dense",  # the three differ in what pays alone
+        "simple-dense",  # the three differ only in rewards
         SIMPLE,
     )
 _COOKING = {"recipe": 5, "take": 5, "go": 12, "open": True, "cook": True, "cut": True}

@@ -1,4 +1,4 @@
-"""From the engine's text to an observation."""
+"""Turns the engine's text into compact observations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import re
 
 from envsuite.envs.textworld.interpreter import Frame, Opening
 
-BAR = re.compile(r"-= (.*?) =-\s*-?\d+/\d+\s*\Z")  # the bottom line: room, score/moves; a prompt and blanks before it
-BANNER = re.compile(r"[ _$|/\\><]+")  # a line of the title, drawn
-FAREWELL = "Would you like to RESTART"  # and to this question nobody may answer
+BAR = re.compile(r"-= (.*?) =-\s*-?\d+/\d+\s*\Z")  # status bar at the end: room, score/moves
+BANNER = re.compile(r"[ _$|/\\><]+")  # a line of the ASCII-art title
+FAREWELL = "Would you like to RESTART"  # no command can answer this question
 
 
 def opening_text(opening: Opening) -> str:
-    """The first compact observation: without banner, and without the objective where that one is in the prompt."""
+    """Returns the first compact observation, without banner, and without an objective that the
+    prompt has.
+    """
     text, bar = _split_bar(opening.frame.feedback)
     lines = [line for line in text.split("\n") if not BANNER.fullmatch(line)]
     first = next((number for number, line in enumerate(lines) if _is_heading(line.strip())), 0)
@@ -21,7 +23,9 @@ def opening_text(opening: Opening) -> str:
 
 
 def compact(frame: Frame) -> str:
-    """A sentence naming the room, the engine's words without its frills, and what the player carries."""
+    """Returns a sentence that names the room, the engine's text without decoration, and the
+    inventory.
+    """
     text, bar = _split_bar(frame.feedback)
     room = frame.room or bar
     lines = [f"You are in the {room.lower()}."] if room else []
@@ -38,12 +42,14 @@ def compact(frame: Frame) -> str:
 
 
 def _split_bar(text: str) -> tuple[str, str]:
-    """The text above the bottom line, and the room that line names ('' without one)."""
-    at = text.rfind("-= ")
-    bar = BAR.match(text, at) if at >= 0 else None
+    """Splits off the status bar; returns the text above it and the room it names ('' without a
+    bar).
+    """
+    start = text.rfind("-= ")
+    bar = BAR.match(text, start) if start >= 0 else None
     if bar is None:
         return text.rstrip().removesuffix(">"), ""
-    return text[:at].rstrip().removesuffix(">"), bar.group(1)
+    return text[:start].rstrip().removesuffix(">"), bar.group(1)
 
 
 def _is_heading(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""What `interpreter` and `worker` talk through."""
+"""The connection between `interpreter` and `worker`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import select
 from typing import Any
 
 CHUNK = 1 << 15
-"""bytes asked for at once; hardly any message is longer"""
+"""Bytes requested per read; few messages are longer."""
 
 
 class Pipe:
-    """One end of a pair of connected sockets. A value is one write, one wait and one read, unless it is very long.
+    """One end of a pair of connected sockets; a short value takes one write, one wait and one read.
 
-    multiprocessing's Connection takes two reads, and several layers of Python, which weigh beside a step of a millisecond.
+    multiprocessing's Connection needs two reads and several layers of Python, which is noticeable
+    in a step of a millisecond.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -29,18 +30,22 @@ class Pipe:
             left = left[os.write(self.descriptor, left) :]
 
     def receive(self, seconds: float | None = None) -> Any:
-        """The next value. Raises TimeoutError after so long a silence, in mid-value too, EOFError if the other end is closed."""
+        """Returns the next value.
+
+        Raises TimeoutError after `seconds` without data, even within a value, and EOFError if the
+        other end is closed.
+        """
         limit = None if seconds is None else seconds * 1000
-        data, wanted = b"", 8  # at first the length
-        while len(data) < wanted:
+        data, expected = b"", 8  # the length prefix comes first
+        while len(data) < expected:
             if not self._ready.poll(limit):
                 raise TimeoutError
-            more = os.read(self.descriptor, max(CHUNK, wanted - len(data)))
-            if not more:
+            chunk = os.read(self.descriptor, max(CHUNK, expected - len(data)))
+            if not chunk:
                 raise EOFError
-            data += more
+            data += chunk
             if len(data) >= 8:
-                wanted = 8 + int.from_bytes(data[:8], "big")
+                expected = 8 + int.from_bytes(data[:8], "big")
         return pickle.loads(data[8:])
 
     def close(self) -> None:

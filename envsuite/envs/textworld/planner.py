@@ -1,8 +1,9 @@
-"""The shortest way to win a generated game, searched on its logic.
+"""Exact shortest plans for generated games, searched on the game's logic.
 
-A state is the set of facts that can change (bits of an int) and the set of quests completed so far (another int): a quest
-that was completed stays so. Actions that can help no quest are left out, and so are those that could only be undone
-again; neither is in any shortest plan. What is left is searched breadth-first, so that the plan is exact.
+A state is the set of facts that can change (bits of an int) and the set of quests completed so far
+(another int); completed quests stay completed. Actions that cannot help any quest, and actions that
+can only be undone again, are in no shortest plan and are removed. The rest is searched
+breadth-first, so plans are exact.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
     from textworld.logic import Action, Proposition
 
 STATES = 150_000
-"""states looked at until a search is given up: a few seconds"""
+"""Number of states searched before giving up, which takes a few seconds."""
 
 
-class TooLarge(Exception):
-    """The game has more states than are searched."""
+class SearchLimitReached(Exception):
+    """The game has more states than the limit."""
 
 
-class Move(NamedTuple):
-    """A ground action on bits."""
+class GroundAction(NamedTuple):
+    """An action as bit masks over facts."""
 
     needs: int
     adds: int
@@ -32,18 +33,18 @@ class Move(NamedTuple):
     command: str
 
 
-class Quest(NamedTuple):
-    """What completes a quest, and what fails the game while it is open: alternatives, each a set of fact bits."""
+class QuestBits(NamedTuple):
+    """Alternatives that complete a quest, and that fail the game while it is open, as fact bits."""
 
     wins: tuple[int, ...]
     fails: tuple[int, ...]
-    counts: bool  # must be completed to win
+    counts: bool  # whether it must be completed to win
 
 
-State = tuple[int, int]
+PlannerState = tuple[int, int]
 
 
-class Planner:
+class QuestPlanner:
     """Shortest plans for one game from any of its states."""
 
     def __init__(self, game: Game, limit: int = STATES) -> None:
@@ -51,11 +52,11 @@ class Planner:
         initial = frozenset(game.world.state.facts)
         actions = _reachable_actions(game, initial)
         fluents = {fact for action, _ in actions for fact in (*action.added, *action.removed)}
-        # A fact that no action touches is either there, and asks nothing, or never will be.
+        # Facts that no action changes either always hold or never will.
         self._bits = {fact: 1 << number for number, fact in enumerate(sorted(fluents))}
         self._static = initial - fluents
         self.quests = [
-            Quest(
+            QuestBits(
                 tuple(
                     bits
                     for event in quest.win_events
@@ -71,12 +72,14 @@ class Planner:
             for quest in game.quests
         ]
         self._all = sum(1 << number for number, quest in enumerate(self.quests) if quest.counts)
-        self.moves = self._useful([self._move(action, command) for action, command in actions])
-        self._plans: dict[State, tuple[int | None, str | None]] = {}
+        self.actions = self._useful([self._ground_action(action, command) for action, command in actions])
+        self._plans: dict[PlannerState, tuple[int | None, str | None]] = {}
         self._initial = self._state_bits(initial)
 
     def _mask(self, facts: Iterable[Proposition]) -> int | None:
-        """The bits of the facts that can change; None where one of the others does not hold."""
+        """Returns the bits of the facts that can change; None if one of the other facts does not
+        hold.
+        """
         bits = 0
         for fact in facts:
             if fact in self._bits:
@@ -85,45 +88,47 @@ class Planner:
                 return None
         return bits
 
-    def _move(self, action: Action, command: str) -> Move:
+    def _ground_action(self, action: Action, command: str) -> GroundAction:
         needs = self._mask(action.preconditions)
         assert needs is not None, f"{action} was reached without its conditions"
-        return Move(needs, self._mask(action.added) or 0, self._mask(action.removed) or 0, command)
+        return GroundAction(needs, self._mask(action.added) or 0, self._mask(action.removed) or 0, command)
 
-    def _useful(self, moves: list[Move]) -> list[Move]:
-        """The moves a shortest plan can hold."""
+    def _useful(self, candidates: list[GroundAction]) -> list[GroundAction]:
+        """Returns the actions that a shortest plan can contain."""
         goals = fails = 0
         for quest in self.quests:
             for bits in quest.wins if quest.counts else ():
                 goals |= bits
             for bits in quest.fails:
                 fails |= bits
-        kept = moves
+        actions = candidates
         while True:
-            wanted, before = goals, -1
-            while wanted != before:  # backwards from the goals
-                before = wanted
-                for move in kept:
-                    if move.adds & wanted:
-                        wanted |= move.needs
-            kept = [move for move in kept if move.adds & wanted]
-            # Dropping what can only be picked up again leads back to where one was, two moves later. Holding on to
-            # it does no harm, unless it is what a failure waits for.
-            going = [move for move in kept if not self._only_undone(move, kept, goals, wanted, fails)]
-            if len(going) == len(kept):
-                return kept
-            kept = going
+            relevant, before = goals, -1
+            while relevant != before:  # backward search from the goals
+                before = relevant
+                for action in actions:
+                    if action.adds & relevant:
+                        relevant |= action.needs
+            actions = [action for action in actions if action.adds & relevant]
+            # Putting down an object that can only be picked up again leads back to the same state. Keeping it
+            # in hand is harmless unless a failure condition depends on it.
+            remaining = [
+                action for action in actions if not self._is_pointless(action, actions, goals, relevant, fails)
+            ]
+            if len(remaining) == len(actions):
+                return actions
+            actions = remaining
 
     @staticmethod
-    def _only_undone(move: Move, moves: list[Move], goals: int, wanted: int, fails: int) -> bool:
-        gains = move.adds & wanted
-        if gains & goals or move.removes & fails:
+    def _is_pointless(action: GroundAction, actions: list[GroundAction], goals: int, relevant: int, fails: int) -> bool:
+        gains = action.adds & relevant
+        if gains & goals or action.removes & fails:
             return False
-        users = [other for other in moves if other.needs & gains]
-        return all(not (other.adds & wanted & ~move.removes) and other is not move for other in users)
+        users = [user for user in actions if user.needs & gains]
+        return all(not (user.adds & relevant & ~action.removes) and user is not action for user in users)
 
     def quests_done(self, facts: Iterable[Proposition], done: int = 0) -> int:
-        """`done` and the quests that `facts` complete now."""
+        """Adds the quests that `facts` complete to the set `done`."""
         here = self._state_bits(facts)
         return self._completed(here, done)
 
@@ -144,35 +149,41 @@ class Planner:
         )
 
     def plan(self, facts: Iterable[Proposition], done: int) -> tuple[int | None, str | None]:
-        """(commands to go, the first of a shortest plan); (0, None) when won, (None, None) when lost. Raises TooLarge."""
+        """Returns (length of a shortest plan, its first command).
+
+        (0, None) means won and (None, None) lost. Raises SearchLimitReached.
+        """
         start = (self._state_bits(facts), done)
         if start not in self._plans:
-            if self._hopeless:
-                raise TooLarge
+            if self._exceeds_limit:
+                raise SearchLimitReached
             self._search(start)
         return self._plans[start]
 
     @cached_property
-    def _hopeless(self) -> bool:
-        """Whether the game is too large from its beginning: then no state on the way is searched, which would cost as much."""
+    def _exceeds_limit(self) -> bool:
+        """True if the search from the start state reaches the limit.
+
+        If it does, later states are not searched either, because that would take as long.
+        """
         start = (self._initial, self._completed(self._initial, 0))
         try:
             if start not in self._plans:
                 self._search(start)
-        except TooLarge:
+        except SearchLimitReached:
             return True
         return False
 
-    def _search(self, start: State) -> None:
-        """Breadth-first; the whole plan found goes into `_plans`, so that who follows it asks for no other."""
-        came: dict[State, tuple[State, str] | None] = {start: None}
+    def _search(self, start: PlannerState) -> None:
+        """Breadth-first search that stores the whole plan in `_plans`."""
+        parents: dict[PlannerState, tuple[PlannerState, str] | None] = {start: None}
         layer = [start]
         goal = start if start[1] & self._all == self._all else None
         while layer and goal is None:
             following = []
             for state in layer:
                 here, done = state
-                for needs, adds, removes, command in self.moves:
+                for needs, adds, removes, command in self.actions:
                     if here & needs != needs:
                         continue
                     there = here & ~removes | adds
@@ -180,34 +191,34 @@ class Planner:
                         continue
                     now = self._completed(there, done)
                     reached = (there, now)
-                    if reached in came or self._failed(there, now):
+                    if reached in parents or self._failed(there, now):
                         continue
-                    came[reached] = (state, command)
+                    parents[reached] = (state, command)
                     if now & self._all == self._all:
                         goal = reached
                         break
                     following.append(reached)
                 if goal is not None:
                     break
-                if len(came) > self.limit:
-                    raise TooLarge
+                if len(parents) > self.limit:
+                    raise SearchLimitReached
             layer = following
         if goal is None:
             self._plans[start] = (None, None)
             return
         self._plans[goal] = (0, None)
         state, length = goal, 0
-        while (step := came[state]) is not None:
+        while (step := parents[state]) is not None:
             state, command = step
             length += 1
             self._plans[state] = (length, command)
 
 
 def _reachable_actions(game: Game, initial: frozenset[Proposition]) -> list[tuple[Action, str]]:
-    """Every ground action that can ever be taken (deletions ignored), with its command.
+    """Returns every ground action that can ever apply (ignoring deletions), with its command.
 
-    Where several share a command, as the recipes of one to five ingredients do, only the one that asks for most is
-    kept: the interpreter does that one.
+    If several share a command, like the recipes with one to five ingredients, only the one with the
+    most preconditions is kept, because the interpreter executes that one.
     """
     from textworld.generator.inform7 import Inform7Game
     from textworld.logic import State as LogicState
@@ -216,22 +227,22 @@ def _reachable_actions(game: Game, initial: frozenset[Proposition]) -> list[tupl
     constants = game.kb.types.constants_mapping
     facts: set[Proposition] = set(initial)
     state = LogicState(game.kb.logic, initial)
-    found: dict[Action, None] = {}
+    actions_found: dict[Action, None] = {}
     while True:
         for action in state.all_applicable_actions(rules, constants):
-            found[action] = None
-        new = {fact for action in found for fact in action.added} - facts
+            actions_found[action] = None
+        new = {fact for action in actions_found for fact in action.added} - facts
         if not new:
             break
         facts |= new
         state.add_facts(new)
-    commands = Inform7Game(game).gen_commands_from_actions(found)
+    commands = Inform7Game(game).gen_commands_from_actions(actions_found)
     by_command: dict[str, list[Action]] = {}
-    for action, command in zip(found, commands, strict=True):
+    for action, command in zip(actions_found, commands, strict=True):
         by_command.setdefault(command, []).append(action)
-    kept = []
+    selected = []
     for command, actions in by_command.items():
         if command == "prepare meal":
             actions = [max(actions, key=lambda action: len(action.preconditions))]
-        kept += [(action, command) for action in actions]
-    return kept
+        selected += [(action, command) for action in actions]
+    return selected

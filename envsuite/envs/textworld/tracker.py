@@ -1,8 +1,8 @@
-"""Games played: the story is jericho's to run, the logic textworld's to know.
+"""Running games: jericho executes the story file, and textworld's logic tracks the state.
 
-`Tracked` tells what textworld's own wrappers tell, to the byte, without what nobody here asks them for, and without working
-things out again: a situation met before has the same valid actions, and what happens in it leads to the same next one. The
-raw engine, beside which we are measured and compared, runs on textworld's wrappers.
+`TrackedGame` reports the same as textworld's own wrappers, byte for byte, without the parts that
+this package never uses and without repeated computation: valid actions and transitions are cached
+per state. The unpatched engine in benchmarks and tests uses textworld's wrappers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jericho
 import textworld
-from textworld.envs.wrappers.tw_inform7 import _detect_i7_events_debug_tags as take_out_events
+from textworld.envs.wrappers.tw_inform7 import _detect_i7_events_debug_tags as extract_events
 from textworld.generator.game import Game, GameProgression
 from textworld.generator.inform7 import Inform7Game
 from textworld.logic import State
@@ -25,116 +25,118 @@ from envsuite.errors import EngineFailure
 if TYPE_CHECKING:
     from textworld.logic import Action, Proposition
 
-REMEMBERED = 5_000
-"""situations of one game that are kept from one episode to the next"""
+MAX_STATES = 5_000
+"""Number of states of a game that are kept from one episode to the next."""
 HALTED = "Emulator halted"
-"""what jericho says in a game's place"""
+"""jericho's reply after a crash of the interpreter."""
 
 
-class Situation(NamedTuple):
+class TrackedState(NamedTuple):
     """A state of the game's logic."""
 
     facts: frozenset[Proposition]
     room: str | None
     actions: list[Action]
-    """the valid ones, those with the most preconditions first"""
+    """valid actions, those with the most preconditions first"""
     commands: list[str]
-    after: dict[str, tuple[Action, Situation]]
-    """by event the interpreter has told of: what was done, and where that led"""
+    after: dict[str, tuple[Action, TrackedState]]
+    """event reported by the interpreter -> (action, next state)"""
 
 
-class Tracked:
-    """A .z8 with its .json beside it."""
+class TrackedGame:
+    """A .z8 file with its .json file."""
 
     def __init__(self, path: str, inventory: bool) -> None:
         self.game = Game.load(str(Path(path).with_suffix(".json")))
         self._inform7 = Inform7Game(self.game)
         self._frotz = jericho.FrotzEnv(path, -1)
         self._tags = ["inventory"] * inventory + ["moves", "score"]
-        self._situations: dict[frozenset[Proposition], Situation] = {}
-        self._told: dict[Action, str] = {}
+        self._tracked_states: dict[frozenset[Proposition], TrackedState] = {}
+        self._event_texts: dict[Action, str] = {}
 
     def close(self) -> None:
         self._frotz.close()
 
     @property
     def facts(self) -> frozenset[Proposition]:
-        """What holds now."""
-        return self._now.facts
+        """The facts that hold now."""
+        return self._state.facts
 
     def reset(self) -> Frame:
-        if len(self._situations) > REMEMBERED:
-            self._situations.clear()
+        if len(self._tracked_states) > MAX_STATES:
+            self._tracked_states.clear()
         text, _ = self._frotz.reset()
         self._extra: dict[str, str] = {}
         for tag in self._tags:
-            self._take_out_extra(self._frotz.step(f"tw-extra-infos {tag}")[0])
+            self._extract_infos(self._frotz.step(f"tw-extra-infos {tag}")[0])
         self._frotz.step("tw-trace-actions")
         self._done: list[Action] = []
-        self._progression: GameProgression | None = None  # until somebody asks: it costs as much as all the rest
-        self._now = self._situation(frozenset(self.game.world.state.facts))
+        self._progression: GameProgression | None = (
+            None  # created on demand, because it takes as long as everything else together
+        )
+        self._state = self._tracked_state(frozenset(self.game.world.state.facts))
         return self._frame(text)
 
     def step(self, command: str) -> Frame:
-        text = self._take_out_extra(self._frotz.step(command)[0])
-        events, text = take_out_events(text)
+        text = self._extract_infos(self._frotz.step(command)[0])
+        events, text = extract_events(text)
         for event in events:
-            self._happen(event.lower())
+            self._apply_event(event.lower())
         return self._frame(text)
 
     def _frame(self, text: str) -> Frame:
         score = self._extra.get("score")
         return Frame(
             text,
-            self._now.room,
+            self._state.room,
             self._extra.get("inventory"),
             None if score is None else int(score.split("\n")[0]),
             len(self._done),
             WON in text,
             LOST in text,
-            self._now.commands,
+            self._state.commands,
         )
 
-    def _take_out_extra(self, text: str) -> str:
-        """A reply without what the game was told to add to each: <score>, line break, 3, line break, </score>."""
+    def _extract_infos(self, text: str) -> str:
+        """Removes the extra information from a reply: <score>, line break, 3, line break, </score>."""
         for tag in self._tags:
             opening, closing = f"<{tag}>\n", f"</{tag}>"
             begin, end = text.find(opening), text.rfind(closing)
             if 0 <= begin <= end - len(opening):
-                _, value = take_out_events(text[begin + len(opening) : end])
+                _, value = extract_events(text[begin + len(opening) : end])
                 if value := value.strip():
                     self._extra[tag] = value
                 text = text[:begin] + text[end + len(closing) :]
         return text
 
-    def _happen(self, event: str) -> None:
-        now = self._now
-        if event not in now.after:
-            action = next((action for action in now.actions if self._told_as(action) == event), None)
-            action = action or in_other_words(event, now.actions, self._told_as, self.game)
+    def _apply_event(self, event: str) -> None:
+        state = self._state
+        if event not in state.after:
+            action = next((action for action in state.actions if self._event_text(action) == event), None)
+            action = action or match_synonym(event, state.actions, self._event_text, self.game)
             if action is None:
                 return
-            now.after[event] = action, self._situation((now.facts | action.added) - action.removed)
-        action, self._now = now.after[event]
+            state.after[event] = action, self._tracked_state((state.facts | action.added) - action.removed)
+        action, self._state = state.after[event]
         self._done.append(action)
 
-    def _told_as(self, action: Action) -> str:
-        """The event by which the interpreter tells of an action."""
-        told = self._told.get(action)
-        if told is None:
+    def _event_text(self, action: Action) -> str:
+        """Returns the text by which the interpreter reports an action."""
+        text = self._event_texts.get(action)
+        if text is None:
             event: str = self.game.kb.inform7_events[action.name]
-            told = self._told[action] = event.format(**self._inform7._get_name_mapping(action)).lower()
-        return told
+            text = self._event_texts[action] = event.format(**self._inform7._get_name_mapping(action)).lower()
+        return text
 
-    def _situation(self, facts: frozenset[Proposition]) -> Situation:
-        known = self._situations.get(facts)
+    def _tracked_state(self, facts: frozenset[Proposition]) -> TrackedState:
+        known = self._tracked_states.get(facts)
         if known is None:
             kb = self.game.kb
             actions = list(State(kb.logic, facts).all_applicable_actions(kb.rules.values(), kb.types.constants_mapping))
             room = next(
                 (fact.arguments[1] for fact in facts if fact.name == "at" and fact.arguments[0].name == "P"), None
             )
-            known = self._situations[facts] = Situation(
+            known = self._tracked_states[facts] = TrackedState(
                 facts,
                 self.game.infos[room.name].name if room else None,
                 sorted(actions, key=lambda action: -len(action.preconditions)),
@@ -144,7 +146,9 @@ class Tracked:
         return known
 
     def policy(self) -> list[str]:
-        """The commands of the engine's winning policy, which is not the shortest; none where it has none."""
+        """Returns the commands of the engine's winning policy, which is not the shortest; may be
+        empty.
+        """
         if self._progression is None:
             self._progression, self._followed = GameProgression(self.game), 0
         for action in self._done[self._followed :]:
@@ -156,14 +160,13 @@ class Tracked:
         return commands
 
 
-def in_other_words(
-    event: str, actions: Iterable[Action], told_as: Callable[[Action], str], game: Game
-) -> Action | None:
-    """What was done, where textworld's own tracker does not know: things taken and doors gone through in other words.
+def match_synonym(event: str, actions: Iterable[Action], told_as: Callable[[Action], str], game: Game) -> Action | None:
+    """Finds the action behind an event that textworld's own tracker does not recognise.
 
-    `take key` is traced as "removing the key from the box", but `get key`, `pick up key` and `take key and lamp` as "taking
-    the key", which to that tracker is the key on the floor alone. `go through gate` is traced as "entering gate", which it
-    does not know at all. Without these the room, admissible commands, moves and plans would be another game's from then on.
+    `take key` is reported as "removing the key from the box", but `get key`, `pick up key` and
+    `take key and lamp` as "taking the key", which textworld's tracker reads as a key on the floor.
+    `go through gate` is reported as "entering gate", which it does not know. Without these cases
+    the tracked room, commands, moves and plans would differ from the real game.
     """
     verb, _, thing = event.partition(" ")
     if verb == "taking":
@@ -186,8 +189,8 @@ def in_other_words(
     return None
 
 
-class Untracked:
-    """A story file alone: its text, and a score where jericho knows the game."""
+class UntrackedGame:
+    """A story file without .json: its text, and a score if jericho knows the game."""
 
     game = None
     facts: frozenset[Proposition] = frozenset()
@@ -209,7 +212,7 @@ class Untracked:
     def _frame(self, state: Any) -> Frame:
         text = state["feedback"]
         if not text.strip() or text.startswith(HALTED):
-            raise EngineFailure(f"The interpreter cannot go on with {self._path}: the file is damaged; get it anew.")
+            raise EngineFailure(f"The interpreter crashed on {self._path}: the file is damaged; download it again.")
         won = bool(state.get("won")) or WON in text
         lost = not won and (bool(state.get("lost")) or LOST in text or bool(state.get("done")))
         return Frame(text, score=state.get("score"), moves=state.get("moves"), won=won, lost=lost)

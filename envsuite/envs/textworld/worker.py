@@ -1,8 +1,9 @@
-"""The other side of `interpreter`: the process in which textworld runs. Started with the pipe's number, the other side's process and the
-folder made for it.
+"""The worker process of `interpreter`, in which textworld runs.
 
-Requests are tuples (name, *arguments), answers ("ok", value), ("frame", *fields) or ("raise", class name, message). A frame
-goes by its fields: pickled whole, it would name its class, and finding that takes longer than all the rest.
+Its arguments are the number of the pipe, the parent's process id and a temporary folder. Requests
+are tuples (name, *arguments); answers are ("ok", value), ("frame", *fields) or ("raise", class
+name, message). A frame is sent by its fields, because pickling the class takes longer than all the
+rest.
 """
 
 from __future__ import annotations
@@ -18,34 +19,34 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envsuite.envs.textworld.ambiguous_names import resolve_ambiguity
 from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Opening
-from envsuite.envs.textworld.names import spelled
 from envsuite.envs.textworld.pipe import Pipe
 from envsuite.errors import DataError, EnvsuiteError
 
 if TYPE_CHECKING:
     from envsuite.envs.textworld.games import GameSpec
-    from envsuite.envs.textworld.planner import Planner
-    from envsuite.envs.textworld.tracker import Tracked, Untracked
+    from envsuite.envs.textworld.planner import QuestPlanner
+    from envsuite.envs.textworld.tracker import TrackedGame, UntrackedGame
 
 
-class Table:
-    """One game at a time."""
+class GameSession:
+    """Plays one game at a time and answers the requests of the client."""
 
     def __init__(self) -> None:
         self.path: str | None = None
         self.with_inventory = False
-        self.story: Tracked | Untracked | None = None
+        self.story: TrackedGame | UntrackedGame | None = None
         self.played: list[str] = []
         self.facts: list[frozenset[Any]] = []  # the facts at the start, and after each command
         self.reply = ""
-        self._planner: Planner | None = None
-        self._done = 0  # quests completed, for the planner
-        self._seen = 0  # how many of `facts` went into that
+        self._planner: QuestPlanner | None = None
+        self._done = 0  # quests completed so far, for the planner
+        self._seen = 0  # number of entries of `facts` included in `_done`
 
     def make(self, spec: GameSpec) -> str:
-        """Generates a game into the cache; its path."""
-        from envsuite.envs.textworld.store import ensure_game
+        """Generates a game into the cache and returns its path."""
+        from envsuite.envs.textworld.game_cache import ensure_game
 
         return str(ensure_game(spec))
 
@@ -57,25 +58,25 @@ class Table:
         assert self.story is not None
         self.played, self.facts = [], []
         self._done = self._seen = 0
-        frame = self._noted(self.story.reset())
+        frame = self._record(self.story.reset())
         game = self.story.game
         if game is None:
             return Opening(frame, "", None)
-        told = (f"-= {frame.room} =-", game.objective)
-        if fresh and not all(_tells(frame.feedback, what) for what in told):
+        expected = (f"-= {frame.room} =-", game.objective)
+        if fresh and not all(_mentions(frame.feedback, phrase) for phrase in expected):
             self.path = None
             raise DataError(
-                f"Game {path} opens elsewhere, or asks for other things, than the .json beside it says: that one is another "
-                f"game's; put its own there, or take it away."
+                f"Game {path} starts in another room, or has another objective, than its .json file says: "
+                f"that file belongs to another game; replace or remove it."
             )
         return Opening(frame, game.objective, int(game.max_score))
 
     def _load(self, path: str, inventory: bool) -> None:
-        from envsuite.envs.textworld.hasten import hasten
-        from envsuite.envs.textworld.story import check_story
-        from envsuite.envs.textworld.tracker import Tracked, Untracked
+        from envsuite.envs.textworld.patches import apply_patches
+        from envsuite.envs.textworld.story_files import check_story
+        from envsuite.envs.textworld.tracker import TrackedGame, UntrackedGame
 
-        hasten()
+        apply_patches()
         self.path, self._planner = None, None
         if self.story is not None:
             self.story.close()
@@ -83,76 +84,82 @@ class Table:
         check_story(Path(path))
         try:
             if path.endswith(".z8") and Path(path).with_suffix(".json").is_file():
-                self.story = Tracked(path, inventory)
+                self.story = TrackedGame(path, inventory)
             else:
-                self.story = Untracked(path)
+                self.story = UntrackedGame(path)
         except Exception as error:
             raise DataError(
                 f"Game {path} does not start ({type(error).__name__}: {str(error)[:120]}): "
-                f"the .json beside it is damaged or another game's; generate both anew, or take the .json away."
+                f"its .json file is damaged or belongs to another game; generate both again, or remove the .json file."
             ) from error
         self.path, self.with_inventory = path, inventory
 
     def step(self, command: str) -> Frame:
-        """Sends one command, which must have been cleaned."""
+        """Sends one command, which must have passed `commands.clean`."""
         assert self.story is not None
         frame = self.story.step(command)
         self.played.append(command)
-        return self._noted(frame)
+        return self._record(frame)
 
-    def _noted(self, frame: Frame) -> Frame:
+    def _record(self, frame: Frame) -> Frame:
         assert self.story is not None
         self.facts.append(self.story.facts)
         self.reply = frame.feedback
         return frame
 
     def policy(self) -> str | None:
-        """The first command of the engine's winning policy, which wins but is not the shortest; None without one."""
+        """Returns the first command of the engine's winning policy, which is not the shortest, or
+        None.
+        """
         assert self.story is not None
         commands = self.story.policy()
-        return self._spelled(commands[0]) if commands else None
+        return self._resolve(commands[0]) if commands else None
 
-    def _spelled(self, command: str) -> str:
-        """An expert's command as the interpreter understands it."""
+    def _resolve(self, command: str) -> str:
+        """Rephrases an expert's command so that the interpreter understands it."""
         assert self.story is not None and self.story.game is not None
-        return spelled(command, self.facts[-1], self.story.game.infos, self.played, self.reply)
+        return resolve_ambiguity(command, self.facts[-1], self.story.game.infos, self.played, self.reply)
 
     def plan(self, states: int) -> tuple[int | None, str | None]:
-        """(commands to go, the first of them); (None, None) where all is lost, (UNKNOWN, None) where nothing is known.
+        """Returns (length of a shortest plan, its first command).
 
-        Nothing is known of a game without .json, and where `states` states did not hold an end.
+        (None, None) means that the game is lost. (UNKNOWN, None) means that the game has no .json
+        file, or that the search reached the limit of `states`.
         """
-        from envsuite.envs.textworld.planner import Planner, TooLarge
+        from envsuite.envs.textworld.planner import QuestPlanner, SearchLimitReached
 
         assert self.story is not None
         if self.story.game is None:
             return UNKNOWN, None
         if self._planner is None:
-            self._planner = Planner(self.story.game, states)
+            self._planner = QuestPlanner(self.story.game, states)
         for facts in self.facts[self._seen :]:
             self._done = self._planner.quests_done(facts, self._done)
         self._seen = len(self.facts)
         try:
             remaining, command = self._planner.plan(self.facts[-1], self._done)
-        except TooLarge:
+        except SearchLimitReached:
             return UNKNOWN, None
-        return remaining, None if command is None else self._spelled(command)
+        return remaining, None if command is None else self._resolve(command)
 
 
-def _tells(text: str, what: str) -> bool:
-    """Whether `what` is in the interpreter's text, which has its own ways with blanks, quotes and capitals."""
-    plain = lambda some: "".join(char for char in some.lower() if char.isascii() and char.isalnum())
-    return plain(what) in plain(text)
+def _mentions(text: str, phrase: str) -> bool:
+    """Tests whether `phrase` is in the interpreter's text, ignoring blanks, punctuation and case."""
+
+    def letters(words: str) -> str:
+        return "".join(char for char in words.lower() if char.isascii() and char.isalnum())
+
+    return letters(phrase) in letters(text)
 
 
 def serve(pipe: Pipe) -> None:
-    """Answers requests until the other side is gone."""
+    """Answers requests until the client closes the pipe."""
     try:
-        import textworld  # noqa: F401  the second that takes is spent before the first request
+        import textworld  # noqa: F401  import it before the first request, because it takes a second
     except ModuleNotFoundError as error:
         pipe.send(("raise", "ModuleNotFoundError", str(error)))
         return
-    table = Table()
+    table = GameSession()
     pipe.send(("ok", None))
     while True:
         name, *arguments = pipe.receive()
@@ -164,27 +171,29 @@ def serve(pipe: Pipe) -> None:
         except ModuleNotFoundError as error:
             pipe.send(("raise", "ModuleNotFoundError", str(error)))
         except Exception as error:
-            pipe.send(("raise", "EngineFailure", f"TextWorld broke at {name!r}: {type(error).__name__}: {error}"))
+            pipe.send(("raise", "EngineFailure", f"TextWorld failed at {name!r}: {type(error).__name__}: {error}"))
 
 
-def leave(folder: Path) -> None:
-    """What the other side does (`interpreter._release`), where it was killed outright: its folder and its group go."""
+def clean_up_and_exit(folder: Path) -> None:
+    """Removes the folder and kills the process group, as the client does in `interpreter._release`."""
     shutil.rmtree(folder, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
 
 
-def leave_with(parent: int, folder: Path) -> None:
-    """Waits until the other side is gone: a worker in the middle of a game that never gets done hears of no pipe closed."""
+def exit_with_parent(parent: int, folder: Path) -> None:
+    """Waits for the parent to die; a worker busy with an endless game would not notice the closed
+    pipe.
+    """
     while os.getppid() == parent:
         time.sleep(1.0)
-    leave(folder)
+    clean_up_and_exit(folder)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     warnings.simplefilter("ignore")
-    own = Path(sys.argv[3])
-    threading.Thread(target=leave_with, args=(int(sys.argv[2]), own), daemon=True).start()
+    temporary_folder = Path(sys.argv[3])
+    threading.Thread(target=exit_with_parent, args=(int(sys.argv[2]), temporary_folder), daemon=True).start()
     with contextlib.suppress(EOFError, OSError):
         serve(Pipe(int(sys.argv[1])))
-    leave(own)
+    clean_up_and_exit(temporary_folder)

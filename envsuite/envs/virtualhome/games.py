@@ -1,20 +1,20 @@
-"""One episode's worth of rules behind the environment: the published tasks, and goals in mended homes."""
+"""Game logic behind the environment: published tasks, and goals under the fixed rules."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from envsuite.envs.virtualhome.atlas import atlas
-from envsuite.envs.virtualhome.engine import Action, Engine, State
-from envsuite.envs.virtualhome.fixed import mended
-from envsuite.envs.virtualhome.goals import Goal, Tracker
+from envsuite.envs.virtualhome.engine import HomeAction, HomeEngine, HomeState
+from envsuite.envs.virtualhome.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.fixed_tasks import fixed_task
+from envsuite.envs.virtualhome.goals import GoalTracker, HouseholdGoal
 from envsuite.envs.virtualhome.home import Home
-from envsuite.envs.virtualhome.mended import Mended
-from envsuite.envs.virtualhome.planner import Planner
+from envsuite.envs.virtualhome.planner import HouseholdPlanner
 from envsuite.envs.virtualhome.published import published
+from envsuite.envs.virtualhome.solutions import solutions
 from envsuite.envs.virtualhome.text import (
     REFUSED,
-    Grammar,
+    CommandParser,
     Narrator,
     command,
     done,
@@ -23,26 +23,26 @@ from envsuite.envs.virtualhome.text import (
 )
 from envsuite.types import Outcome
 
-REMEMBERED = 300  # states of a home whose text is kept
+MAX_CACHED_STATES = 300  # states of a home whose text is cached
 
 
 class PublishedGame:
-    """A paper's task, quirks included. The text tells the published facts and nothing of what was refused."""
+    """Published task with all its quirks; its text states the published facts and no reasons of refusals."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.task = published(name)
         self.objective = published_objective(self.task)
         self.labels = {"task_type": name, "mode": "published"}
-        self._grammar = Grammar(self.home)
+        self._grammar = CommandParser(self.home)
         self._actions = {command(self.home, action): action for action in self.task.actions}
-        self._spelled = list(self._actions)
-        self._known = frozenset(self.task.actions)
-        self._shown: dict[tuple[int, ...], tuple[str, tuple[str, ...], bool]] = {}
+        self._commands = list(self._actions)
+        self._legal = frozenset(self.task.actions)
+        self._views: dict[tuple[int, ...], tuple[str, tuple[str, ...], bool]] = {}
         self.begin()
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> HomeEngine:
         return self.task.engine
 
     @property
@@ -50,18 +50,18 @@ class PublishedGame:
         return self.task.home
 
     def begin(self) -> str:
-        """Back to the start; the first paragraph."""
+        """Restores the initial state and returns its text."""
         self.state = self.engine.start
         self.reached = 0
         return self._look()
 
-    def act(self, said: str) -> Outcome:
-        """Carries one command out. Dense pays each subgoal once, and the rest at success: 1 in all."""
-        action = self._actions.get(said)
+    def act(self, text: str) -> Outcome:
+        """Executes one command. The dense reward pays each subgoal once and the remainder at success, 1 in total."""
+        action = self._actions.get(text)
         if action is None:
-            action = self._grammar.parse(said)
+            action = self._grammar.parse(text)
         error = "UNKNOWN"
-        if action in self._known:
+        if action in self._legal:
             assert action is not None
             self.state, error = self.engine.apply(self.state, action, self._seen)
         before = self.reached
@@ -78,76 +78,78 @@ class PublishedGame:
         task = self.task
         self._seen = self.engine.visible(self.state)
         vector = task.vector(self.state, self._seen)
-        shown = self._shown.get(vector)
-        if shown is None:
-            offers = tuple(self._spelled[i] for i in task.offers(vector))
-            shown = paragraph(task, task.facts(vector)), offers, task.success(vector)
-            self._shown[vector] = shown
-        text, self._offers, self._success = shown
+        view = self._views.get(vector)
+        if view is None:
+            offers = tuple(self._commands[i] for i in task.offers(vector))
+            view = paragraph(task, task.facts(vector)), offers, task.success(vector)
+            self._views[vector] = view
+        text, self._offers, self._success = view
         return text
 
     def admissible(self) -> list[str]:
-        """What the papers offer now, in their order; every action of the task is carried out, offered or not."""
+        """Returns the commands that the papers offer now, in their order."""
         return list(self._offers)
 
     def plan(self) -> tuple[int | None, str | None]:
-        """(commands left at the least, the next one)."""
-        left, index = atlas(self.name).get(self.state, (None, -1))
-        return left, self._spelled[index] if index >= 0 else None
+        """Returns (fewest commands to the goal, next command); None where there is none."""
+        remaining, index = solutions(self.name).get(self.state, (None, -1))
+        return remaining, self._commands[index] if index >= 0 else None
 
     def save(self) -> Any:
-        """The state, for `load`."""
+        """Returns the state for `load`."""
         return self.state, self.reached
 
     def load(self, saved: Any) -> None:
-        """Back to a saved state."""
+        """Restores a saved state."""
         self.state, self.reached = saved
         self._look()
 
 
-class MendedGame:
-    """A goal in a home under the mended rules. `sight`: 'home', 'room' or 'spot'."""
+class FixedGame:
+    """Goal in a home under the fixed rules; `sight` is 'home', 'room' or 'spot'."""
 
-    def __init__(self, home: Home, goal: Goal, sight: str = "room", labels: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Home, goal: HouseholdGoal, sight: str = "room", labels: dict[str, str] | None = None
+    ) -> None:
         self.home, self.goal = home, goal
         self.objective = goal.text
         self.labels = {"task_type": goal.name, "mode": "fixed", **(labels or {})}
-        self.engine = Mended(home, nearsighted=sight == "spot")
-        self.tracker = Tracker(self.engine, goal)
-        self.planner = Planner(self.engine, self.tracker)
+        self.engine = FixedEngine(home, nearsighted=sight == "spot")
+        self.tracker = GoalTracker(self.engine, goal)
+        self.planner = HouseholdPlanner(self.engine, self.tracker)
         self._narrator = Narrator(self.engine, everywhere=sight == "home")
-        self._grammar = Grammar(home)
-        self._shown: dict[State, tuple[str, dict[str, Action], int]] = {}
-        self._spelled: dict[Action, str] = {}
+        self._grammar = CommandParser(home)
+        self._views: dict[HomeState, tuple[str, dict[str, HomeAction], int]] = {}
+        self._commands: dict[HomeAction, str] = {}
         self.begin()
 
     def begin(self) -> str:
-        """Back to the start; what is seen first."""
+        """Restores the initial state and returns its text."""
         self.state = self.engine.start
         self.stage, self.reached = self.tracker.start(self.state)
         return self._look()
 
     def _look(self) -> str:
-        """Tells the state, and finds what is offered in it."""
-        shown = self._shown.get(self.state)
-        if shown is None:
-            if len(self._shown) >= REMEMBERED:
-                self._shown.clear()
+        """Returns the text of the current state and updates the offered commands."""
+        view = self._views.get(self.state)
+        if view is None:
+            if len(self._views) >= MAX_CACHED_STATES:
+                self._views.clear()
             seen = self.engine.visible(self.state)
-            offers = {self._spell(action): action for action in self.engine.commands(self.state, seen)}
-            shown = self._shown[self.state] = self._narrator(self.state, seen), offers, seen
-        text, self._offers, self._seen = shown
+            offers = {self._phrase(action): action for action in self.engine.commands(self.state, seen)}
+            view = self._views[self.state] = self._narrator(self.state, seen), offers, seen
+        text, self._offers, self._seen = view
         return text
 
-    def _spell(self, action: Action) -> str:
-        spelled = self._spelled.get(action)
-        if spelled is None:
-            spelled = self._spelled[action] = command(self.home, action)
-        return spelled
+    def _phrase(self, action: HomeAction) -> str:
+        phrase = self._commands.get(action)
+        if phrase is None:
+            phrase = self._commands[action] = command(self.home, action)
+        return phrase
 
-    def act(self, said: str) -> Outcome:
-        """Carries one command out and tells what came of it. Dense pays each milestone once: 1 in all."""
-        action = self._offers.get(said) or self._grammar.parse(said)
+    def act(self, text: str) -> Outcome:
+        """Executes one command and describes its effect. The dense reward pays each milestone once, 1 in total."""
+        action = self._offers.get(text) or self._grammar.parse(text)
         error = "UNKNOWN"
         if action is not None:
             self.state, error = self.engine.apply(self.state, action, self._seen)
@@ -159,34 +161,34 @@ class MendedGame:
         last = len(self.goal.stages)
         success = self.stage == last
         now = parts if success else self.reached.bit_count()
-        told = [done(self.home, action)]
+        sentences = [done(self.home, action)]
         if success:
-            told.append("The task is done.")
+            sentences.append("The task is done.")
         elif self.stage > stage:
-            told.append(f"Part {self.stage} of {last} is done.")
-        told.append(self._look())
-        return Outcome(" ".join(told), (now - before) / parts, success, success, True, now / parts)
+            sentences.append(f"Part {self.stage} of {last} is done.")
+        sentences.append(self._look())
+        return Outcome(" ".join(sentences), (now - before) / parts, success, success, True, now / parts)
 
     def admissible(self) -> list[str]:
-        """Every command that would be carried out now."""
+        """Returns every command that would be accepted now."""
         return list(self._offers)
 
     def plan(self) -> tuple[int | None, str | None]:
-        """(commands left at the least, the next one)."""
-        left, action = self.planner.next(self.state, self.stage)
-        return left, command(self.home, action) if action else None
+        """Returns (fewest commands to the goal, next command); None where there is none."""
+        remaining, action = self.planner.next(self.state, self.stage)
+        return remaining, command(self.home, action) if action else None
 
     def save(self) -> Any:
-        """The state, for `load`."""
+        """Returns the state for `load`."""
         return self.state, self.stage, self.reached
 
     def load(self, saved: Any) -> None:
-        """Back to a saved state."""
+        """Restores a saved state."""
         self.state, self.stage, self.reached = saved
         self._look()
 
 
-def fixed_game(name: str, sight: str) -> MendedGame:
-    """One of the papers' tasks, mended."""
-    home, goal = mended(name)
-    return MendedGame(home, goal, sight)
+def fixed_game(name: str, sight: str) -> FixedGame:
+    """Returns a published task under the fixed rules."""
+    home, goal = fixed_task(name)
+    return FixedGame(home, goal, sight)

@@ -1,8 +1,8 @@
-"""Households drawn from a seed: a home, goods in it, and a goal that can be reached in it.
+"""Households drawn from a seed: a home, loose objects in it, and a goal that is reachable there.
 
-The words are in catalog.toml. A home is a number: rooms and furniture follow from it, goods and goal from the seed.
-Each split holds one thing out of training: objects, appliances, goal classes, or homes (rooms that no training home
-has).
+catalog.toml holds the vocabulary. A home is identified by a number that determines rooms and furniture; the seed
+determines objects and goal. Each split holds out one kind of content from training: objects, appliances, goal classes,
+or homes (rooms that no training home has).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from envsuite.envs.virtualhome.goals import Condition, Goal, Stage, test
+from envsuite.envs.virtualhome.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.goals import Condition, HouseholdGoal, Stage, predicate
 from envsuite.envs.virtualhome.home import Home, Thing
-from envsuite.envs.virtualhome.mended import Mended
 from envsuite.errors import UsageError
 
 SPLITS = ("train", "unseen_object", "unseen_appliance", "unseen_goal", "unseen_home")
-HOMES = 1000  # homes of each size, seen and unseen
-TRIES = 400
+HOMES = 1000  # number of homes per size, for seen and unseen rooms each
+MAX_DRAWS = 400
 
 
-class Wishes(NamedTuple):
-    """What a household should be like."""
+class HouseholdSettings(NamedTuple):
+    """Settings of the generator."""
 
     rooms: int = 4
     objects: int = 12
@@ -39,35 +39,35 @@ class Wishes(NamedTuple):
 
 @dataclass(frozen=True)
 class Household:
-    """A drawn episode. `plan` is the home's number."""
+    """Home and goal of one episode; `plan` is the number of the home."""
 
     home: Home
-    goal: Goal
+    goal: HouseholdGoal
     plan: int
 
 
 @cache
 def catalog() -> dict[str, Any]:
-    """catalog.toml."""
+    """Returns the parsed catalog.toml."""
     return tomllib.loads(resources.files(__package__).joinpath("catalog.toml").read_text())
 
 
 def goal_classes(unseen: bool | None = None) -> tuple[str, ...]:
-    """The names of all goal classes; `unseen` keeps those held out of training, or the others."""
-    listed = catalog()["goals"].items()
-    return tuple(name for name, spec in listed if unseen is None or spec.get("unseen", False) == unseen)
+    """Returns all goal classes, or only those that are (`unseen=True`) or are not held out of training."""
+    catalogue = catalog()["goals"].items()
+    return tuple(name for name, spec in catalogue if unseen is None or spec.get("unseen", False) == unseen)
 
 
 def pick(rng: np.random.Generator, options: Any) -> Any:
-    """One of a sequence."""
+    """Draws an element of a sequence uniformly."""
     return options[int(rng.integers(len(options)))]
 
 
 # ---- homes ----------------------------------------------------------------------------------------------------------
 
 
-class Furnished(NamedTuple):
-    """A home without goods, and what a slot of a goal may be filled with, by kind."""
+class FurnishedHome(NamedTuple):
+    """Home without loose objects; `kinds` lists the things that can fill a goal's slot of each kind."""
 
     rooms: tuple[str, ...]
     things: tuple[Thing, ...]
@@ -75,34 +75,37 @@ class Furnished(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def furnished(plan: int, rooms: int, split: str) -> Furnished:
-    """The home of that number, with `rooms` rooms. Splits that hold no home or appliance out share theirs."""
+def furnished_home(plan: int, rooms: int, split: str) -> FurnishedHome:
+    """Returns home number `plan` with `rooms` rooms. Only the unseen_home and unseen_appliance splits alter homes."""
     rng = np.random.default_rng([plan, rooms, split == "unseen_home"])
-    listed = catalog()
-    first, *others = listed["rooms"]["seen"]
-    chosen = [first, *(others[i] for i in rng.permutation(len(others))[: rooms - 1])]
+    catalogue = catalog()
+    first, *optional = catalogue["rooms"]["seen"]
+    room_names = [first, *(optional[i] for i in rng.permutation(len(optional))[: rooms - 1])]
     if split == "unseen_home":
-        foreign = listed["rooms"]["unseen"]
-        swapped = min(rooms - 1, 1 + int(rng.integers(2)))
-        chosen[1 : 1 + swapped] = [foreign[i] for i in rng.permutation(len(foreign))[:swapped]]
+        foreign = catalogue["rooms"]["unseen"]
+        replaced = min(rooms - 1, 1 + int(rng.integers(2)))
+        room_names[1 : 1 + replaced] = [foreign[i] for i in rng.permutation(len(foreign))[:replaced]]
     names: dict[str, str] = {}
     if split == "unseen_appliance":
-        names = {spec["for"]: key for key, spec in listed["things"].items() if "for" in spec}
-    new = lambda key: str(names.get(key, key))
+        names = {spec["for"]: key for key, spec in catalogue["things"].items() if "for" in spec}
+
+    def new(key: str) -> str:
+        return str(names.get(key, key))
+
     things: dict[str, Thing] = {}
-    kinds: dict[str, list[str]] = {"room": list(chosen)}
-    for key, spec in listed["things"].items():
+    kinds: dict[str, list[str]] = {"room": list(room_names)}
+    for key, spec in catalogue["things"].items():
         if "for" in spec or rng.random() >= spec.get("chance", 1.0):
             continue
-        room = next((room for room in spec["in"] if room in chosen), None)
+        room = next((room for room in spec["in"] if room in room_names), None)
         if room is None or ("on" in spec and spec["on"] not in things):
             continue
-        kept = {name: spec[name] for name in PROPERTIES if name in spec}
+        properties = {name: spec[name] for name in PROPERTIES if name in spec}
         on = (new(spec["on"]),) if "on" in spec else ()
-        things[key] = Thing(new(key), room, on=on, faces=new(spec.get("faces", "")), **kept)
+        things[key] = Thing(new(key), room, on=on, faces=new(spec.get("faces", "")), **properties)
         for kind in _kinds_of(things[key], spec):
             kinds.setdefault(kind, []).append(new(key))
-    return Furnished(tuple(chosen), tuple(things.values()), {kind: tuple(keys) for kind, keys in kinds.items()})
+    return FurnishedHome(tuple(room_names), tuple(things.values()), {kind: tuple(keys) for kind, keys in kinds.items()})
 
 
 PROPERTIES = ("surface", "container", "door", "switch", "seat", "always_on", "process")
@@ -125,34 +128,34 @@ def _kinds_of(thing: Thing, spec: dict[str, Any]) -> list[str]:
 
 
 class _Draft:
-    """An attempt at an episode in one home."""
+    """Draft of an episode in one home."""
 
-    def __init__(self, rng: np.random.Generator, wishes: Wishes, plan: int) -> None:
-        self.rng, self.wishes, self.plan = rng, wishes, plan
-        self.rooms, self.things, self.kinds = furnished(plan, wishes.rooms, wishes.split)
-        self.goods: dict[str, str] = {}  # loose object -> sort
-        self.named: set[str] = set()  # furniture, appliances and rooms that the goal speaks of
+    def __init__(self, rng: np.random.Generator, settings: HouseholdSettings, plan: int) -> None:
+        self.rng, self.settings, self.plan = rng, settings, plan
+        self.rooms, self.things, self.kinds = furnished_home(plan, settings.rooms, settings.split)
+        self.items: dict[str, str] = {}  # loose object -> category
+        self.mentioned: set[str] = set()  # furniture, appliances and rooms that the goal mentions
         self.stages: list[Stage] = []
         self.texts: list[str] = []
 
     def add(self, name: str) -> bool:
-        """Appends a stage of that goal class; False where this home has no place for it."""
+        """Appends a stage of a goal class. Returns False if the home lacks what the class needs."""
         spec = catalog()["goals"][name]
         slots: dict[str, str] = {}
         for slot, kind in spec.get("slots", {}).items():
-            kind, at, other = kind.partition(" at ")
-            free = [key for key in self.kinds.get(kind + at + slots.get(other, ""), ()) if key not in slots.values()]
+            kind, at, target = kind.partition(" at ")
+            free = [key for key in self.kinds.get(kind + at + slots.get(target, ""), ()) if key not in slots.values()]
             if not free:
                 return False
             slots[slot] = pick(self.rng, free)
-        self.named.update(slots.values())
-        for letter, sorts in zip("abc", spec.get("objects", ())):
-            pool = "unseen" if self.wishes.split == "unseen_object" else "seen"
-            same = self.goods.get(slots.get("a", ""), "")
-            good = self._good([same] if sorts == "=" else sorts.split(), pool)
-            if good is None:
+        self.mentioned.update(slots.values())
+        for letter, sorts in zip("abc", spec.get("objects", ()), strict=False):
+            pool = "unseen" if self.settings.split == "unseen_object" else "seen"
+            category = self.items.get(slots.get("a", ""), "")
+            item = self._new_item([category] if sorts == "=" else sorts.split(), pool)
+            if item is None:
                 return False
-            slots[letter] = good
+            slots[letter] = item
         stage = []
         for words in spec["holds"]:
             kind, x, *y = words.split()
@@ -161,71 +164,76 @@ class _Draft:
         self.texts.append(spec["text"].format(**slots))
         return True
 
-    def _good(self, sorts: list[str], pool: str) -> str | None:
-        """An object of one of these sorts ('*': any) that is not in the home yet."""
-        goods = catalog()["goods"]
-        sort = pick(self.rng, list(goods) if sorts == ["*"] else sorts)
-        free = [good for good in goods[sort][pool] if good not in self.goods]
+    def _new_item(self, sorts: list[str], pool: str) -> str | None:
+        """Draws a new object of one of the categories ('*': any). Returns None if none is left."""
+        items = catalog()["goods"]
+        sort = pick(self.rng, list(items) if sorts == ["*"] else sorts)
+        free = [item for item in items[sort][pool] if item not in self.items]
         if not free:
             return None
-        good: str = pick(self.rng, free)
-        self.goods[good] = sort
-        return good
+        item: str = pick(self.rng, free)
+        self.items[item] = sort
+        return item
 
     def household(self, names: list[str]) -> Household | None:
-        """The finished episode, or None where it is not what the split asks for, or part of it holds from the start."""
-        split = self.wishes.split
-        if split == "unseen_appliance" and not self.named & _stand_ins():
+        """Returns the episode, or None if it does not fit the split or a part already holds at the start."""
+        split = self.settings.split
+        if split == "unseen_appliance" and not self.mentioned & _unseen_appliances():
             return None
-        if split == "unseen_object" and not self.goods:
+        if split == "unseen_object" and not self.items:
             return None
-        goal = Goal(_sentence(self.texts), tuple(self.stages), "+".join(names))
-        asked = set(self.goods)
-        self._add_others()
+        goal = HouseholdGoal(_sentence(self.texts), tuple(self.stages), "+".join(names))
+        goal_items = set(self.items)
+        self._add_other_items()
         things = self._furniture()
-        things += [self._place(good, good in asked) for good in sorted(self.goods)]
+        things += [self._place(item, item in goal_items) for item in sorted(self.items)]
         home = Home({room: room for room in self.rooms}, things, pick(self.rng, self.rooms))
-        engine = Mended(home)
-        if any(all(test(engine, c)(engine.start) for c in stage) for stage in goal.stages):
+        engine = FixedEngine(home)
+        if any(all(predicate(engine, c)(engine.start) for c in stage) for stage in goal.stages):
             return None
         return Household(home, goal, self.plan)
 
-    def _add_others(self) -> None:
-        """Goods that the goal does not need: distractors of the same sorts first, then any."""
-        wishes = self.wishes
-        sorts = sorted(set(self.goods.values()))
-        total = max(wishes.objects, len(self.goods))
-        for i in range(total - len(self.goods)):
-            if not (i < wishes.distractors and sorts and self._good(sorts, "seen")):
+    def _add_other_items(self) -> None:
+        """Adds objects that the goal does not need: distractors of the same categories first, then any."""
+        settings = self.settings
+        sorts = sorted(set(self.items.values()))
+        total = max(settings.objects, len(self.items))
+        for i in range(total - len(self.items)):
+            if not (i < settings.distractors and sorts and self._new_item(sorts, "seen")):
                 for _ in range(20):
-                    if self._good(["*"], "seen"):
+                    if self._new_item(["*"], "seen"):
                         break
 
     def _furniture(self) -> list[Thing]:
-        """The furniture as it is at the start: on where it is to be switched off, open where to be closed."""
-        alone = {stage[0] for stage in self.stages if len(stage) == 1}
+        """Returns the furniture at the start: on if the goal switches it off, open if the goal closes it."""
+        single = {stage[0] for stage in self.stages if len(stage) == 1}
         powered = {c.x for stage in self.stages for c in stage if c.kind == "off"}
-        opened = {c.x for c in alone if c.kind == "closed"}
+        opened = {c.x for c in single if c.kind == "closed"}
         changed = powered | opened
         return [
             replace(thing, powered=thing.key in powered, opened=thing.key in opened) if thing.key in changed else thing
             for thing in self.things
         ]
 
-    def _place(self, good: str, asked: bool) -> Thing:
-        """Where an object lies at the start; what the goal is about lies nowhere that the goal speaks of."""
+    def _place(self, item: str, goal_items: bool) -> Thing:
+        """Places an object at the start; objects of the goal never start in a place that the goal mentions."""
         kinds = self.kinds
-        shut = [key for key in kinds.get("storage", ()) if not (asked and key in self.named)]
-        plain = [key for kind in ("surface", "bin") for key in kinds.get(kind, ()) if not (asked and key in self.named)]
-        hide = self.rng.random() < self.wishes.hidden
-        place = pick(self.rng, shut if (hide and shut) or not plain else plain)
-        there = next(thing for thing in self.things if thing.key == place)
-        spot = {"inside": place} if there.container else {"on": (place,)}
-        return Thing(good, there.room, movable=True, sort=self.goods[good], **spot)
+        closed = [key for key in kinds.get("storage", ()) if not (goal_items and key in self.mentioned)]
+        open_places = [
+            key
+            for kind in ("surface", "bin")
+            for key in kinds.get(kind, ())
+            if not (goal_items and key in self.mentioned)
+        ]
+        hidden = self.rng.random() < self.settings.hidden
+        place = pick(self.rng, closed if (hidden and closed) or not open_places else open_places)
+        furniture = next(thing for thing in self.things if thing.key == place)
+        location = {"inside": place} if furniture.container else {"on": (place,)}
+        return Thing(item, furniture.room, movable=True, sort=self.items[item], **location)
 
 
 @cache
-def _stand_ins() -> frozenset[str]:
+def _unseen_appliances() -> frozenset[str]:
     return frozenset(key for key, spec in catalog()["things"].items() if "for" in spec)
 
 
@@ -235,19 +243,19 @@ def _sentence(texts: list[str]) -> str:
     return f"First {texts[0]}. " + " ".join(f"Then {text}." for text in texts[1:])
 
 
-def draw(seed: int, wishes: Wishes) -> Household:
-    """The household of a seed. Raises UsageError where no home of that size has room for such goals."""
+def draw(seed: int, settings: HouseholdSettings) -> Household:
+    """Draws the household of a seed. Raises UsageError if no home of that size can hold such goals."""
     rng = np.random.default_rng(seed)
     seen, unseen = goal_classes(unseen=False), goal_classes(unseen=True)
-    for attempt in range(TRIES):
-        if attempt % 20 == 0:  # a class is given up only after twenty homes, so that rare ones keep their share
-            names = [pick(rng, wishes.goals or seen) for _ in range(wishes.goal_length)]
-            if wishes.split == "unseen_goal" and not wishes.goals:
+    for attempt in range(MAX_DRAWS):
+        if attempt % 20 == 0:  # redraw the classes only after twenty homes, so that rare classes keep their share
+            names = [pick(rng, settings.goals or seen) for _ in range(settings.goal_length)]
+            if settings.split == "unseen_goal" and not settings.goals:
                 names[0] = pick(rng, unseen)
-        draft = _Draft(rng, wishes, int(rng.integers(HOMES)))
-        if all(draft.add(name) for name in names) and (found := draft.household(names)):
-            return found
+        draft = _Draft(rng, settings, int(rng.integers(HOMES)))
+        if all(draft.add(name) for name in names) and (household := draft.household(names)):
+            return household
     raise UsageError(
-        f"No home of {wishes.rooms} rooms was found for goals {', '.join(wishes.goals) or 'of any class'} "
-        f"in split {wishes.split!r}: allow more rooms, or other goals."
+        f"No home of {settings.rooms} rooms fits goals {', '.join(settings.goals) or 'of any class'} "
+        f"in split {settings.split!r}: use more rooms or other goals."
     )

@@ -1,4 +1,4 @@
-"""VirtualHome's rows of the menu: the papers' tasks, published and mended, and a ladder of households with splits."""
+"""Registered VirtualHome tasks: the published tasks in both modes, and drawn households by level and split."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
 ENTRY_POINT = "envsuite.envs.virtualhome.env:VirtualHomeEnv"
-PAPER_TASKS = {  # name -> what it is, the same words as in homes.toml
+PAPER_TASKS = {  # name -> description
     "food_preparation": "a pancake and a microwave (TWOSOME)",
     "entertainment": "chips and milk, the tv and the sofa (TWOSOME)",
     "cheese": "Food Preparation with cheese (POAD)",
@@ -51,12 +51,12 @@ def _register_all() -> None:
         Family(
             "virtualhome",
             "VirtualHome-food_preparation-v0",
-            "household tasks with two hands: the papers' eight as published and mended, and drawn households",
+            "household tasks with two hands: the eight published tasks, original and fixed, and drawn households",
             requires="virtualhome",
             paper="TWOSOME (Tan et al., 2024) and POAD (Wen et al., 2024)",
         )
     )
-    for name, what in PAPER_TASKS.items():
+    for name, description in PAPER_TASKS.items():
         for suffix, mode in (("", "published"), ("-fixed", "fixed")):
             register(
                 Task(
@@ -64,7 +64,7 @@ def _register_all() -> None:
                     ENTRY_POINT,
                     {"task": name, "mode": mode},
                     requires="virtualhome",
-                    summary=f"{what}, {'as published' if mode == 'published' else 'mended'}",
+                    summary=f"{description}, {'as published' if mode == 'published' else 'with fixed rules'}",
                 )
             )
     for level, knobs in LEVELS.items():

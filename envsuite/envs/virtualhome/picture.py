@@ -1,4 +1,4 @@
-"""Pictures of a home: as an image (pillow) and as text."""
+"""Rendering of a home as an image (pillow) and as text."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from envsuite.envs.virtualhome.engine import Engine, State
+from envsuite.envs.virtualhome.engine import HomeEngine, HomeState
 
-CARD, LINE, GAP, HEAD = 150, 15, 8, 22  # width of a card, height of a line, space between, height of a title
-COLUMNS = 4  # cards side by side in a room
+CARD, LINE, GAP, HEAD = 150, 15, 8, 22  # card width, line height, spacing and title height in pixels
+COLUMNS = 4  # cards per row in a room
 INK, PAPER, WALL = "#22262b", "#f6f2ea", "#8c7b6b"
 FLOORS = ("#fdfaf3", "#f1f6fb", "#f8f0f6", "#f0f7ee", "#fdf3e7", "#eef0fa", "#f9efee", "#eef7f5")
 SURFACE, CONTAINER, OPENED, SEAT, PLAIN, RUNNING = "#ecd9b8", "#c9d3de", "#e8eef4", "#d9cbe4", "#e2e2dc", "#ffd257"
 AGENT = "#2f6db5"
 
 
-def draw(engine: Engine, s: State, title: str = "") -> npt.NDArray[np.uint8]:
-    """The whole home, [height, width, 3] uint8: a frame for each room, a card for each piece of furniture.
+def draw(engine: HomeEngine, s: HomeState, title: str = "") -> npt.NDArray[np.uint8]:
+    """Draws the whole home, [height, width, 3] uint8: a frame per room and a card per piece of furniture.
 
-    A card lists what lies there, also behind a closed door, then in grey. Yellow corners run; the blue dot is the
-    agent, with what it holds beside it.
+    A card lists the things there, in grey behind a closed door. A yellow corner marks a running appliance; the blue dot
+    is the agent, next to the names of the things it holds.
     """
     home = engine.home
     font = ImageFont.load_default(size=12)
@@ -41,34 +41,34 @@ def draw(engine: Engine, s: State, title: str = "") -> npt.NDArray[np.uint8]:
         right = x + (width - GAP) // columns - GAP
         pen.rectangle((x, y, right, y + tall[i // columns]), fill=FLOORS[i % len(FLOORS)], outline=WALL, width=3)
         pen.text((x + 10, y + 6), home.nouns[room], fill=INK, font=font)
-        placed = _draw_cards(pen, font, cards, x + GAP + 3, y + HEAD + GAP)
+        corners = _draw_cards(pen, font, cards, x + GAP + 3, y + HEAD + GAP)
         if room == s.room:
-            _draw_agent(pen, font, engine, s, placed.get(_spot(engine, s)), (x + 130, y + 13))
+            _draw_agent(pen, font, engine, s, corners.get(_spot(engine, s)), (x + 130, y + 13))
     return np.asarray(image)
 
 
-def _spot(engine: Engine, s: State) -> int:
-    """The piece of furniture the agent is drawn at, 0 for none; rather one that commands name than scenery."""
+def _spot(engine: HomeEngine, s: HomeState) -> int:
+    """Returns the furniture at which the agent is drawn (0: none), preferring furniture that commands can name."""
     near = s.seat & s.near or s.near & ~engine.home.movable
-    named = near & engine.home.target or near
-    return 1 << named.bit_length() - 1 if named else 0
+    preferred = near & engine.home.target or near
+    return 1 << preferred.bit_length() - 1 if preferred else 0
 
 
 class _Card:
-    """One piece of furniture with what lies there."""
+    """Piece of furniture with the things on it or in it."""
 
     def __init__(self, bit: int, lines: list[str], fill: str, running: bool, hidden: bool) -> None:
         self.bit, self.lines, self.fill, self.running, self.hidden = bit, lines, fill, running, hidden
 
 
-def _cards(engine: Engine, s: State, room: int) -> list[_Card]:
+def _cards(engine: HomeEngine, s: HomeState, room: int) -> list[_Card]:
     home = engine.home
-    held = s.right | s.left
-    found = []
+    in_hand = s.right | s.left
+    cards = []
     for bit in home.bits(home.fixed_in[room]):
         lines = [home.nouns[bit]]
-        for item, inside, on in zip(home.movable_bits, s.inside, s.on):
-            if not item & held and (inside | on) & bit:
+        for item, inside, on in zip(home.movable_bits, s.inside, s.on, strict=True):
+            if not item & in_hand and (inside | on) & bit:
                 lines.append("· " + home.nouns[item])
         if not bit & (home.target | s.near) and len(lines) == 1:
             continue
@@ -76,8 +76,8 @@ def _cards(engine: Engine, s: State, room: int) -> list[_Card]:
         fill = (CONTAINER if closed else OPENED) if bit & home.container else SURFACE if bit & home.surface else PLAIN
         if bit & home.seat and not bit & home.surface:
             fill = SEAT
-        found.append(_Card(bit, lines, fill, bool(s.power & bit), closed))
-    return found
+        cards.append(_Card(bit, lines, fill, bool(s.power & bit), closed))
+    return cards
 
 
 def _rows(cards: list[_Card]) -> list[list[_Card]]:
@@ -91,8 +91,8 @@ def _row_height(row: list[_Card]) -> int:
 def _draw_cards(
     pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, cards: list[_Card], x: int, y: int
 ) -> dict[int, tuple[int, int]]:
-    """Draws the cards and returns where each has its upper right corner."""
-    placed = {}
+    """Draws the cards. Returns the position of each card's upper right corner."""
+    corners = {}
     for row in _rows(cards):
         for i, card in enumerate(row):
             left = x + i * (CARD + GAP)
@@ -103,16 +103,16 @@ def _draw_cards(
             for k, line in enumerate(card.lines):
                 grey = k and card.hidden
                 pen.text((left + 16 + 4 * (k > 0), y + 3 + k * LINE), line, fill="#8a8f96" if grey else INK, font=font)
-            placed[card.bit] = left + CARD - 12, y + 12
+            corners[card.bit] = left + CARD - 12, y + 12
         y += _row_height(row) + GAP
-    return placed
+    return corners
 
 
 def _draw_agent(
     pen: ImageDraw.ImageDraw,
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-    engine: Engine,
-    s: State,
+    engine: HomeEngine,
+    s: HomeState,
     at: tuple[int, int] | None,
     door: tuple[int, int],
 ) -> None:
@@ -136,14 +136,14 @@ def _wrap(text: str, width: int) -> list[str]:
     return lines
 
 
-def write(engine: Engine, s: State, title: str = "") -> str:
-    """The whole home as text: one line for each piece of furniture, '@' where the agent is."""
+def write(engine: HomeEngine, s: HomeState, title: str = "") -> str:
+    """Returns the whole home as text: one line per piece of furniture, with '@' at the agent."""
     home = engine.home
     lines = [title] if title else []
-    held = [home.nouns[bit] for bit in (s.right, s.left) if bit]
+    in_hand = [home.nouns[bit] for bit in (s.right, s.left) if bit]
     for room in home.room_bits:
         here = room == s.room
-        you = f"  @ holding {', '.join(held) or 'nothing'}{', sitting' if s.sitting else ''}" if here else ""
+        you = f"  @ holding {', '.join(in_hand) or 'nothing'}{', sitting' if s.sitting else ''}" if here else ""
         lines.append(f"[{home.nouns[room]}]{you}")
         for card in _cards(engine, s, room):
             at = "@" if here and card.bit == _spot(engine, s) else " "
@@ -152,7 +152,7 @@ def write(engine: Engine, s: State, title: str = "") -> str:
                 states.append("closed" if card.hidden else "open")
             if card.bit & home.switch:
                 states.append("on" if card.running else "off")
-            told = f" ({', '.join(states)})" if states else ""
+            status = f" ({', '.join(states)})" if states else ""
             things = ", ".join(line.removeprefix("· ") for line in card.lines[1:])
-            lines.append(f"  {at} {card.lines[0]}{told}" + (f": {things}" if things else ""))
+            lines.append(f"  {at} {card.lines[0]}{status}" + (f": {things}" if things else ""))
     return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""Exact plans under the mended rules: A* with an admissible bound.
+"""Exact planner for the fixed rules: A* search with an admissible lower bound.
 
-All that costs is the number of commands, and any room is one walk away. So a plan needs only the things that the goal
-speaks of, those that hold them now, and, where a hand must be freed, any one surface of each room: all others are
-alike. `Planner` searches a home reduced to these; a test holds it to blind search over whole homes.
+Every command costs 1 and every room is one walk away. A plan therefore needs only the things that the goal mentions,
+the things that contain them, and one surface per room to free a hand, since all other surfaces are equivalent.
+`HouseholdPlanner` searches a home reduced to these; a test compares it with uninformed search over whole homes.
 """
 
 from __future__ import annotations
@@ -11,41 +11,41 @@ import heapq
 from dataclasses import replace
 from itertools import count
 
-from envsuite.envs.virtualhome.bound import Bound
-from envsuite.envs.virtualhome.engine import WALK, Action, State
-from envsuite.envs.virtualhome.goals import Goal, Tracker
+from envsuite.envs.virtualhome.engine import WALK, HomeAction, HomeState
+from envsuite.envs.virtualhome.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.goals import GoalTracker, HouseholdGoal
 from envsuite.envs.virtualhome.home import Home, Thing
-from envsuite.envs.virtualhome.mended import Mended
+from envsuite.envs.virtualhome.lower_bound import LowerBound
 
-Node = tuple[State, int]
+Node = tuple[HomeState, int]
 
 
-class Planner:
-    """Shortest plans to one goal in one home. Every state on a plan is remembered."""
+class HouseholdPlanner:
+    """Shortest plans to one goal in one home; caches every state on a plan."""
 
-    def __init__(self, engine: Mended, tracker: Tracker) -> None:
+    def __init__(self, engine: FixedEngine, tracker: GoalTracker) -> None:
         self.engine, self.tracker = engine, tracker
         self._reduced: dict[frozenset[str], _Reduced] = {}
-        self._known: dict[Node, tuple[int, Action | None]] = {}
+        self._plans: dict[Node, tuple[int, HomeAction | None]] = {}
 
-    def next(self, s: State, stage: int) -> tuple[int, Action | None]:
-        """How many commands are left to the goal, and the first of them (None where none is left)."""
-        if (s, stage) not in self._known:
+    def next(self, s: HomeState, stage: int) -> tuple[int, HomeAction | None]:
+        """Returns the number of commands to the goal and the first of them (None if the goal is reached)."""
+        if (s, stage) not in self._plans:
             relevant = self._relevant(s)
             if relevant not in self._reduced:
                 self._reduced[relevant] = _Reduced(self.engine, self.tracker.goal, relevant)
             plan = self._reduced[relevant].plan(s, stage)
             now, k = s, stage
             for done, action in enumerate(plan):
-                self._known.setdefault((now, k), (len(plan) - done, action))
+                self._plans.setdefault((now, k), (len(plan) - done, action))
                 now, error = self.engine.apply(now, action)
                 assert not error, f"planned {action}, refused as {error}"
                 k = self.tracker.advance(now, k)
-            self._known.setdefault((now, k), (0, None))
-        return self._known[s, stage]
+            self._plans.setdefault((now, k), (0, None))
+        return self._plans[s, stage]
 
-    def _relevant(self, s: State) -> frozenset[str]:
-        """Keys of the things a plan from `s` may need."""
+    def _relevant(self, s: HomeState) -> frozenset[str]:
+        """Returns the keys of the things that a plan from `s` can need."""
         home, engine, goal = self.engine.home, self.engine, self.tracker.goal
         processes = {c.y for stage in goal.stages for c in stage if c.kind == "mark"}
         keys = set(goal.keys) | {key for key, thing in home.things.items() if thing.process in processes}
@@ -58,102 +58,102 @@ class Planner:
                 places |= s.on[i] | s.inside[i] & ~home.room_mask
             else:
                 places |= bit
-        resting = home.surface | home.container & ~home.door  # where a hand can be freed while one is there anyway
+        put_down = home.surface | home.container & ~home.door  # places to put something down on the way
         for bit in home.bits(places):
-            places |= home.root[bit] | home.at_root[home.root[bit]] & resting
+            places |= home.root[bit] | home.at_root[home.root[bit]] & put_down
         for room in home.room_bits:
             surfaces = home.fixed_in[room] & home.surface & home.target
             if not surfaces & places:
-                spare = surfaces & -surfaces
-                places |= spare | home.root.get(spare, 0)
+                unused = surfaces & -surfaces
+                places |= unused | home.root.get(unused, 0)
         return frozenset(keys.union(home.keys(places)))
 
 
 class _Reduced:
-    """The search over the part of a home that a goal needs. Two stand-ins are for irrelevant things in the hands."""
+    """Search in the part of a home that a goal needs; two placeholders represent irrelevant things in the hands."""
 
-    def __init__(self, engine: Mended, goal: Goal, keys: frozenset[str]) -> None:
-        whole = engine.home
-        self.whole = engine
+    def __init__(self, engine: FixedEngine, goal: HouseholdGoal, keys: frozenset[str]) -> None:
+        full_engine = engine.home
+        self.full_engine = engine
         things = [
             replace(thing, on=() if thing.movable else tuple(k for k in thing.on if k in keys)[:1], inside="")
-            for key, thing in whole.things.items()
+            for key, thing in full_engine.things.items()
             if key in keys
         ]
-        things += [Thing(f"stand-in {i}", whole.start, movable=True) for i in (1, 2)]
-        home = Home(whole.rooms, things, whole.start)
-        self.engine = Mended(home, engine.nearsighted)
-        self.tracker = Tracker(self.engine, goal)
-        self.bound = Bound(self.engine, goal)
-        self.stand_ins = tuple(home.bit[f"stand-in {i}"] for i in (1, 2))
-        self.bits = {whole.bit[key]: home.bit[key] for key in (*whole.rooms, *keys)}
-        self.back = {small: big for big, small in self.bits.items()}
+        things += [Thing(f"placeholder {i}", full_engine.start, movable=True) for i in (1, 2)]
+        home = Home(full_engine.rooms, things, full_engine.start)
+        self.engine = FixedEngine(home, engine.nearsighted)
+        self.tracker = GoalTracker(self.engine, goal)
+        self.bound = LowerBound(self.engine, goal)
+        self.placeholders = tuple(home.bit[f"placeholder {i}"] for i in (1, 2))
+        self.bits = {full_engine.bit[key]: home.bit[key] for key in (*full_engine.rooms, *keys)}
+        self.original = {reduced: full for full, reduced in self.bits.items()}
 
-    def plan(self, s: State, stage: int) -> list[Action]:
-        """A shortest plan from a state of the whole home, in its bits."""
-        small, names = self._project(s)
-        return [Action(a.verb, names.get(a.x, 0), names.get(a.y, 0)) for a in self._search(small, stage)]
+    def plan(self, s: HomeState, stage: int) -> list[HomeAction]:
+        """Returns a shortest plan from a state of the complete home, in the bits of that home."""
+        reduced, names = self._project(s)
+        return [HomeAction(a.verb, names.get(a.x, 0), names.get(a.y, 0)) for a in self._search(reduced, stage)]
 
-    def _project(self, s: State) -> tuple[State, dict[int, int]]:
-        """A state of the whole home as one of the part, and what its bits mean there."""
+    def _project(self, s: HomeState) -> tuple[HomeState, dict[int, int]]:
+        """Projects a state of the complete home to the reduced one. Returns it with the meaning of its bits."""
         home, map_mask = self.engine.home, self._map
-        names, spare, hands = dict(self.back), list(self.stand_ins), []
-        for held in (s.right, s.left):
-            small = self.bits.get(held, 0)
-            if held and not small:
-                small = spare.pop(0)
-                names[small] = held
-            hands.append(small)
+        names, unused, hands = dict(self.original), list(self.placeholders), []
+        for in_hand in (s.right, s.left):
+            reduced = self.bits.get(in_hand, 0)
+            if in_hand and not reduced:
+                reduced = unused.pop(0)
+                names[reduced] = in_hand
+            hands.append(reduced)
         n = len(home.movable_bits)
         inside, on, marks = [0] * n, [0] * n, 0
-        for i, small in enumerate(home.movable_bits):
-            if small not in names:
-                continue  # a stand-in for nothing: it is nowhere
-            j = self.whole.index(names[small])
+        for i, reduced in enumerate(home.movable_bits):
+            if reduced not in names:
+                continue  # an unused placeholder is nowhere
+            j = self.full_engine.index(names[reduced])
             inside[i], on[i] = map_mask(s.inside[j]), map_mask(s.on[j])
-            if small not in self.stand_ins:
+            if reduced not in self.placeholders:
                 for process in home.processes:
-                    if self.whole.marked(s, names[small], process):
-                        marks |= self.engine.mark(small, process)
+                    if self.full_engine.marked(s, names[reduced], process):
+                        marks |= self.engine.mark(reduced, process)
         room, near, seat, facing = (map_mask(mask) for mask in (s.room, s.near, s.seat, s.facing))
         doors, power = map_mask(s.open), map_mask(s.power)
         places = tuple(inside), tuple(on), (0,) * n
-        return State(room, near, hands[0], hands[1], s.sitting, seat, facing, doors, power, *places, marks), names
+        return HomeState(room, near, hands[0], hands[1], s.sitting, seat, facing, doors, power, *places, marks), names
 
     def _map(self, mask: int) -> int:
-        found = 0
-        for bit in self.whole.home.bits(mask):
-            found |= self.bits.get(bit, 0)
-        return found
+        mapped = 0
+        for bit in self.full_engine.home.bits(mask):
+            mapped |= self.bits.get(bit, 0)
+        return mapped
 
-    def _search(self, start: State, stage: int) -> list[Action]:
+    def _search(self, start: HomeState, stage: int) -> list[HomeAction]:
         tracker, apply, bound = self.tracker, self.engine.apply, self.bound
         last, tie = len(tracker.stages), count()
         first = start, tracker.advance(start, stage)
         cost = {first: 0}
-        came: dict[Node, tuple[Node, Action]] = {}
-        waiting = [(bound(*first), 0, next(tie), first)]
-        while waiting:
-            _, negative, _, node = heapq.heappop(waiting)
+        parents: dict[Node, tuple[Node, HomeAction]] = {}
+        frontier = [(bound(*first), 0, next(tie), first)]
+        while frontier:
+            _, negative, _, node = heapq.heappop(frontier)
             s, k = node
             if k == last:
-                return _unfold(came, node)
+                return _path_to(parents, node)
             if -negative > cost[node]:
                 continue
-            beyond = 1 - negative
+            next_cost = 1 - negative
             for action in self._moves(s):
-                after, _ = apply(s, action)
-                if after.right < after.left:  # which hand holds what makes no difference
-                    after = after._replace(right=after.left, left=after.right)
-                reached = after, tracker.advance(after, k)
-                if beyond < cost.get(reached, 1 << 30):
-                    cost[reached] = beyond
-                    came[reached] = node, action
-                    heapq.heappush(waiting, (beyond + bound(*reached), -beyond, next(tie), reached))
+                next_state, _ = apply(s, action)
+                if next_state.right < next_state.left:  # the hands are interchangeable
+                    next_state = next_state._replace(right=next_state.left, left=next_state.right)
+                reached = next_state, tracker.advance(next_state, k)
+                if next_cost < cost.get(reached, 1 << 30):
+                    cost[reached] = next_cost
+                    parents[reached] = node, action
+                    heapq.heappush(frontier, (next_cost + bound(*reached), -next_cost, next(tie), reached))
         raise AssertionError(f"no plan to {tracker.goal.text!r}")
 
-    def _moves(self, s: State) -> list[Action]:
-        """The commands that matter: of several walks to one piece of furniture, the first."""
+    def _moves(self, s: HomeState) -> list[HomeAction]:
+        """Returns the relevant commands: of several walks to one piece of furniture, only the first."""
         engine = self.engine
         moves, roots = [], set()
         for action in engine.commands(s, engine.visible(s)):
@@ -166,9 +166,9 @@ class _Reduced:
         return moves
 
 
-def _unfold(came: dict[Node, tuple[Node, Action]], node: Node) -> list[Action]:
+def _path_to(parents: dict[Node, tuple[Node, HomeAction]], node: Node) -> list[HomeAction]:
     actions = []
-    while node in came:
-        node, action = came[node]
+    while node in parents:
+        node, action = parents[node]
         actions.append(action)
     return actions[::-1]

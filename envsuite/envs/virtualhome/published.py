@@ -1,7 +1,7 @@
-"""The papers' tasks as published: action lists, observation vectors, offers, facts and success, quirks included.
+"""Published tasks with all quirks: action lists, observation vectors, offered actions, facts and success tests.
 
-Everything here follows docs/specs/virtualhome.md. Facts are codes in the order in which a paragraph tells
-them; `text.py` puts them into our own words. Vector, offers and facts are functions of what the agent observes.
+Everything here follows docs/specs/virtualhome.md. Facts are codes in the order of the paragraph that states them;
+`text.py` turns them into our own words. Vector, offers and facts depend only on what the agent observes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from envsuite.envs.virtualhome.engine import (
     SWITCHOFF,
     SWITCHON,
     WALK,
-    Action,
-    Engine,
-    State,
+    HomeAction,
+    HomeEngine,
+    HomeState,
 )
 from envsuite.envs.virtualhome.home import Home, Thing
 
@@ -33,71 +33,71 @@ GAMMA = 0.95
 
 @cache
 def data() -> dict[str, Any]:
-    """homes.toml."""
+    """Returns the parsed homes.toml."""
     return tomllib.loads(resources.files(__package__).joinpath("homes.toml").read_text())
 
 
 def paper_tasks() -> tuple[str, ...]:
-    """The names of the papers' eight tasks."""
+    """Returns the names of the eight published tasks."""
     return tuple(data()["tasks"])
 
 
 def apartment(keys: tuple[str, ...], **changes: dict[str, Any]) -> Home:
-    """The published home with only the things of `keys` and what they stand on; `changes` replace their fields."""
-    listed = data()["things"]
-    wanted = set(keys)
+    """Returns the published home reduced to the things in `keys` and their supports; `changes` override fields."""
+    all_things = data()["things"]
+    selected = set(keys)
     for key in keys:
-        wanted.update(changes.get(key, {}).get("on", listed[key].get("on", ())))
+        selected.update(changes.get(key, {}).get("on", all_things[key].get("on", ())))
     things = []
-    for key, fields in listed.items():
-        if key in wanted:
+    for key, fields in all_things.items():
+        if key in selected:
             fields = {**fields, **changes.get(key, {})}
             things.append(Thing(key, **{**fields, "on": tuple(fields.get("on", ()))}))
     return Home(data()["rooms"], things, "kitchen")
 
 
 class Published:
-    """A published task over the engine. `actions` are in the reference's order, `names` their canonical names."""
+    """Base class of the published tasks; `actions` and their `names` follow the order of the reference."""
 
     names: tuple[str, ...]
     keys: tuple[str, ...]
-    """of the observation vector"""
+    """names of the entries of the observation vector"""
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self.engine = Engine(home)
+        self.engine = HomeEngine(home)
         self.actions = tuple(self._action(name) for name in self.names)
 
-    def _action(self, name: str) -> Action:
+    def _action(self, name: str) -> HomeAction:
         verb, *nouns = name.split(":")
-        return Action(verb, *(self.home.bit[noun] for noun in nouns))
+        return HomeAction(verb, *(self.home.bit[noun] for noun in nouns))
 
-    def vector(self, s: State, seen: int) -> tuple[int, ...]:
-        """The 0/1 observation, in the order of `keys`. `seen` is `engine.visible(s)`."""
+    def vector(self, s: HomeState, seen: int) -> tuple[int, ...]:
+        """Returns the 0/1 observation vector in the order of `keys`; `seen` is `engine.visible(s)`."""
         raise NotImplementedError
 
     def offers(self, vector: tuple[int, ...]) -> tuple[int, ...]:
-        """Indices of the actions the training wrapper offers."""
+        """Returns the indices of the actions that the published wrapper offers."""
         raise NotImplementedError
 
     def facts(self, vector: tuple[int, ...]) -> tuple[str, ...]:
-        """What a paragraph tells, in order: ROOM_LIST, ROOM, ..., GOAL, ASK."""
+        """Returns the facts of the paragraph, in order: ROOM_LIST, ROOM, ..., GOAL, ASK."""
         raise NotImplementedError
 
     def success(self, vector: tuple[int, ...]) -> bool:
-        """Whether the task is done."""
+        """Returns True if the observation vector counts as success."""
         raise NotImplementedError
 
-    def subgoals(self, s: State) -> tuple[bool, ...]:
-        """Our milestones on the way, for the dense reward; the published reward has none."""
+    def subgoals(self, s: HomeState) -> tuple[bool, ...]:
+        """Returns which of our own subgoals hold, for the dense reward; the published reward has none."""
         raise NotImplementedError
 
 
 class Preparation(Published):
-    """Food Preparation and its renamings: food in the closed appliance is success; nothing is ever switched on."""
+    """Food Preparation and its variants: success is food in the closed appliance, which is never switched on."""
 
     def __init__(self, food: str, appliance: str) -> None:
-        """`food` and `appliance` as they are called in text; keys have '_' for ' '."""
+        """`food` and `appliance` are nouns of the text; their keys replace spaces by underscores."""
         self.nouns = food, appliance
         self.food_key, self.appliance_key = food.replace(" ", "_"), appliance.replace(" ", "_")
         f, a = self.food_key, self.appliance_key
@@ -112,7 +112,7 @@ class Preparation(Published):
         self.home.nouns |= {self.food: food, self.appliance: appliance}
         self.rooms = tuple(bit[room] for room in ROOMS)
 
-    def vector(self, s: State, seen: int) -> tuple[int, ...]:
+    def vector(self, s: HomeState, seen: int) -> tuple[int, ...]:
         food, appliance = self.food, self.appliance
         f, a = bool(seen & food), bool(seen & appliance)
         kitchen, bathroom, bedroom, livingroom = self.rooms
@@ -131,12 +131,12 @@ class Preparation(Published):
         )
 
     def offers(self, vector: tuple[int, ...]) -> tuple[int, ...]:
-        kitchen, _, _, _, see, near, held, _, at, is_open, _ = vector
-        here = (1, 2, 3, 0)[vector.index(1)]  # the index of the walk to where one is
+        kitchen, _, _, _, see, near, holds, _, at, is_open, _ = vector
+        here = (1, 2, 3, 0)[vector.index(1)]  # index of the walk to the current room
         leave = tuple(i for i in range(4) if i != here)
         if not (kitchen and see):
             return leave
-        if held:
+        if holds:
             return (*leave, 4, 7, 8, 9) if at else (*leave, 4, 5)
         if near and at:
             return (*leave, 8, 9) if is_open else (*leave, 9)
@@ -145,28 +145,31 @@ class Preparation(Published):
         return (*leave, 4, 8, 9) if at else (*leave, 4, 5)
 
     def facts(self, vector: tuple[int, ...]) -> tuple[str, ...]:
-        kitchen, _, _, _, see, near, held, _, at, is_open, _ = vector
-        said = ["ROOM_LIST", f"ROOM={ROOMS[vector.index(1)]}"]
+        kitchen, _, _, _, see, near, holds, _, at, is_open, _ = vector
+        facts = ["ROOM_LIST", f"ROOM={ROOMS[vector.index(1)]}"]
         if not kitchen:
-            said += ["SEE=none", "HOLD=food" if held else "HOLD=none"]
-            return (*said, "GOAL", "ASK")
-        said.append("SEE=food,appl" if see else "FOOD_IN_APPL")
-        if held:
-            said += ["HOLD=food", "NEAR=appl" if at else "FAR=appl"]
+            facts += ["SEE=none", "HOLD=food" if holds else "HOLD=none"]
+            return (*facts, "GOAL", "ASK")
+        facts.append("SEE=food,appl" if see else "FOOD_IN_APPL")
+        if holds:
+            facts += ["HOLD=food", "NEAR=appl" if at else "FAR=appl"]
         elif not (near and at):
-            said += ["HOLD=none", "NEAR=food" if near else "NEAR=appl" if at else "FAR=food,appl"]
-        said.append(("APPL=open" if is_open else "APPL=not_open") if see else "APPL=closed")
-        return (*said, "GOAL", "ASK")
+            facts += ["HOLD=none", "NEAR=food" if near else "NEAR=appl" if at else "FAR=food,appl"]
+        facts.append(("APPL=open" if is_open else "APPL=not_open") if see else "APPL=closed")
+        return (*facts, "GOAL", "ASK")
 
     def success(self, vector: tuple[int, ...]) -> bool:
         return bool(vector[0] and not vector[4])
 
-    def subgoals(self, s: State) -> tuple[bool, ...]:
+    def subgoals(self, s: HomeState) -> tuple[bool, ...]:
         return s.right == self.food, bool(s.open & self.appliance), bool(s.inside[0] & self.appliance)
 
 
 class Entertainment(Published):
-    """Chips and milk to the living room, the tv on, and down on the sofa; the last free hand needs the coffee table."""
+    """Entertainment: chips and milk in the living room, the tv on, the agent on the sofa.
+
+    Switching needs a free hand, so that one item must be put on the coffee table first.
+    """
 
     names = (
         *(f"{WALK}:{room}" for room in WALKS),
@@ -190,13 +193,13 @@ class Entertainment(Published):
         self.chips, self.milk, self.table = bit["chips"], bit["milk"], bit["coffeetable"]
         self.tv, self.sofa = bit["tv"], bit["sofa"]
 
-    def vector(self, s: State, seen: int) -> tuple[int, ...]:
+    def vector(self, s: HomeState, seen: int) -> tuple[int, ...]:
         near, table = s.near, self.table
         flags = [int(s.room == room) for room in self.rooms]
         for i, item in enumerate((self.chips, self.milk)):
             if seen & item:
-                held = s.right == item or s.left == item
-                flags += (1, int(near & item > 0), int(held), int(s.on[i] & table > 0))
+                holds = s.right == item or s.left == item
+                flags += (1, int(near & item > 0), int(holds), int(s.on[i] & table > 0))
             else:
                 flags += (0, 0, 0, 0)
         if seen & self.tv:  # tv, sofa and table stand in one room
@@ -241,7 +244,9 @@ class Entertainment(Published):
                 return (9,) if near_c else (4,)
             return {(1, 1): (9, 10), (1, 0): (5, 9), (0, 1): (4, 10), (0, 0): (4, 5)}[near_c, near_m]
         if see_c:
-            return () if hold_c else (9,) if near_c else (5,)  # the wrong walk: the milk is not here
+            return (
+                () if hold_c else (9,) if near_c else (5,)
+            )  # published quirk: a walk to the milk, which is not visible
         if see_m:
             return () if hold_m else (10,) if near_m else (4,)
         return ()
@@ -250,33 +255,36 @@ class Entertainment(Published):
         room = ROOMS[vector.index(1)]
         hold = ("HOLD=none", "HOLD=chips", "HOLD=milk", "HOLD=chips,milk")[vector[6] + 2 * vector[10]]
         if room == "kitchen":
-            said = self._kitchen_facts(vector)
+            facts = self._kitchen_facts(vector)
         elif room == "livingroom":
             near = vector[13] or vector[17] or vector[20]
-            told = self._livingroom_facts(vector) if near else ["FAR=coffeetable,tv,sofa", hold]
-            said = ["ROOM=livingroom;SEE=coffeetable,tv,sofa", *told]
+            nearby_facts = self._livingroom_facts(vector) if near else ["FAR=coffeetable,tv,sofa", hold]
+            facts = ["ROOM=livingroom;SEE=coffeetable,tv,sofa", *nearby_facts]
         else:
-            said = [f"ROOM={room};SEE=none", hold]
-        return ("ROOM_LIST", *said, "GOAL", "ASK")
+            facts = [f"ROOM={room};SEE=none", hold]
+        return ("ROOM_LIST", *facts, "GOAL", "ASK")
 
     @staticmethod
     def _kitchen_facts(vector: tuple[int, ...]) -> list[str]:
         see_c, near_c, hold_c, _, see_m, near_m, hold_m, _ = vector[4:12]
         seen = [name for name, see in (("chips", see_c), ("milk", see_m)) if see]
-        said = [f"ROOM=kitchen;SEE={','.join(seen) or 'none'}"]
+        facts = [f"ROOM=kitchen;SEE={','.join(seen) or 'none'}"]
         near = {"chips": near_c, "milk": near_m}
-        held = [name for name, hold in (("chips", hold_c), ("milk", hold_m)) if hold]
-        place = lambda name: [f"NEAR={name}", f"NOT_HELD={name}"] if near[name] else [f"FAR={name}"]
-        if len(held) == 2:
-            return [*said, "HOLD=chips,milk"]
-        if len(seen) == 2 and held:
-            return [*said, *place("milk" if hold_c else "chips"), f"HOLD={held[0]}"]
+        holds = [name for name, hold in (("chips", hold_c), ("milk", hold_m)) if hold]
+
+        def place(name: str) -> list[str]:
+            return [f"NEAR={name}", f"NOT_HELD={name}"] if near[name] else [f"FAR={name}"]
+
+        if len(holds) == 2:
+            return [*facts, "HOLD=chips,milk"]
+        if len(seen) == 2 and holds:
+            return [*facts, *place("milk" if hold_c else "chips"), f"HOLD={holds[0]}"]
         if len(seen) == 2:
             by = [fact for name in seen if near[name] for fact in place(name)]
-            return [*said, *(by or ["FAR=chips,milk"]), "HOLD=none"]
+            return [*facts, *(by or ["FAR=chips,milk"]), "HOLD=none"]
         if seen:
-            return [*said, *([f"HOLD={held[0]}"] if held else place(seen[0]))]
-        return said
+            return [*facts, *([f"HOLD={holds[0]}"] if holds else place(seen[0]))]
+        return facts
 
     @staticmethod
     def _livingroom_facts(vector: tuple[int, ...]) -> list[str]:
@@ -288,26 +296,29 @@ class Entertainment(Published):
         elif hold_m:
             hand = ["ON_TABLE=chips;HOLD=milk" if on_c else "HOLD=milk"]
         elif hold_c:
-            hand = ["HOLD=chips", "ON_TABLE=milk;HOLD=chips" if on_m else "HOLD=chips"]  # said twice, as published
-        told_on = [f"TV=on;{fact}" for fact in hand] if tv_on else hand
+            hand = ["HOLD=chips", "ON_TABLE=milk;HOLD=chips" if on_m else "HOLD=chips"]  # stated twice, as published
+        tv_facts = [f"TV=on;{fact}" for fact in hand] if tv_on else hand
         if at_table:
             put_one = (on_c and hold_m) or (on_m and hold_c)
             return ["FAR=tv" if put_one else "NEAR=coffeetable", *(hand or ["HOLD=none"])]
         if at_tv:
-            return ["FAR=sofa" if tv_on else "NEAR=tv", *told_on]
-        return ["SITTING" if seated else "NEAR=sofa", *told_on]
+            return ["FAR=sofa" if tv_on else "NEAR=tv", *tv_facts]
+        return ["SITTING" if seated else "NEAR=sofa", *tv_facts]
 
     def success(self, vector: tuple[int, ...]) -> bool:
         chips, milk = vector[5] or vector[7], vector[9] or vector[11]
         return bool(vector[3] and vector[14] and vector[15] and vector[18] and chips and milk)
 
-    def subgoals(self, s: State) -> tuple[bool, ...]:
-        at_hand = lambda i, item: s.right == item or s.left == item or bool(s.on[i] & self.table)
+    def subgoals(self, s: HomeState) -> tuple[bool, ...]:
+
+        def at_hand(i: int, item: int) -> bool:
+            return s.right == item or s.left == item or bool(s.on[i] & self.table)
+
         return at_hand(0, self.chips), at_hand(1, self.milk), bool(s.power & self.tv)
 
 
 @cache
 def published(name: str) -> Published:
-    """The published task of that name."""
+    """Returns a published task by name."""
     task = data()["tasks"][name]
     return Entertainment() if "items" in task else Preparation(task["food"], task["appliance"])

@@ -1,4 +1,4 @@
-"""Words: facts and states as paragraphs, actions as commands, and back. All sentences are our own."""
+"""Texts: facts and states as paragraphs, actions as commands, and the parser of commands. All wording is our own."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from envsuite.envs.virtualhome.engine import (
     SWITCHOFF,
     SWITCHON,
     WALK,
-    Action,
-    State,
+    HomeAction,
+    HomeState,
 )
+from envsuite.envs.virtualhome.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.home import Home
-from envsuite.envs.virtualhome.mended import Mended
 from envsuite.envs.virtualhome.published import Entertainment, Preparation, Published, data
 
 PHRASES = {
@@ -71,18 +71,18 @@ REFUSED = {
 
 
 def listing(words: Iterable[str], last: str = "and") -> str:
-    """'a', 'a and b', 'a, b and c'."""
-    listed = list(words)
-    return f" {last} ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
+    """Joins words as in 'a', 'a and b', 'a, b and c'."""
+    items = list(words)
+    return f" {last} ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
-def command(home: Home, action: Action) -> str:
-    """The action as a player says it."""
+def command(home: Home, action: HomeAction) -> str:
+    """Returns the command for an action."""
     return PHRASES[action.verb].format(x=home.nouns.get(action.x, ""), y=home.nouns.get(action.y, ""))
 
 
-def done(home: Home, action: Action) -> str:
-    """The action as it is told when it worked."""
+def done(home: Home, action: HomeAction) -> str:
+    """Returns the sentence that reports a successful action."""
     return DONE[action.verb].format(x=home.nouns.get(action.x, ""), y=home.nouns.get(action.y, ""))
 
 
@@ -100,31 +100,33 @@ _VERBS = (
 _SIMPLE = [(verb, re.compile(f"{pattern} (.+)")) for verb, pattern in _VERBS]
 _PUT = re.compile(r"(?:put|place|set|lay) (.+?)(?: back)? (into|inside|in|onto|on|upon) (.+)")
 _ARTICLES = re.compile(r"\b(?:the|a|an|my|your)\b")
-_LONGEST = 200  # no command is longer; what is gets no regular expression to chew on
+_MAX_LENGTH = 200  # longer inputs are rejected without regular expressions
 
 
-class Grammar:
-    """Finds the action in what a player says: case, articles, underscores and a few synonyms are free."""
+class CommandParser:
+    """Parser of commands; ignores case, articles and underscores, and accepts a few synonyms."""
 
     def __init__(self, home: Home) -> None:
         self.bits = {noun.lower(): bit for bit, noun in home.nouns.items()}
-        named = home.target | home.room_mask
-        self.bits = {noun: bit for noun, bit in self.bits.items() if bit & named}
+        referable = home.target | home.room_mask
+        self.bits = {noun: bit for noun, bit in self.bits.items() if bit & referable}
 
-    def parse(self, said: str) -> Action | None:
-        """The action, or None where nothing fits."""
-        if len(said) > _LONGEST:
+    def parse(self, text: str) -> HomeAction | None:
+        """Returns the action of a command, or None if it cannot be parsed."""
+        if len(text) > _MAX_LENGTH:
             return None
-        words = " ".join(_ARTICLES.sub(" ", said.lower().replace("_", " ").strip(" .!")).split())
+        words = " ".join(_ARTICLES.sub(" ", text.lower().replace("_", " ").strip(" .!")).split())
         if words in ("stand up", "stand", "get up"):
-            return Action(STANDUP)
-        if found := _PUT.fullmatch(words):
-            item, where, place = found.groups()
+            return HomeAction(STANDUP)
+        if match := _PUT.fullmatch(words):
+            item, where, place = match.groups()
             if item in self.bits and place in self.bits:
-                return Action(PUTBACK if where in ("on", "onto", "upon") else PUTIN, self.bits[item], self.bits[place])
+                return HomeAction(
+                    PUTBACK if where in ("on", "onto", "upon") else PUTIN, self.bits[item], self.bits[place]
+                )
         for verb, pattern in _SIMPLE:
-            if (found := pattern.fullmatch(words)) and found[1] in self.bits:
-                return Action(verb, self.bits[found[1]])
+            if (match := pattern.fullmatch(words)) and match[1] in self.bits:
+                return HomeAction(verb, self.bits[match[1]])
         return None
 
 
@@ -132,15 +134,15 @@ class Grammar:
 
 
 def paragraph(task: Published, facts: Iterable[str]) -> str:
-    """What is told of published facts, in their order; the last clause is one that a command completes."""
+    """Returns published facts as a paragraph whose last clause is completed by a command."""
     sentences = []
     for fact in facts:
-        sentences += [_fact(task, part) for part in _joined(fact)]
+        sentences += [_fact(task, part) for part in _split_fact(fact)]
     return " ".join(sentences)
 
 
-def _joined(fact: str) -> list[str]:
-    """Facts fused into one sentence stay one; a room with what is seen there is two."""
+def _split_fact(fact: str) -> list[str]:
+    """Splits a fact with several parts, except facts that form a single sentence."""
     if fact.startswith("TV=on;"):
         return [fact]
     return fact.split(";")
@@ -149,16 +151,16 @@ def _joined(fact: str) -> list[str]:
 def _names(task: Published, codes: str) -> list[str]:
     nouns = task.home.nouns
     if isinstance(task, Preparation):
-        own = {"food": task.nouns[0], "appl": task.nouns[1]}
-        return [own.get(code, code) for code in codes.split(",")]
+        nouns_by_code = {"food": task.nouns[0], "appl": task.nouns[1]}
+        return [nouns_by_code.get(code, code) for code in codes.split(",")]
     return [nouns[task.home.bit[code]] for code in codes.split(",")]
 
 
 def _fact(task: Published, fact: str) -> str:
     kind, _, codes = fact.partition("=")
     if kind == "TV":
-        told = [_fact(task, part).rstrip(".") for part in fact.split(";")[1:]]
-        return "While the tv is on, " + " and ".join(clause[0].lower() + clause[1:] for clause in told) + "."
+        parts = [_fact(task, part).rstrip(".") for part in fact.split(";")[1:]]
+        return "While the tv is on, " + " and ".join(clause[0].lower() + clause[1:] for clause in parts) + "."
     if kind == "ROOM_LIST":
         return f"This home has four rooms: {listing(data()['rooms'].values())}."
     if kind == "ROOM":
@@ -195,17 +197,17 @@ def _published_goal(task: Published) -> str:
 
 
 def published_objective(task: Published) -> str:
-    """What the episode is about, in one sentence."""
+    """Returns the objective of a published task in one sentence."""
     return _published_goal(task)
 
 
-# ---- mended states in words -----------------------------------------------------------------------------------------
+# ---- states of the fixed rules in words -----------------------------------------------------------------------------------------
 
 
 class Narrator:
-    """Tells a mended state in words. `everywhere`: what can be seen in the other rooms is told too."""
+    """Describes states of the fixed rules in words; `everywhere` includes the other rooms."""
 
-    def __init__(self, engine: Mended, everywhere: bool = False) -> None:
+    def __init__(self, engine: FixedEngine, everywhere: bool = False) -> None:
         self.engine, self.everywhere = engine, everywhere
         home = engine.home
         self._furniture = {
@@ -218,61 +220,61 @@ class Narrator:
         self._participles = [(p, PARTICIPLES[p]) for p in home.processes]
 
     def _words(self, bit: int) -> dict[tuple[bool, bool], str]:
-        """A fixed thing in words, by whether it is open and whether it is on."""
+        """Returns the description of a fixed thing for each combination of (open, on)."""
         home = self.engine.home
         support = home.bits(home.supports[bit])[:1]
         where = f" on the {home.nouns[support[0]]}" if support else ""
-        told = {}
+        parts = {}
         for is_open in (False, True):
             for power in (False, True):
                 states = ["open" if is_open else "closed"] if bit & home.door else []
                 states += ["on" if power else "off"] if bit & home.switch else []
-                told[is_open, power] = f"the {home.nouns[bit]}{where}" + (f" ({', '.join(states)})" if states else "")
-        return told
+                parts[is_open, power] = f"the {home.nouns[bit]}{where}" + (f" ({', '.join(states)})" if states else "")
+        return parts
 
-    def __call__(self, s: State, seen: int) -> str:
-        """Where one is, what one holds, what is here and in what state. `seen` is `engine.visible(s)`."""
+    def __call__(self, s: HomeState, seen: int) -> str:
+        """Returns the description of a state: place, hands and visible things; `seen` is `engine.visible(s)`."""
         home, nouns = self.engine.home, self.engine.home.nouns
         first = f"You are in the {nouns[s.room]}"
         if s.sitting:
             first += f", sitting on the {nouns[s.seat]}" + (f", facing the {nouns[s.facing]}" if s.facing else "")
         elif s.near:
             first += f", at the {nouns[s.near]}"
-        held = [self._thing(s, bit) for bit in (s.right, s.left) if bit]
-        told = [first + ".", f"You hold {listing(held)}." if held else "Your hands are empty."]
-        told.append("Here: " + self._room(s, s.room, seen))
+        in_hand = [self._thing(s, bit) for bit in (s.right, s.left) if bit]
+        parts = [first + ".", f"You hold {listing(in_hand)}." if in_hand else "Your hands are empty."]
+        parts.append("Here: " + self._room(s, s.room, seen))
         if self.everywhere:
             for room in home.room_bits:
                 if room != s.room:
-                    told.append(f"In the {nouns[room]}: " + self._room(s, room, -1))
+                    parts.append(f"In the {nouns[room]}: " + self._room(s, room, -1))
         else:
-            told.append(self._elsewhere[s.room])
-        return " ".join(told)
+            parts.append(self._elsewhere[s.room])
+        return " ".join(parts)
 
-    def _thing(self, s: State, bit: int) -> str:
+    def _thing(self, s: HomeState, bit: int) -> str:
         noun = self.engine.home.nouns[bit]
         if not s.marks:
             return f"the {noun}"
         marks = [word for process, word in self._participles if self.engine.marked(s, bit, process)]
         return f"the {' '.join([*marks, noun])}"
 
-    def _room(self, s: State, room: int, seen: int) -> str:
-        """The furniture of a room and the loose things of `seen` that are there, outside closed containers."""
+    def _room(self, s: HomeState, room: int, seen: int) -> str:
+        """Returns the description of a room: furniture, and the things of `seen` outside closed containers."""
         home = self.engine.home
         closed = home.door & ~s.open
         hands = s.right | s.left
-        lying: dict[int, list[str]] = {}
-        for bit, inside, on in zip(home.movable_bits, s.inside, s.on):
+        contents: dict[int, list[str]] = {}
+        for bit, inside, on in zip(home.movable_bits, s.inside, s.on, strict=True):
             if inside & room and seen & bit and not bit & hands and not inside & closed:
-                lying.setdefault(on or inside & ~room, []).append(self._thing(s, bit))
-        bare, full = [], []
-        for bit, told in self._furniture[room]:
-            words = told[s.open & bit > 0, s.power & bit > 0]
-            if things := lying.get(bit):
-                full.append(f"{'On' if bit & home.surface else 'In'} {words}: {listing(things)}.")
+                contents.setdefault(on or inside & ~room, []).append(self._thing(s, bit))
+        empty, filled = [], []
+        for bit, parts in self._furniture[room]:
+            words = parts[s.open & bit > 0, s.power & bit > 0]
+            if things := contents.get(bit):
+                filled.append(f"{'On' if bit & home.surface else 'In'} {words}: {listing(things)}.")
             elif bit & home.target:
-                bare.append(words)
-        return " ".join([f"{listing(bare)}." if bare else "", *full]).strip() or "nothing of use."
+                empty.append(words)
+        return " ".join([f"{listing(empty)}." if empty else "", *filled]).strip() or "nothing of use."
 
 
 PARTICIPLES = {

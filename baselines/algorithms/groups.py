@@ -1,0 +1,71 @@
+"""The update of algorithms that compare the episodes of a group: those that began with the same game.
+
+`update_groups` takes a function from rewards and groups to advantages per turn. A group of which broken episodes left a
+single one is dropped: without another episode there is no baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from baselines.algorithms import kl
+from baselines.algorithms.policy_step import Targets, learn
+from baselines.algorithms.update import UpdateInput
+from baselines.batch import Batch, collate, turn_rewards, turn_values
+from baselines.math.estimators import members
+from envsuite.errors import UsageError
+from harness.types import Trajectory
+
+Advantages = Callable[[Sequence[Trajectory], list[list[float]], list[Hashable]], list[list[float]]]
+"""From trajectories, the reward of each of their turns [E][T_e] and their groups [E] to an advantage per turn [E][T_e]."""
+
+
+def update_groups(inputs: UpdateInput[Any], advantages: Advantages) -> dict[str, float]:
+    """Trains the actor on one batch of groups. Logs the share of groups with equal scores, which teach nothing."""
+    config = inputs.config
+    trajectories = without_lone_survivors(inputs.trajectories, config.group_size)
+    batch = collate(trajectories, config.whole)
+    reference = kl.reference_pass(inputs, batch)
+    rewards = penalised_rewards(batch, trajectories, kl.penalty(inputs, batch, reference))
+    groups: list[Hashable] = [group_of(run, config.group_size) for run in trajectories]
+    per_turn = advantages(trajectories, rewards, groups)
+    log = learn(inputs, batch, Targets(turn_values(batch, per_turn).float(), reference))
+    log["flat_groups"] = flat_groups(trajectories, config.group_size)
+    return log
+
+
+def group_of(run: Trajectory, size: int) -> tuple[str, str, int, int]:
+    """Returns the group of an episode: task, knobs, seed, and the draw of this game.
+
+    The loop numbers attempts consecutively, so that a game drawn twice for one update makes two groups of `size`.
+    """
+    episode = run.episode
+    return episode.task.id, episode.knobs, episode.seed, episode.attempt // size
+
+
+def without_lone_survivors(trajectories: Sequence[Trajectory], size: int) -> list[Trajectory]:
+    """Drops groups with one episode, unless `size` is 1. Raises UsageError if nothing remains."""
+    groups = members([group_of(run, size) for run in trajectories])
+    kept = {index for group in groups if len(group) > 1 or size == 1 for index in group}
+    remaining = [run for index, run in enumerate(trajectories) if index in kept]
+    if not remaining:
+        raise UsageError("no group has two episodes: raise config.group_size, or find out why episodes break.")
+    return remaining
+
+
+def penalised_rewards(batch: Batch, trajectories: Sequence[Trajectory], penalty: Tensor) -> list[list[float]]:
+    """Returns the reward of each turn plus the penalty [N] of its tokens. [E][T_e]"""
+    rewards = turn_rewards(trajectories)
+    for e, t, value in zip(batch.episode.tolist(), batch.turn.tolist(), penalty.tolist(), strict=True):
+        rewards[e][t] += value
+    return rewards
+
+
+def flat_groups(trajectories: Sequence[Trajectory], size: int) -> float:
+    """Returns the share of groups whose episodes all have the same score."""
+    groups = members([group_of(run, size) for run in trajectories])
+    flat = [len({round(trajectories[i].total_reward, 9) for i in group}) == 1 for group in groups]
+    return sum(flat) / len(flat)

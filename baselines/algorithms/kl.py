@@ -1,0 +1,56 @@
+"""The KL divergence from the policy to the reference, as a reward or as a term of the loss.
+
+`reference_pass` runs the frozen reference once per batch, for its log-probs and for the features that a critic may read.
+`penalty` turns the log-probs into a reward per token, and adapts the coefficient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from baselines.algorithms.update import UpdateInput
+from baselines.batch import Batch
+from baselines.math.losses import adapted_kl_coef, kl_estimate
+from baselines.microbatch import evaluate_features
+
+
+def reference_pass(inputs: UpdateInput[Any], batch: Batch) -> Tensor | None:
+    """Returns the reference's log-probs [N] if there is a KL term, and stores features in `batch` if the critic reads them."""
+    model, config = inputs.model, inputs.config
+    needs_logprobs = bool(config.kl_coef)
+    if not needs_logprobs and not model.reads_features:
+        return None
+    width = model.lm.config.get_text_config().hidden_size if model.reads_features else 0
+    features = torch.zeros(len(batch.where), width, dtype=model.lm.dtype)
+
+    def function(ids: Tensor, valid: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
+        logprobs, hidden = model.reference_logprobs_and_features(
+            ids, valid, inputs.temperature, sampled, logprobs=needs_logprobs
+        )
+        return logprobs, hidden[:, :width]
+
+    logprobs, features = evaluate_features(function, batch, config.micro_rows, model.sharded, features)
+    batch.features = features if model.reads_features else None
+    return logprobs if needs_logprobs else None
+
+
+def penalty(inputs: UpdateInput[Any], batch: Batch, reference: Tensor | None) -> Tensor:
+    """Returns the KL penalty in the reward, 0 unless `kl_in = "reward"`. [N]
+
+    With `kl_target` it sets the coefficient of the next batch, by the mean over episodes of their mean k1.
+    """
+    config, optimisers = inputs.config, inputs.optimisers
+    if reference is None:
+        return torch.zeros(len(batch.episode))
+    # In the reward the penalty is a constant, and k1 is its unbiased estimate (Schulman, 2020).
+    kl = kl_estimate(batch.flat(batch.logprobs), reference, "k1")
+    if config.kl_target:
+        means = [kl[batch.episode == episode].mean() for episode in batch.episode.unique()]
+        mean = torch.stack(means).mean().item()
+        optimisers.next_kl_coef = adapted_kl_coef(
+            optimisers.kl_coef, mean, config.kl_target, len(means), config.kl_horizon
+        )
+    return -optimisers.kl_coef * kl if config.kl_in == "reward" else torch.zeros_like(kl)

@@ -1,0 +1,175 @@
+"""Plays the episodes of a training run: batches to learn from, demonstrations, and evaluations."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from baselines.collection import fixed_turns
+from baselines.collection.actor import Actor
+from baselines.collection.env_cache import EnvCache
+from baselines.collection.sampler import GameSampler
+from baselines.collection.servers import Servers
+from baselines.distributed import collectives
+from baselines.model import Model
+from baselines.recipe import Recipe
+from envsuite.errors import DataError
+from envsuite.types import StopReason
+from harness.demos import demonstrations
+from harness.evaluate import Execution, RunConfig
+from harness.policies import make_policy
+from harness.rollout.loop import rollout
+from harness.types import Episode, Trajectory
+
+
+@dataclass
+class Collected:
+    """The episodes of one update."""
+
+    played: list[Trajectory]
+    """All episodes, broken ones included."""
+    learned: list[Trajectory]
+    """What the update learns from: the new turns of each usable episode."""
+    final_prompts: list[list[int]]
+    """For each of these the prompt that would follow; [] if the episode ended by itself."""
+    ended: list[Trajectory]
+    """Usable episodes that ended."""
+    seconds: float = 0.0
+
+
+class Collector:
+    """Plays episodes with the model's present weights, in this process or on servers."""
+
+    def __init__(
+        self, recipe: Recipe, model: Model, folder: Path, execution: Execution, environments: EnvCache | None
+    ) -> None:
+        """`environments` are used and left open; without them the collector opens and closes its own."""
+        self.recipe, self.model, self.execution = recipe, model, execution
+        self.sampler = GameSampler(recipe)
+        self.streams = [fixed_turns.EpisodeStream() for _ in range(recipe.episodes if recipe.turns else 0)]
+        self.environments = environments or EnvCache()
+        self.owns_environments = environments is None
+        self.servers = Servers(recipe, folder) if recipe.generation.base_url else None
+
+    def close(self) -> None:
+        """Closes environments and servers."""
+        if self.owns_environments:
+            self.environments.close()
+        if self.servers is not None:
+            self.servers.close()
+
+    def collect(self, update: int, stage: int) -> Collected:
+        """Plays the episodes of one update. Raises DataError if nothing can be learned from them."""
+        began = time.monotonic()
+        actor = self.actor()
+        with self._full_actor():
+            pairs = self._play_batch(actor, update, stage)
+        played = [run for run, _ in pairs]
+        usable = [
+            (run, first) for run, first in pairs if not run.broken and any(t.reply.ids for t in run.turns[first:])
+        ]
+        if not usable:
+            raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
+        batch = Collected(
+            played,
+            learned=[fixed_turns.turns_from(run, first) if first else run for run, first in usable],
+            final_prompts=[actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable],
+            ended=[run for run, _ in usable if not self._continues(run)],
+        )
+        actor.close()  # the update needs the memory of the rollout
+        batch.seconds = time.monotonic() - began
+        return batch
+
+    def _continues(self, run: Trajectory) -> bool:
+        return bool(self.streams) and fixed_turns.unfinished(run, self.recipe.max_turns)
+
+    def _play_batch(self, actor: Actor, update: int, stage: int) -> list[tuple[Trajectory, int]]:
+        """Plays the episodes of an update; returns each with the number of its first new turn."""
+
+        def play(episodes: Sequence[Episode], policy: Any, limit: Any = None) -> list[Trajectory]:
+            runs = []
+            for config in self.sampler.configs:
+                of_task = [episode for episode in episodes if episode.task.id == config.task.id]
+                runs += self.play(config, of_task, policy, limit) if of_task else []
+            return runs
+
+        def next_episode(stream: int, number: int) -> Episode:
+            return self.sampler.stream_episode(stream, number, stage)
+
+        if self.streams:
+            turns, max_turns = self.recipe.turns, self.recipe.max_turns
+            pairs = fixed_turns.collect(self.streams, turns, max_turns, next_episode, play, actor)
+        else:
+            pairs = [(run, 0) for run in play(self.sampler.batch(update, stage), actor)]
+        return sorted(pairs, key=lambda pair: pair[0].episode.key)
+
+    def demonstrations(self) -> list[dict[str, Any]]:
+        """Plays the recipe's expert on the first training seeds and returns its games as chats."""
+        settings = self.recipe.sft
+        games: list[dict[str, Any]] = []
+        for config, episodes in self.sampler.demonstrations(settings.episodes) if settings.episodes else []:
+            runs = self.play(config, episodes, make_policy(settings.expert))
+            games += demonstrations(runs, self.recipe.prompting)
+        return sorted(games, key=lambda game: (game["task"], game["seed"]))
+
+    def evaluation(self) -> list[Trajectory]:
+        """Plays the held-out games at `acting.eval_temperature` and returns the episodes that did not break.
+
+        Raises DataError if all of them broke.
+        """
+        actor = self.actor(self.recipe.acting.eval_temperature)
+        with self._full_actor():
+            runs = [run for config, episodes in self.sampler.evaluation() for run in self.play(config, episodes, actor)]
+        actor.close()
+        scored = [run for run in runs if not run.broken]
+        if not scored:
+            raise DataError(f"all {len(runs)} episodes of the evaluation broke: {runs[0].error}")
+        return scored
+
+    def play(self, config: RunConfig, episodes: Sequence[Episode], policy: Any, limit: Any = None) -> list[Trajectory]:
+        """Plays episodes of one task, shared between the processes; `limit` caps their turns, as `rollout` takes it."""
+        mine = collectives.share(episodes)
+        runs: list[Trajectory] = []
+        if mine:
+            executor = self.environments.executor(
+                config, self.execution, len(mine), policy.advice_kind, self.recipe.shaping_gamma
+            )
+            limit = limit or self.recipe.max_turns or None
+            runs = list(rollout(policy, mine, executor, self.recipe.prompting, limit))
+        return sorted(collectives.gather(runs), key=lambda run: run.episode.key)
+
+    def actor(self, temperature: float | None = None) -> Actor:
+        """Returns the policy with the present weights; by default at the training temperature."""
+        acting = self.recipe.acting
+        options = None
+        if self.servers is not None:
+            self.servers.load(self.model)
+            options = self.servers.options
+        temperature = acting.temperature if temperature is None else temperature
+        return Actor(self.model, acting, self.recipe.prompting, temperature, options)
+
+    def _full_actor(self) -> contextlib.AbstractContextManager[None]:
+        """Gathers the full actor for a local rollout; does nothing when servers generate."""
+        return contextlib.nullcontext() if self.servers else self.model.gathered()
+
+    def weights_changed(self) -> None:
+        """Marks the servers' weights as stale."""
+        if self.servers is not None:
+            self.servers.stale = True
+
+    def server_gap(self, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
+        """Returns for the log how far the servers' log-probs are from the trainer's; {} without servers."""
+        if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
+            return {}
+        return {"server_gap": self.servers.check(self.model, runs, temperature)}
+
+
+def _why_nothing_was_sampled(runs: Sequence[Trajectory]) -> str:
+    """Explains why no episode of a batch holds a sampled token."""
+    if all(run.stop_reason is StopReason.CONTEXT for run in runs):
+        return "all prompts are too long for a reply: raise acting.context, or show less history."
+    return f"all {len(runs)} episodes broke: {runs[0].error}"

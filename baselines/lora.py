@@ -1,0 +1,61 @@
+"""LoRA adapters: adding them to a model, and merging them into plain weights for a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from baselines.configs import ModelConfig
+from envsuite.errors import MissingExtra, UsageError, did_you_mean
+
+
+def add_adapter(lm: Any, config: ModelConfig) -> Any:
+    """Returns `lm` with a LoRA adapter. Raises UsageError if the model has no linear layer of a name in `lora_targets`."""
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ModuleNotFoundError as error:
+        raise MissingExtra("LoRA needs the package 'peft': pip install 'envsuite[train]'") from error
+    layers = [name for name, module in lm.named_modules() if isinstance(module, nn.Linear)]
+    for target in config.lora_targets:
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
+            names = sorted({name.rpartition(".")[2] for name in layers})
+            raise UsageError(
+                f"model.lora_targets: {config.name} has no linear layer {target!r}: it has {', '.join(names)}."
+                f"{did_you_mean(target, names)}"
+            )
+    settings = LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+        target_modules=list(config.lora_targets),
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(lm, settings)
+
+
+@torch.no_grad()
+def merged_weight(module: Any) -> Tensor:
+    """Returns the weight of an adapted layer with its adapter added, in the layer's own type. [out, in]"""
+    base = module.base_layer.weight
+    return (base + module.get_delta_weight("default").to(base.dtype)).to(base.dtype)
+
+
+@torch.no_grad()
+def merged_state(lm: Any) -> dict[str, Tensor]:
+    """Returns the base model's state with the adapter merged.
+
+    Only the adapted weights are new tensors, in main memory; the others are those of the model itself.
+    """
+    base = lm.get_base_model()
+    adapted = {name: module for name, module in base.named_modules() if hasattr(module, "get_delta_weight")}
+    state = {}
+    for name, tensor in base.state_dict().items():
+        if ".lora_" in name:
+            continue
+        layer = name.removesuffix(".base_layer.weight")
+        if layer != name and layer in adapted:
+            state[f"{layer}.weight"] = merged_weight(adapted[layer]).cpu()
+        else:
+            state[name.replace(".base_layer.", ".")] = tensor
+    return state

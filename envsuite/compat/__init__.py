@@ -1,0 +1,1 @@
+"""Drop-in replacements for other packages' interfaces, on envsuite's engines."""

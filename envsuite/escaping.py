@@ -1,0 +1,35 @@
+"""Escapes for text from outside: `terminal` for what is printed, `markdown` for what is written into a page."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions of writing
+    "\u2028\u2029\ufeff\ud800-\udfff]"  # separators, byte order mark, lone surrogates
+)
+_MARKUP = re.compile(r"([\\`*|\[\]])")
+
+
+def terminal(text: object) -> str:
+    r"""Returns text that cannot move the cursor, set a title or reverse the line: control characters become `\x1b`."""
+    return _CONTROL.sub(lambda match: _spelled(match[0]), str(text))
+
+
+def one_line(text: object) -> str:
+    """Returns text as one line that is safe on a terminal."""
+    return " ".join(terminal(text).split())
+
+
+def markdown(text: object) -> str:
+    """Returns text that stays text in a Markdown table: no markup, link, image or HTML, and no new line or cell."""
+    escaped = _MARKUP.sub(r"\\\1", one_line(text)).replace("<", "&lt;").replace(">", "&gt;")
+    escaped = escaped.replace("://", ":&#47;&#47;")  # addresses become links by themselves
+    escaped = re.sub(r"@(?=[\w-]+\.)", "&#64;", escaped)
+    return re.sub(r"\b(www)\.", r"\1&#46;", escaped, flags=re.IGNORECASE)
+
+
+def _spelled(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

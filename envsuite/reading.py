@@ -1,0 +1,167 @@
+"""Readers for files and answers from outside: bounded in size and depth, finite numbers, no duplicate keys.
+
+`read_json` and `read_lines` read files, `parse_json` reads text, `check_tar` looks through an archive. All of them raise `DataError`
+or `ValueError` with one clear line, and use a bounded amount of memory whatever the file holds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from envsuite.errors import DataError
+
+MOST_DEPTH = 64
+"""nested lists and objects in JSON"""
+MOST_DOCUMENT = 64 * 2**20
+"""bytes of a file that holds one JSON document"""
+MOST_LINE = 32 * 2**20
+"""bytes of a line of JSON Lines"""
+MOST_LINES = 2 * 2**30
+"""bytes of a file of JSON Lines, after decompression"""
+MOST_RATIO = 200
+"""bytes that one byte of a gzipped file may become, above `FREE_RATIO`: text of games shrinks to a twentieth"""
+FREE_RATIO = 16 * 2**20
+MOST_INTEGER = 2**63
+MOST_UNPACKED = 2 * 2**30
+"""bytes of all members of a tar archive"""
+MOST_MEMBERS = 200_000
+
+
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_STRING = re.compile(rb'"[^"]*"?')
+
+
+class InvalidJSON(ValueError):
+    """JSON that is too deep, holds infinite numbers or gives a key twice."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Returns the value of a JSON text.
+
+    Raises ValueError for invalid JSON, nesting beyond `MOST_DEPTH`, NaN and infinite numbers, integers that do not fit 64
+    bits, and duplicate keys.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogatepass")
+    if text.count("[") + text.count("{") > MOST_DEPTH:
+        _check_depth(text.encode("utf-8", "surrogatepass"))
+    return _DECODER.decode(text)
+
+
+def _check_depth(text: bytes) -> None:
+    """Raises InvalidJSON for deep nesting: peels off the innermost brackets, one level at a time."""
+    quoted = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
+    brackets = _STRING.sub(b"", quoted)
+    for _ in range(MOST_DEPTH):
+        shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(shorter) == len(brackets):
+            break
+        brackets = shorter
+    if b"[]" in brackets or b"{}" in brackets or brackets.count(b"[") + brackets.count(b"{") > MOST_DEPTH:
+        raise InvalidJSON(f"nested deeper than {MOST_DEPTH} levels")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidJSON(f"key {twice[:40]!r} is given twice")
+    return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise InvalidJSON(f"number {text[:20]} is too large")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20 or abs(int(text)) >= MOST_INTEGER:
+        raise InvalidJSON(f"number {text[:20]} does not fit 64 bits")
+    return int(text)
+
+
+def _constant(text: str) -> float:
+    raise InvalidJSON(f"{text} is not a number of JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_int=_integer, parse_constant=_constant
+)
+
+
+def read_bytes(path: Path, most: int = MOST_DOCUMENT) -> bytes:
+    """Returns a file's content. Raises DataError if it is not a regular file, cannot be read or is larger than `most`."""
+    try:
+        with path.open("rb") as file:
+            content = b"" if _refused(path) else file.read(most + 1)
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+    if len(content) > most:
+        raise DataError(f"{path} is larger than {most / 2**20:.0f} MB, the most that is read of such a file.")
+    return content
+
+
+def _refused(path: Path) -> bool:
+    """Raises DataError for a device or a pipe, whose reading might never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise DataError(f"{path} is not a regular file.")
+    return False
+
+
+def read_json(path: Path, most: int = MOST_DOCUMENT) -> Any:
+    """Returns the JSON document of a file. Raises DataError for a file that cannot be read, ValueError for bad JSON."""
+    return parse_json(read_bytes(path, most))
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yields (number, line) of a text file, also of a gzipped one (`.gz`), with the line's end.
+
+    Raises DataError if the file cannot be read, a line is longer than `MOST_LINE`, or the content is larger than
+    `MOST_LINES` or than its compressed size allows.
+    """
+    try:
+        _refused(path)
+        size = path.stat().st_size
+        packed = path.suffix == ".gz"
+        most = min(MOST_LINES, FREE_RATIO + MOST_RATIO * size) if packed else MOST_LINES
+        total = 0
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            number = 0
+            while line := file.readline(MOST_LINE + 1):
+                number += 1
+                total += len(line)
+                if len(line) > MOST_LINE:
+                    raise DataError(f"{path}:{number} is longer than {MOST_LINE / 2**20:.0f} MB.")
+                if total > most:
+                    raise DataError(
+                        f"{path} holds more than {most / 2**20:.0f} MB of text, the most that is read of such a file."
+                    )
+                yield number, line
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}): fetch it again.") from error
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def check_tar(archive: tarfile.TarFile, most: int = MOST_UNPACKED) -> None:
+    """Raises DataError if the members of an archive are too many or, by their headers, larger than `most` together."""
+    total = 0
+    for count, member in enumerate(archive, 1):
+        total += max(0, member.size)
+        if count > MOST_MEMBERS or total > most:
+            raise DataError(
+                f"{archive.name or 'The archive'} holds more than {most / 2**20:.0f} MB or {MOST_MEMBERS:,} files, the most "
+                "that is unpacked."
+            )

@@ -1,0 +1,143 @@
+"""Flags of the commands that play: `add_options` declares them, `run_request` and `execution` read them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from envsuite.errors import UsageError
+from envsuite.types import RewardMode
+from harness import cli
+from harness.evaluate import Budget, Execution
+from harness.prompting.prompting import ADMISSIBLE, GRAMMARS
+from harness.prompting.rewording import WORDINGS
+from harness.suites.plan import RunRequest
+
+TRUSTED_HELP = (
+    "a knob that names files or chooses the sandbox: replays take such values from you, never from the file, and use a "
+    "safe sandbox otherwise"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose result lists the flags of the command line in `explicit`, even those set to their default."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed = super().parse_args(args, namespace)
+        absent = object()
+        sentinels = {name: absent for name, value in vars(parsed).items() if not isinstance(value, list)}
+        again = vars(super().parse_args(args, argparse.Namespace(**sentinels)))
+        parsed.explicit = {name for name, value in again.items() if value is not absent and value != []}
+        return parsed
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds all flags that the playing commands share, that is, all but the model and the environments."""
+    add = parser.add_argument
+    add("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
+    add("--split", default="", help="train | test | the splits of the task; default: the task's last one")
+    add("-n", "--episodes", "--limit", type=int, default=None, help="seeds per task (a whole panel, or 100)")
+    add("-r", "--repeats", type=int, default=1, help="attempts per seed")
+    add("--seed", type=int, default=0, help="number of the split's first seed to play")
+    add("--reward", default="sparse", choices=[str(mode) for mode in RewardMode])
+    add("--module", action="append", default=[], help="Python module that registers your own environments")
+    add("--max-turns", type=int, default=None, help="limit on the model's turns, besides the environment's own")
+    group = parser.add_argument_group("model")
+    group.add_argument("--temperature", type=float, default=0.0)
+    group.add_argument("--top-p", type=float, default=1.0)
+    group.add_argument("--max-tokens", type=int, default=512, help="per reply")
+    group.add_argument(
+        "--action-mode", choices=["write", "score"], default="write", help="score: choose the most likely command"
+    )
+    group.add_argument(
+        "--normalisation", choices=["sum", "token", "word"], default="word", help="with --action-mode score"
+    )
+    group.add_argument("--device", default="auto")
+    group.add_argument("--dtype", default="auto")
+    group = parser.add_argument_group("server", "for openai:NAME, or for any model name with --base-url")
+    group.add_argument(
+        "--base-url", default=None, help="http://host:port/v1; several, separated by commas, share the episodes"
+    )
+    group.add_argument(
+        "--api-key-var", default=None, help="environment variable that holds the key; never the key itself"
+    )
+    group.add_argument("--served-model-name", default=None, help="the model's name on the server")
+    group.add_argument("--timeout", type=float, default=300.0, help="seconds per request")
+    group.add_argument("--max-retries", type=int, default=6, help="per request, with growing pauses")
+    group.add_argument("--requests-per-minute", type=float, default=None, help="all requests together")
+    group.add_argument(
+        "--price", default=None, metavar="IN,OUT", help="USD per million tokens, for --max-cost and records"
+    )
+    group = parser.add_argument_group("prompt")
+    group.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
+    group.add_argument("--thinking", choices=["on", "off"], default="on")
+    group.add_argument(
+        "--history-reasoning",
+        default="on",
+        metavar="on|off|N",
+        help="keep the reasoning of earlier replies in the prompt; N: of the latest N only",
+    )
+    group.add_argument(
+        "--admissible", choices=ADMISSIBLE, default="latest", help="turns that list the admissible commands"
+    )
+    group.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
+    group.add_argument(
+        "--prompt-wording",
+        choices=list(WORDINGS),
+        default="plain",
+        help="rewords observations and commands; the game stays the same",
+    )
+    group = parser.add_argument_group("run")
+    group.add_argument("--baselines", default="random,expert", help="players to run besides the model; 'none' for none")
+    group.add_argument(
+        "--baseline-episodes", type=int, default=None, help="seeds per baseline (default: as many as for the model)"
+    )
+    group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
+    cli.add_executor(group)
+    group.add_argument(
+        "--policy-replicas",
+        type=int,
+        default=0,
+        help="with --executor ray: actors that hold a copy of the model; 0: none",
+    )
+    group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
+    group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
+    group.add_argument("--resume", action="store_true", help="continue a run of the same settings")
+    group.add_argument(
+        "--max-cost",
+        type=float,
+        default=0.0,
+        help="USD for all runs of the call; the run stops cleanly at this limit (exit code 3), and --resume continues it",
+    )
+    group.add_argument(
+        "--max-tokens-total", type=int, default=0, help="limit on prompt and reply tokens, as --max-cost"
+    )
+    group.add_argument("--max-time", type=float, default=0.0, help="limit in seconds, as --max-cost")
+    group.add_argument("--show-prompt", action="store_true", help="print the first prompt and stop")
+    group.add_argument("--dry-run", action="store_true", help="print the plan and stop; needs no weights")
+    group.add_argument("--json", action="store_true", help="print the summary as JSON")
+    group.add_argument("-v", "--verbose", action="store_true", help="print tracebacks and every episode")
+
+
+def run_request(args: argparse.Namespace, model: str | None = None) -> RunRequest:
+    """Returns what the flags say about a run; `model` replaces --model."""
+    names = [field.name for field in dataclasses.fields(RunRequest) if field.name not in ("model", "knobs", "explicit")]
+    values = {name: getattr(args, name) for name in names}
+    explicit = frozenset("knobs" if name == "set" else name for name in getattr(args, "explicit", ()))
+    return RunRequest(model or args.model, tuple(args.set), **values, explicit=explicit)
+
+
+def execution(args: argparse.Namespace) -> Execution:
+    """Returns how the flags say that runs are carried out. Raises UsageError."""
+    if args.max_concurrent < 1:
+        raise UsageError(f"-c must be at least 1, not {args.max_concurrent}.")
+    if args.policy_replicas < 0:
+        raise UsageError(f"--policy-replicas must be at least 0, not {args.policy_replicas}.")
+    if args.executor != "ray" and args.policy_replicas:
+        raise UsageError("--policy-replicas needs --executor ray.")
+    budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
+    return Execution(
+        args.max_concurrent, args.num_workers, args.resume, budget, executor=args.executor, ray_address=args.ray_address
+    )

@@ -1,0 +1,108 @@
+"""Who plays the runs of one call, and a run of theirs with its progress."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from typing import Any
+
+from rich.console import Console
+
+from harness.cli.common.progress import RunProgress
+from harness.evaluate import Budget, Execution, RunConfig, evaluate
+from harness.policies import is_model, make_policy, on_server, policy_options
+from harness.prompting.prompting import GRAMMARS
+from harness.records import Results, is_broken
+from harness.stats.summary import Summary
+from harness.types import Policy
+
+
+class Players:
+    """Who plays the runs of one call, which share its budget. Policies by name: one of each in memory, made again only
+    where the next run asks for other settings.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._made: dict[str, tuple[dict[str, Any], Policy]] = {}
+        self._began, self._used = time.monotonic(), dict[str, Summary]()
+
+    def left(self, budget: Budget, config: RunConfig) -> Budget:
+        """What the runs before this one have left of the call's budget."""
+        return budget.after(self._began, [one for run_id, one in self._used.items() if run_id != config.run_id])
+
+    def spend(self, config: RunConfig, summary: Summary) -> None:
+        self._used[config.run_id] = summary
+
+    def get(self, name: str, config: RunConfig) -> Policy:
+        options = _options(self._args, config)
+        if name in self._made and self._made[name][0] != options:
+            self._made.pop(name)[1].close()
+        if name not in self._made:
+            self._made[name] = options, _load(name, options, self._args)
+        return self._made[name][1]
+
+    def __enter__(self) -> Players:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for _, one in self._made.values():
+            one.close()
+
+
+def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
+    """The policy in this process, or replicas of it on the cluster."""
+    if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
+        from harness.cluster.connect import connect
+        from harness.cluster.replicas import RayPolicy
+
+        return RayPolicy(connect(args.ray_address), name, args.policy_replicas, options)
+    return make_policy(name, **options)
+
+
+def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
+    """Returns the options of the run's policy, from the command line and the run's settings."""
+    lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
+    settings = {
+        **vars(args),
+        **dataclasses.asdict(config.sampling),
+        "thinking": config.prompting.thinking,
+        "stop": config.prompting.stop,
+        "lead": lead,
+        "close": close,
+        "watch": args.base_url is not None,
+    }
+    return policy_options(config.model, settings)
+
+
+def play(
+    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
+) -> tuple[Results, Summary]:
+    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
+    how = dataclasses.replace(how, budget=players.left(how.budget, config))
+    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
+
+        def ended(record: Any, run: Any) -> None:
+            progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
+            if args.verbose or is_broken(record):
+                _tell(console, record)
+
+        records, summary = evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+        if progress.cached:
+            console.print(
+                f"{name}: {progress.cached:,} of {progress.read:,} prompt tokens ({progress.cached / progress.read:.0%}) were cached: "
+                "read in an earlier turn, not again",
+                highlight=False,
+                soft_wrap=True,
+            )
+    players.spend(config, summary)
+    return records, summary
+
+
+def _tell(console: Console, record: Any) -> None:
+    reason = record["stop_reason"]
+    line = (
+        f"  {record['task']} seed {record['seed']} attempt {record['attempt']}: {reason}, {record['num_turns']} turns"
+    )
+    console.print(line + (f": {record['error']}" if record["error"] else ""), highlight=False, soft_wrap=True)

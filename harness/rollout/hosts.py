@@ -1,0 +1,227 @@
+"""Environment hosts: build, reset and step environments, and turn their failures into results.
+
+`EnvHost` is one slot's environment. `EnvHosts` holds the environments of a worker, which is a process or a Ray actor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+import traceback
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from envsuite import registry
+from envsuite.core import TextEnv
+from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError, did_you_mean
+from harness.rollout.seeding import Seeding
+from harness.types import Episode
+
+Step = tuple[str, float, bool, bool, dict[str, Any]]
+"""What `TextEnv.step` returns."""
+Request = tuple[Any, ...]
+"""("start", slot, Episode) or ("step", slot, commands, turn)"""
+
+
+class Terminated(BaseException):
+    """Raised in a worker that receives SIGTERM."""
+
+
+NOT_A_FAILURE = (KeyboardInterrupt, GeneratorExit, Terminated)
+"""Exceptions that end the process's work; every other exception of an environment breaks its episode."""
+
+
+@dataclass(slots=True)
+class StepResult:
+    """An environment's answer to a reset or a turn."""
+
+    observation: str
+    info: dict[str, Any]
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    advice: str | None = None
+    done_commands: int = 0
+    """number of the turn's commands that were executed"""
+    instructions: str = ""
+    """after a reset"""
+    objective: str = ""
+    """after a reset"""
+    error: str = ""
+    """the environment broke; all other fields are meaningless then"""
+    lost: str = ""
+    """with `error`: the worker died, and this environment is the "suspect" or a "bystander" """
+    fatal: EnvsuiteError | None = field(default=None)
+    """no episode of this kind can be played: the run must stop"""
+
+
+def lost(why: str, suspect: bool) -> StepResult:
+    """Returns the result of an environment whose worker died."""
+    return StepResult("", {}, error=f"{EngineFailure.__name__}: {why}", lost="suspect" if suspect else "bystander")
+
+
+def check_expert(env: type[TextEnv], advice_kind: str) -> None:
+    """Raises UsageError if `advice_kind` is an expert that the environment class does not have."""
+    name, _, kind = advice_kind.partition(":")
+    if name != "expert" or kind in env.experts:
+        return
+    known = ["expert" if not expert else f"expert:{expert}" for expert in env.experts]
+    if not known:
+        raise UsageError(f"{env.__name__} has no expert: choose another policy.")
+    raise UsageError(
+        f"{env.__name__} has no expert {advice_kind!r}: it has {', '.join(known)}.{did_you_mean(advice_kind, known)}"
+    )
+
+
+class EnvHost:
+    """The environment of one slot, wherever it runs."""
+
+    def __init__(self, reward_mode: str, advice_kind: str, shaping_gamma: float = 0.99) -> None:
+        self.reward_mode, self.advice_kind, self.shaping_gamma = reward_mode, advice_kind, shaping_gamma
+        self.env: TextEnv | None = None
+        self.built = ("", "")
+        self.seeding: Seeding | None = None
+        self._draws = False
+
+    def start(self, episode: Episode) -> StepResult:
+        """Resets the environment to an episode, and builds it first if the task or its knobs changed."""
+        try:
+            self.seeding = Seeding(episode) if self.advice_kind == "random" else None
+            if self.built != (episode.task.id, episode.knobs):
+                self.close()
+                self.env = self._build(episode)
+                self.built = episode.task.id, episode.knobs
+            assert self.env is not None
+            # The default random player chooses among the admissible commands, which `info` already contains.
+            self._draws = self.seeding is not None and type(self.env).random_command is TextEnv.random_command
+            text, info = self._reset(self.env, episode)
+            return StepResult(
+                text,
+                info,
+                advice=self._advice(0, info),
+                instructions=self.env.instructions,
+                objective=info.get("objective", ""),
+            )
+        except (UsageError, MissingExtra) as error:  # affects every episode
+            return StepResult("", {}, fatal=error)
+        except DataError as error:  # if nothing could be built, every episode; otherwise only this game
+            return self.broke(error) if self.env else StepResult("", {}, fatal=error)
+        except NOT_A_FAILURE:
+            raise
+        except BaseException as error:  # also SystemExit
+            return self.broke(error)
+
+    def _build(self, episode: Episode) -> TextEnv:
+        if episode.task.id not in registry.TASKS:  # registered only in the parent process
+            registry.register(episode.task)
+        return registry.build(
+            episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
+        )
+
+    def _reset(self, env: TextEnv, episode: Episode) -> tuple[str, dict[str, Any]]:
+        return env.reset(seed=episode.seed, options={"attempt": episode.attempt})
+
+    def step(self, commands: tuple[str, ...], turn: int) -> StepResult:
+        """Plays one turn."""
+        env = self.env
+        if env is None:
+            return StepResult("", {}, error="the environment was lost with its worker", lost="bystander")
+        try:
+            steps = self.turn(commands, turn)
+            command = next(steps)
+            while True:
+                try:
+                    command = steps.send(env.step(command))
+                except StopIteration as done:
+                    result: StepResult = done.value
+                    return result
+        except NOT_A_FAILURE:
+            raise
+        except BaseException as error:  # also SystemExit
+            return self.broke(error)
+
+    def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, StepResult]:
+        """Plays one turn as a generator: yields each command, receives `env.step(command)`, and returns the result.
+
+        Raises EngineFailure for a reward that is not finite.
+        """
+        first, *others = commands or ("",)
+        text, reward, terminated, truncated, info = yield first
+        total, done = _finite(reward), 1
+        for command in others:
+            if terminated or truncated:
+                break
+            valid = info["is_action_valid"]
+            next_text, reward, terminated, truncated, info = yield command
+            info["is_action_valid"] = bool(valid and info["is_action_valid"])
+            text, total, done = f"{text}\n{next_text}", total + _finite(reward), done + 1
+        advice = None if terminated or truncated else self._advice(turn + 1, info)
+        return StepResult(text, info, total, terminated, truncated, advice, done)
+
+    def _advice(self, turn: int, info: dict[str, Any]) -> str | None:
+        """Returns the command that the expert or random player chooses at `turn`, which begins with `info`."""
+        assert self.env is not None
+        if self.seeding is not None:
+            commands = info["admissible_commands"] if self._draws else ()
+            if commands:
+                return str(commands[self.seeding.below(turn, len(commands))])
+            return self.env.random_command(self.seeding.at(turn))
+        if self.advice_kind.startswith("expert"):
+            return self.env.expert(self.advice_kind.partition(":")[2])
+        return None
+
+    def broke(self, error: BaseException) -> StepResult:
+        """Returns the result of a failure, and closes the engine: the next episode gets a new one."""
+        self.close()
+        details = "" if isinstance(error, EnvsuiteError) else "\n" + "".join(traceback.format_exception(error)[-3:])
+        return StepResult("", {}, error=f"{type(error).__name__}: {error}{details}")
+
+    def close(self) -> None:
+        """Closes the environment; ignores its errors."""
+        if self.env is not None:
+            with contextlib.suppress(Exception, SystemExit):
+                self.env.close()
+        self.env, self.built = None, ("", "")
+
+
+def _finite(reward: float) -> float:
+    value = float(reward)
+    if not math.isfinite(value):
+        raise EngineFailure(f"the environment's reward is {value}, not a finite number")
+    return value
+
+
+class EnvHosts:
+    """The environments of a worker, created on first use."""
+
+    def __init__(self, config: tuple[str, str, float]) -> None:
+        """`config` has the arguments of `EnvHost`."""
+        self._config = config
+        self._by_slot: dict[int, EnvHost] = {}
+
+    def answer(self, request: Request) -> tuple[int, StepResult]:
+        """Executes a request; returns its slot and the result."""
+        kind, slot, *arguments = request
+        if slot not in self._by_slot:
+            self._by_slot[slot] = EnvHost(*self._config)
+        host = self._by_slot[slot]
+        return slot, host.start(*arguments) if kind == "start" else host.step(*arguments)
+
+    def play_on(self, request: Request, seconds: float) -> tuple[int, list[StepResult]]:
+        """Executes a request, and then follows the environment's advice for up to `seconds`; returns all results."""
+        until = time.monotonic() + seconds
+        slot, result = self.answer(request)
+        results = [result]
+        turn = 0 if request[0] == "start" else request[-1] + 1
+        while result.advice and time.monotonic() < until:
+            result = self._by_slot[slot].step((result.advice,), turn)
+            results.append(result)
+            turn += 1
+        return slot, results
+
+    def close(self) -> None:
+        for host in self._by_slot.values():
+            host.close()

@@ -1,0 +1,130 @@
+"""Leaderboards as Markdown: a page per board, and one page over all of them. The pages depend on the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from envsuite.escaping import markdown
+from harness.generalization import grids
+from harness.stats.summary import Summary, number, percent, summarise
+from harness.suites import suites
+from harness.suites.leaderboards import COMPUTED, Board, EntryKey, read
+
+INDEX = """# Leaderboards
+
+Each folder holds one suite: the records of finished runs and the tables rendered from them. A row is
+a run of all its games. Anyone can carry out the commands in `results.jsonl` (`.gz` if it is large)
+again, so a forged, missing or outdated record is found.
+
+```bash
+envsuite-replay --check leaderboards/*/   # play the records again, check the protocol
+make leaderboards                         # render the pages again
+make boards                               # play random player and expert again
+```
+
+The check proves that the commands lead to the recorded results, that a model's commands are in its
+replies, and that no game is missing. It cannot prove which model wrote the replies; the submitter
+vouches for that.
+
+To enter, play the suite, add the run folders, check them, and open a pull request.
+[Submit to a leaderboard](../docs/howto/leaderboard.md) has the steps.
+
+```bash
+envsuite-eval --model MODEL --env suite:SUITE
+python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
+```
+
+A board shows what was run; a missing model was not run. Published numbers with ours are in
+[tables](tables/README.md), results on unseen settings in
+[generalisation](generalisation/README.md), and learning curves in [training](training/README.md).
+"""
+
+
+def folders(root: Path) -> list[Path]:
+    """Returns the boards below a folder."""
+    return sorted(path.parent for path in root.glob("*/metadata.json"))
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """Returns every page of the boards and grids below `root`, and the grids' heat maps, by path."""
+    boards = {folder: read(folder) for folder in folders(root)}
+    board_pages = {folder / "README.md": page(board) for folder, board in boards.items()}
+    return {
+        root / "README.md": index(list(boards.values())),
+        **board_pages,
+        **grids.pages(root / "generalisation"),
+    }
+
+
+def page(board: Board) -> str:
+    """Returns a board as Markdown: one table per task, models in order of their success."""
+    fixed = suites.suite(board.suite)
+    metric = fixed.get("metric", "")
+    if metric == "reward":  # every table has a column for it
+        metric = ""
+    after = fixed["after"]
+    parts = [
+        f"# {board.suite}\n",
+        f"{after if after.endswith('?') else after.rstrip('.') + '.'}\n",
+        f"Play it: `envsuite-eval --model MODEL --env suite:{board.suite}`. Check these records: "
+        f"`envsuite-replay --check leaderboards/{board.suite}`.\n",
+    ]
+    for task, knobs in dict.fromkeys(key[:2] for key in board.entries):
+        parts += _task_table(board, task, knobs, metric)
+    return "\n".join(parts)
+
+
+def _task_table(board: Board, task: str, knobs: str, metric: str) -> list[str]:
+    rows = {key: summarise(board.of(key)) for key in board.entries if key[:2] == (task, knobs)}
+    heads = ["model", "success % [95 %]", *([metric] if metric else []), "reward [95 %]", "turns", "valid %", "run"]
+    lines = [
+        f"## {markdown(task)}{'' if knobs == '{}' else ' ' + markdown(knobs)}\n",
+        "| " + " | ".join(heads) + " |\n|" + "---|" + "--:|" * (len(heads) - 2) + "---|",
+    ]
+
+    def rank(key: EntryKey) -> tuple[float, EntryKey]:
+        return -(rows[key]["success"]["value"] or 0.0), key
+
+    for key in sorted(rows, key=rank):
+        summary = rows[key]
+        cells = [
+            markdown(key[2]),
+            percent(summary["success"]),
+            *([_metric(summary, metric)] if metric else []),
+            number(summary["reward"]),
+            f"{summary['turns']:.1f}" if summary["turns"] is not None else "–",
+            f"{100 * summary['valid_share']:.1f}" if summary["valid_share"] is not None else "–",
+            f"`{board.entries[key]['run_id']}`".replace("|", ""),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _metric(summary: Summary, name: str) -> str:
+    interval = summary["metrics"].get(name) if name not in summary else summary[name]
+    return number(interval) if interval else "–"
+
+
+def index(boards: Sequence[Board]) -> str:
+    """Returns all boards on one page: for each task the random player, the expert and the best model."""
+    by_family: dict[str, list[str]] = {}
+    for board in boards:
+        for task, knobs in dict.fromkeys(key[:2] for key in board.entries):
+            by_family.setdefault(task.split("-", 1)[0].lower(), []).append(_index_row(board, task, knobs))
+    parts = [INDEX, "Success in percent with 95 % intervals and the number of games.\n"]
+    for family, rows in sorted(by_family.items()):
+        heads = "| task | board | random | expert | best model |\n|---|---|--:|--:|--:|"
+        parts.append(f"## {markdown(family)}\n\n{heads}")
+        parts += [*rows, ""]
+    return "\n".join(parts)
+
+
+def _index_row(board: Board, task: str, knobs: str) -> str:
+    scores = {key[2]: summarise(board.of(key))["success"] for key in board.entries if key[:2] == (task, knobs)}
+    floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in COMPUTED)
+    models = {name: score for name, score in scores.items() if name not in COMPUTED}
+    best = max(sorted(models), key=lambda name: models[name]["value"] or 0.0, default=None)
+    leader = f"{markdown(best)}: {percent(models[best])}" if best else "none yet"
+    link = f"[{board.suite}]({board.suite}/README.md)"
+    return f"| {markdown(task)} | {link} | {floor} | {ceiling} | {leader} |"

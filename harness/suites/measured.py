@@ -1,0 +1,144 @@
+"""Our rows of a published table: finished runs that follow the protocol of the table's suite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from envsuite import registry
+from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.types import knobs_json
+from harness.records import SCHEMA, schema_cure
+from harness.suites import suites
+from harness.suites.paper_table import Column, Row, TableCell
+
+PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
+"""settings that must be equal in all runs of one model in one table; runs of one task must also have equal panels"""
+
+RENAMED = {"action_grammar": "grammar", "prompt_wording": "wording"}
+"""flags that `prompting` of a run stores under another name"""
+
+
+def rows(
+    metric: str, columns: list[Column], suite: str, folders: Iterable[Path], explicit: bool = False
+) -> tuple[list[Row], list[str]]:
+    """Returns a row per model with finished runs of the columns' tasks, and a line per run under another protocol.
+
+    Raises UsageError if runs of one model differ in protocol, or if `metric` was set by the user and no run has it.
+    """
+    left_out: list[str] = []
+    known: set[str] = set()
+    by_task: dict[tuple[str, str], list[Column]] = {}
+    for column in columns:
+        if column.task and column.task in registry.TASKS:
+            by_task.setdefault(column.key, []).append(column)
+    cells: dict[str, dict[str, TableCell]] = {}
+    first: dict[str, tuple[Path, dict[str, Any]]] = {}
+    episodes: dict[tuple[str, str], int] = {}
+    for path in sorted(path for folder in folders for path in folder.glob("**/summary.json")):
+        summary = _read(path)
+        label = summary["model"]
+        matching = by_task.get((summary["task"], knobs_json(summary["knobs"])), [])
+        if not matching:
+            continue
+        if departure := _departure(summary, suite):
+            left_out.append(f"{path.parent}: {departure}")
+            continue
+        known |= {"success", "reward", "progression", *summary.get("repeats", ()), *summary["metrics"]}
+        for column in matching:
+            interval = _interval(summary, metric, column.task_type)
+            if interval is None or interval["value"] is None:
+                continue
+            _refuse_unlike(path, label, summary, first.setdefault(label, (path, summary)))
+            if episodes.get((label, column.name), 0) >= summary["episodes"]:
+                continue  # of several runs of one protocol the largest counts
+            episodes[label, column.name] = summary["episodes"]
+            cell = TableCell(interval["value"], interval["low"], interval["high"], interval["n"])
+            cells.setdefault(label, {})[column.name] = cell
+    if explicit and known and metric not in known:
+        raise UsageError(
+            f"No run has a metric {metric!r}: there are {', '.join(sorted(known))}.{did_you_mean(metric, known)}"
+        )
+    return [Row(label, True, by_column, label) for label, by_column in sorted(cells.items())], left_out
+
+
+def _departure(summary: dict[str, Any], name: str) -> str:
+    """Describes the first setting in which a run differs from its suite; '' if it follows the protocol."""
+    suite = suites.suite(name)
+    if difference := _other_games(summary, name):
+        return difference
+    stored = settings(summary)
+    for key, value in {"max_turns": None, "reward": "sparse", **suite}.items():
+        if key not in stored or key in suite.get("free", ()):
+            continue
+        current = stored[key]
+        if isinstance(current, bool):
+            current = "on" if current else "off"
+        if current != value:
+            expected = "unset" if value is None else value
+            return f"{key} is {'unset' if current is None else current}, the suite's {expected}"
+    return ""
+
+
+def settings(summary: dict[str, Any]) -> dict[str, Any]:
+    """Returns a run's settings under the names of flags; players without a model have no sampling and no prompting."""
+    prompting = summary.get("prompting") or {}
+    return {
+        "max_turns": summary.get("max_turns"),
+        "reward": summary.get("reward_mode", "sparse"),
+        **(summary.get("sampling") or {}),
+        **prompting,
+        **{flag: prompting[name] for flag, name in RENAMED.items() if name in prompting},
+    }
+
+
+def _other_games(summary: dict[str, Any], name: str) -> str:
+    """Describes how a run's games differ from the suite's: another first seed or another panel; '' if they are the same."""
+    task = registry.TASKS[summary["task"]]
+    first, expected = summary["seeds"][0], suites.first_seed(name, task)
+    if first != expected:
+        return f"first seed is {first}, the suite's {expected}"
+    if panel := summary.get("panel"):
+        _, digest, games = panel
+        if whole := suites.panel_departure(name, task.id, digest, games):
+            return f"panel is {digest} of {games} games, the suite's {whole}"
+    return ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text())
+        schema = summary.get("schema_version", SCHEMA)
+        if schema == SCHEMA:
+            for key in ("task", "knobs", "model", "episodes"):
+                summary[key]
+            summary["seeds"][0]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path} is not a run's summary ({type(error).__name__}: {error}): finish the run with --resume."
+        ) from error
+    if schema != SCHEMA:
+        raise DataError(f"{path} has schema_version {schema!r}: {schema_cure(schema)}.")
+    return summary
+
+
+def _interval(summary: dict[str, Any], metric: str, task_type: str) -> dict[str, Any] | None:
+    if task_type:
+        return summary["by_task_type"].get(task_type) if metric == "success" else None
+    if metric in ("success", "reward", "progression"):
+        interval: dict[str, Any] = summary[metric]
+        return interval
+    return summary.get("repeats", {}).get(metric) or summary["metrics"].get(metric)
+
+
+def _refuse_unlike(path: Path, label: str, summary: dict[str, Any], first: tuple[Path, dict[str, Any]]) -> None:
+    same_task = summary["task"] == first[1]["task"]
+    for key in (*PROTOCOL, *(["panel"] if same_task else [])):
+        current, expected = summary.get(key), first[1].get(key)
+        if current != expected:
+            raise UsageError(
+                f"{path.parent} and {first[0].parent} are different protocols of {label!r}: {key} is {current!r} in one "
+                f"and {expected!r} in the other. Name the runs of one protocol with --runs."
+            )

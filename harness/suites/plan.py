@@ -1,0 +1,186 @@
+"""From a request to runs: `RunRequest` holds the settings that a caller names, `plan` turns it into checked `RunConfig`s.
+
+The commands, the leaderboards and the tables of published numbers all describe runs with a `RunRequest`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from envsuite.types import Task, knobs_json
+from harness.evaluate import RunConfig, Sampling, resolve_split
+from harness.policies import record_name
+from harness.prompting.prompting import Prompting
+from harness.suites import suites
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Settings of one run, named as the flags of `envsuite-eval`. Together they decide what the run measures."""
+
+    model: str
+    knobs: tuple[str, ...] = ()
+    """KNOB=VALUE, as after --set"""
+    split: str = ""
+    episodes: int | None = None
+    repeats: int = 1
+    seed: int = 0
+    reward: str = "sparse"
+    max_turns: int | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 512
+    action_mode: str = "write"
+    normalisation: str = "word"
+    dtype: str = "auto"
+    history: int = -1
+    thinking: str = "on"
+    history_reasoning: str = "on"
+    admissible: str = "latest"
+    action_grammar: str = "action"
+    prompt_wording: str = "plain"
+    baseline_episodes: int | None = None
+    explicit: frozenset[str] = frozenset()
+    """fields that the caller set on purpose; a suite refuses those that contradict its protocol"""
+
+    def replace(self, **changes: object) -> RunRequest:
+        """Returns a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+class Planned(NamedTuple):
+    """A checked run, and the number of games that the random player and the expert play (None: the same number)."""
+
+    config: RunConfig
+    baseline_episodes: int | None = None
+
+
+def plan(request: RunRequest, patterns: Iterable[str], notices: list[str] | None = None) -> list[Planned]:
+    """Returns one checked run per task that the patterns name: families, task ids, globs or `suite:NAME`.
+
+    `notices` receives one line for each family name whose task depends on this machine. Raises UsageError.
+    """
+    runs: dict[str, Planned] = {}
+    for pattern in patterns:
+        if pattern.startswith(suites.PREFIX):
+            name = pattern.removeprefix(suites.PREFIX)
+            settings = with_protocol(request, name)
+            tasks = suites.tasks(name)
+        else:
+            name = ""
+            settings = request
+            tasks = registry.tasks(pattern, notices)
+        for task in tasks:
+            config = configure(task, settings)
+            if name and config.panel:
+                suites.check_panel(name, config.task, config.panel)
+            runs[config.run_id] = Planned(config, settings.baseline_episodes)
+    return list(runs.values())
+
+
+def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
+    """Returns the runs of a suite by (task, canonical knobs), for the random player."""
+    runs = plan(RunRequest("random"), [suites.PREFIX + suite])
+    return {(run.config.task.id, knobs_json(run.config.knobs)): run for run in runs}
+
+
+def with_protocol(request: RunRequest, name: str) -> RunRequest:
+    """Returns the request under a suite's protocol. Raises UsageError if an explicit setting contradicts it."""
+    fixed = suites.suite(name)
+    needs = fixed.get("needs", [])
+    by_word = {word: word.partition("=")[0].strip() for word in request.knobs}
+    for knob in needs:
+        if knob not in by_word.values():
+            raise UsageError(f"Suite {name!r} needs --set {knob}=...: {fixed['after']}.")
+    free = tuple(word for word, knob in by_word.items() if knob in (*needs, *fixed.get("free", [])))
+    restricted = tuple(word for word in request.knobs if word not in free)
+    changes: dict[str, object] = {}
+    for key, value in fixed.items():
+        if key in suites.NOT_FLAGS:
+            continue
+        field = "knobs" if key == "set" else key
+        if not hasattr(request, field):
+            raise UsageError(f"Suite {name!r} sets {key!r}, which is no flag of envsuite-eval.")
+        current = restricted if key == "set" else getattr(request, field)
+        expected = tuple(value) if key == "set" else value
+        flag = "--" + key.replace("_", "-")
+        if key in suites.FEWER and current is not None:
+            if current > expected:
+                raise UsageError(f"Suite {name!r} plays {expected} episodes a task; {flag} {current} is more.")
+            continue
+        if field in request.explicit and current not in ((), expected):
+            raise UsageError(
+                f"Suite {name!r} fixes {flag} {_in_words(expected)}, not {_in_words(current)}: "
+                "drop the flag, or name the tasks with --env."
+            )
+        changes[field] = expected
+    knobs = (*changes.pop("knobs", ()), *free)  # type: ignore[misc]
+    return request.replace(**changes, knobs=knobs)
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(value) or "nothing"
+    return "unset" if value is None or value == "" else str(value)
+
+
+def configure(task: Task, request: RunRequest) -> RunConfig:
+    """Returns the run of one task, with every value checked. Raises UsageError, BadKnob."""
+    for value, flag in ((request.repeats, "--repeats"), (request.max_tokens, "--max-tokens")):
+        if value < 1:
+            raise UsageError(f"{flag} must be at least 1, not {value}.")
+    if request.temperature < 0 or not 0 < request.top_p <= 1:
+        raise UsageError(f"--temperature {request.temperature} must be >= 0 and --top-p {request.top_p} in (0, 1].")
+    if request.max_turns is not None and request.max_turns < 1:
+        raise UsageError(f"--max-turns must be at least 1, not {request.max_turns}.")
+    task, split = resolve_split(task, request.split)
+    config = RunConfig(
+        task=task,
+        model=record_name(request.model),
+        knobs=registry.overrides(task, dict(parse_setting(word) for word in request.knobs)),
+        split=split,
+        episodes=request.episodes,
+        attempts=request.repeats,
+        seed=request.seed,
+        reward_mode=request.reward,
+        max_turns=request.max_turns,
+        sampling=Sampling(
+            temperature=request.temperature,
+            top_p=request.top_p,
+            max_tokens=request.max_tokens,
+            action_mode=request.action_mode,
+            normalisation=request.normalisation,
+            dtype=request.dtype,
+        ),
+        prompting=Prompting(
+            grammar=request.action_grammar,
+            thinking=request.thinking == "on",
+            history=request.history,
+            history_reasoning=_history_reasoning(request.history_reasoning),
+            admissible=request.admissible,
+            wording=request.prompt_wording,
+        ),
+    )
+    config.seeds  # noqa: B018  raises if the task has fewer games than were requested
+    return config
+
+
+def _history_reasoning(word: str) -> bool | int:
+    if word in ("on", "off"):
+        return word == "on"
+    if not word.isdecimal():
+        raise UsageError(f"--history-reasoning is on, off or a number of replies, not {word!r}.")
+    return int(word)
+
+
+def parse_setting(word: str) -> tuple[str, str]:
+    """Splits KNOB=VALUE. Raises UsageError."""
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise UsageError(f"--set takes KNOB=VALUE, not {word!r}.")
+    return name.strip(), value
