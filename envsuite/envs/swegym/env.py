@@ -332,11 +332,12 @@ class SWEGym(TextEnv):
             "files_changed": float(len(self._graded)),
         }
 
+    def artifacts(self) -> dict[str, Any]:
+        patch = tasks.diff_of(self._base, self._graded)
+        return {"fault": self._report.fault, "patch": patch, "report": self._report.plain()}
+
     def extra_info(self) -> dict[str, Any]:
-        info = {"history": list(self._history), "isolation": self.driver, "fault": self._report.fault}
-        if self._over:
-            info["artifacts"] = {"fault": self._report.fault, "patch": tasks.diff_of(self._base, self._graded), "report": self._report.plain()}
-        return info
+        return {"history": list(self._history), "isolation": self.driver, "fault": self._report.fault}
 
     def close(self) -> None:
         if self._session is not None:

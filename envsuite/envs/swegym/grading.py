@@ -60,7 +60,6 @@ class Report:
             return "RESOLVED_FULL"
         return "RESOLVED_PARTIAL" if 0 < self.f2p_gated < 1 else "RESOLVED_NO"
 
-
     def plain(self) -> dict[str, Any]:
         """Returns the summary that records keep: numbers of tests, and the first tests that fail."""
         return {

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from envsuite.errors import DataError
-from envsuite.sandbox.packages import allowed_around, interpreter, interpreter_root
+from envsuite.sandbox.packages import interpreter, interpreter_root
 
 _QUESTION = (
     "import json, sys, sysconfig;"
@@ -46,21 +46,15 @@ class Interpreter:
         """True if every sandbox shows this interpreter already."""
         return self.root == interpreter_root() or f"{self.root}/".startswith("/usr/")
 
-    def mounts(self, driver: str, empty: Path) -> tuple[tuple[Path, str], ...]:
+    def mounts(self, empty: Path) -> tuple[tuple[Path, str], ...]:
         """Returns the host folders that make this interpreter whole inside, without its packages.
 
-        `empty` is an empty folder that takes the place of the packages. Landlock cannot replace a
-        folder, so it gets every path around the packages.
+        `empty` is an empty folder that covers the packages.
         """
         if self.mounted:
             return ()
-        if driver == "landlock":
-            return tuple((Path(path), path) for path in allowed_around(self.root, [self.site]))
-        covered = ((empty, self.site),) if os.path.isdir(self.site) and self._inside(self.site) else ()
-        return ((Path(self.root), self.root), *covered)
-
-    def _inside(self, path: str) -> bool:
-        return path.startswith(f"{self.root}/")
+        inside = os.path.isdir(self.site) and self.site.startswith(f"{self.root}/")
+        return ((Path(self.root), self.root), *(((empty, self.site),) if inside else ()))
 
 
 @cache

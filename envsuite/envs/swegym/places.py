@@ -44,7 +44,7 @@ class InstancePlace:
     """Docker image; '' if any driver will do"""
 
 
-def of_recipe(recipe: Mapping[str, Any], driver: str, build: bool = False) -> InstancePlace:
+def of_recipe(recipe: Mapping[str, Any], build: bool = False) -> InstancePlace:
     """Returns the place that pip creates from a recipe, in the cache; `build`: as an image.
 
     The recipe's interpreter is part of the place, without the packages installed in it. Raises
@@ -56,7 +56,7 @@ def of_recipe(recipe: Mapping[str, Any], driver: str, build: bool = False) -> In
     empty.mkdir(exist_ok=True)
     path = f"{tools}/bin:{python.root}/bin:/usr/local/bin:/usr/bin:/bin"
     environment = (("PATH", path), ("VIRTUAL_ENV", str(tools)))
-    mounts = python.mounts(driver, empty)
+    mounts = python.mounts(empty)
     if not build:
         return InstancePlace(source, environment, (*mounts, (tools, str(tools))))
     from envsuite.sandbox import docker, images

@@ -92,7 +92,7 @@ class PublishedProblem(RepairProblem):
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
-        self.place = places.of_recipe(recipe, driver, build) if recipe else places.of_image(image_name(record))
+        self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
         self.source = self.place.source
 
     # ---- the agent's repository ------------------------------------------------------------------------------------
