@@ -62,6 +62,9 @@ studies: setup  ## what the plans in leaderboards/training still lack (hours of 
 proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
+gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training, in nine minutes; writes benchmarks/gpu.md
+	python -m benchmarks.gpu_proof -o benchmarks/gpu.md
+
 fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the same bytes come out
 	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
@@ -112,4 +115,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards gallery docs-check boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards gallery docs-check boards site constraints clean

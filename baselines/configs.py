@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from envsuite.errors import UsageError
+from envsuite.types import Shaping, ShapingUnit
 
 
 class Range(NamedTuple):
@@ -153,6 +154,13 @@ class UpdateConfig:
     def trains_target_critic(self) -> bool:
         return False
 
+    def shaping(self) -> Shaping | None:
+        """Returns the discount that `shaped` needs to keep the best policy; None if no single discount does.
+
+        This default is a plain sum of rewards.
+        """
+        return Shaping(1.0)
+
     def validate(self, recipe: Any) -> None:
         """Rejects settings of this algorithm that contradict the `baselines.recipe.Recipe`. Raises UsageError."""
         if self.aggregation == "seq-sum-constant" and not self.constant:
@@ -222,6 +230,12 @@ class PPO(UpdateConfig):
         if self.level == "turn":
             return Rates(1.0, 1.0, self.gamma, self.lam)
         return Rates(self.gamma, self.lam, self.gamma, self.lam)
+
+    def shaping(self) -> Shaping | None:
+        rates = self.rates()
+        if rates.gamma_token < 1:  # the discount of a command would depend on its number of tokens
+            return None
+        return Shaping(rates.gamma_step, ShapingUnit.STEP if self.smdp else ShapingUnit.COMMAND)
 
     def one_step_rates(self) -> Rates:
         """The rates at lambda 0, where GAE's advantage plus value is the one-step target."""
@@ -379,6 +393,9 @@ class GRPO(GroupConfig):
     """Compare the return-to-go turn by turn in place of the episode's sum."""
     aggregation: Aggregation = "seq-mean-token-mean"
 
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma if self.per_turn else 1.0)
+
 
 @dataclass(frozen=True)
 class RLOO(GroupConfig):
@@ -389,6 +406,9 @@ class RLOO(GroupConfig):
     per_turn: bool = False
     """Compare the return-to-go turn by turn in place of the episode's sum."""
     kl_in: Literal["loss", "reward"] = "reward"
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma if self.per_turn else 1.0)
 
     def __post_init__(self) -> None:
         if self.group_size < 2:
@@ -411,6 +431,10 @@ class GiGPO(GroupConfig):
     """Count an episode once per turn in the episode statistics, as in the published code."""
     kl_coef: NonNegative = 0.01
     whole: bool = False
+
+    def shaping(self) -> Shaping | None:
+        """Returns None unless both advantages, of the episode's sum and of the return-to-go, use one discount."""
+        return Shaping(1.0) if self.gamma == 1 or not self.omega else None
 
 
 CONFIGS: dict[str, type[UpdateConfig]] = {

@@ -111,24 +111,27 @@ class Model:
         """True if the critic reads the hidden states of the frozen reference."""
         return self.critic is not None and self.critic.trunk is None
 
+    @torch.no_grad()
     def reference_logprobs(
         self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
     ) -> Tensor:
         """Returns the log-probs of the reference, like `logprobs`. [B, L]"""
-        return self.reference_logprobs_and_features(ids, valid, temperature, sampled)[0]
+        packed = pack(ids, valid, sampled, self.device)
+        _, logits = self._reference_pass(packed, logits=True)
+        assert logits is not None
+        return packed.spread(token_logprobs(logits, packed.tokens, temperature)[0]).cpu()
 
     @torch.no_grad()
-    def reference_logprobs_and_features(
-        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None, logprobs: bool = True
+    def reference_features(
+        self, ids: Tensor, valid: Tensor, sampled: Tensor, temperature: float = 1.0, logprobs: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Returns the reference's log-probs [B, L] and its hidden states at all tokens in `sampled`, by rows [n, H].
+        """Returns the reference's log-probs [B, L] and its hidden states at all `sampled` tokens, row by row [n, H].
 
         One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
         """
         packed = pack(ids, valid, sampled, self.device)
         hidden, logits = self._reference_pass(packed, logprobs)
-        scored = valid if sampled is None else sampled
-        row, column = scored[:, 1:].nonzero(as_tuple=True)
+        row, column = sampled[:, 1:].nonzero(as_tuple=True)
         numbers = packed.spread(torch.arange(len(packed.row), device=self.device)).cpu()
         features = hidden.cpu()[numbers[row, column + 1]]
         if logits is None:

@@ -32,6 +32,7 @@ from baselines.configs import (
 )
 from baselines.logging import trackers
 from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.types import DEFAULT_SHAPING, RewardMode, Shaping
 from harness.prompting.prompting import Prompting
 
 
@@ -96,7 +97,8 @@ class Recipe:
     tasks: tuple[str, ...]
     knobs: dict[str, Any] = field(default_factory=dict)
     reward_mode: str = "sparse"
-    shaping_gamma: Share = 0.99
+    shaping_gamma: Share = -1.0
+    """Discount of the potential in `shaped`; -1: the algorithm's own, the only value that keeps the best policy."""
     updates: Natural = 100
     episodes: Count = 32
     """Episodes per update, a whole number of groups."""
@@ -145,6 +147,11 @@ class Recipe:
     def needs_reference(self) -> bool:
         """True if updates read the frozen weights that training began with: for a KL term, or for a critic's features."""
         return self.trains_policy and bool(self.config.kl_coef or self.model_config.critic == "head")
+
+    @property
+    def shaping(self) -> Shaping:
+        """The discount that the environments use in `shaped`: the algorithm's own, per command or primitive step."""
+        return self.config.shaping() or DEFAULT_SHAPING
 
     @property
     def model_config(self) -> ModelConfig:
@@ -237,10 +244,27 @@ def _validate(recipe: Recipe) -> None:
             f"prompting.history_reasoning cannot be {recipe.prompting.history_reasoning}: it is at least 0, true or false."
         )
     recipe.config.validate(recipe)
+    if recipe.reward_mode == RewardMode.SHAPED:
+        _validate_shaping(recipe)
     if recipe.generation.base_url:
         _validate_generation(recipe)
     for tracker in recipe.trackers:
         trackers.check(tracker)
+
+
+def _validate_shaping(recipe: Recipe) -> None:
+    """Rejects shaped rewards whose discount is not the learner's: their best policy can be another."""
+    shaping = recipe.config.shaping()
+    if shaping is None:
+        raise UsageError(
+            f"reward_mode = 'shaped' needs one discount per command or primitive step, and {recipe.algorithm} has another: "
+            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or another reward_mode."
+        )
+    if recipe.shaping_gamma not in (-1.0, shaping.gamma):
+        raise UsageError(
+            f"shaping_gamma = {recipe.shaping_gamma} is not the discount of {recipe.algorithm}, {shaping.gamma} per "
+            f"{shaping.unit}: with another one the best policy can put the task off; leave shaping_gamma out."
+        )
 
 
 def _validate_generation(recipe: Recipe) -> None:

@@ -13,7 +13,7 @@ import re
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ MOST_LINE = 32 * 2**20
 """bytes of a line of JSON Lines"""
 MOST_LINES = 2 * 2**30
 """bytes of a file of JSON Lines, after decompression"""
+MOST_LINE_COUNT = 4_000_000
+"""lines of a file of JSON Lines"""
 MOST_RATIO = 200
 """bytes that one byte of a gzipped file may become, above `FREE_RATIO`: text of games shrinks to a twentieth"""
 FREE_RATIO = 16 * 2**20
@@ -44,17 +46,17 @@ class InvalidJSON(ValueError):
     """JSON that is too deep, holds infinite numbers or gives a key twice."""
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, nan_as_none: bool = False) -> Any:
     """Returns the value of a JSON text.
 
     Raises ValueError for invalid JSON, nesting beyond `MOST_DEPTH`, NaN and infinite numbers, integers that do not fit 64
-    bits, and duplicate keys.
+    bits, and duplicate keys. With `nan_as_none` NaN and Infinity become None, as for the losses of a training.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogatepass")
     if text.count("[") + text.count("{") > MOST_DEPTH:
         _check_depth(text.encode("utf-8", "surrogatepass"))
-    return _DECODER.decode(text)
+    return (_LENIENT if nan_as_none else _STRICT).decode(text)
 
 
 def _check_depth(text: bytes) -> None:
@@ -96,9 +98,12 @@ def _constant(text: str) -> float:
     raise InvalidJSON(f"{text} is not a number of JSON")
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_finite, parse_int=_integer, parse_constant=_constant
-)
+def _decoder(constant: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_int=_integer, parse_constant=constant)
+
+
+_STRICT = _decoder(_constant)
+_LENIENT = _decoder(lambda text: None)
 
 
 def read_bytes(path: Path, most: int = MOST_DOCUMENT) -> bytes:
@@ -144,9 +149,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 total += len(line)
                 if len(line) > MOST_LINE:
                     raise DataError(f"{path}:{number} is longer than {MOST_LINE / 2**20:.0f} MB.")
-                if total > most:
+                if total > most or number > MOST_LINE_COUNT:
                     raise DataError(
-                        f"{path} holds more than {most / 2**20:.0f} MB of text, the most that is read of such a file."
+                        f"{path} holds more than {most / 2**20:.0f} MB of text or {MOST_LINE_COUNT:,} lines, the most "
+                        "that is read of such a file."
                     )
                 yield number, line
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -162,6 +168,6 @@ def check_tar(archive: tarfile.TarFile, most: int = MOST_UNPACKED) -> None:
         total += max(0, member.size)
         if count > MOST_MEMBERS or total > most:
             raise DataError(
-                f"{archive.name or 'The archive'} holds more than {most / 2**20:.0f} MB or {MOST_MEMBERS:,} files, the most "
+                f"{Path(str(archive.name)).name} holds more than {most / 2**20:.0f} MB or {MOST_MEMBERS:,} files, the most "
                 "that is unpacked."
             )

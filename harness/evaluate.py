@@ -24,9 +24,9 @@ import filelock
 import envsuite
 from envsuite import registry
 from envsuite.cache import write_atomically
-from envsuite.core import check_knobs
+from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import EnvsuiteError, UsageError, did_you_mean
-from envsuite.types import Panel, Task, knobs_json
+from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import records
 from harness.lm import model_files
 from harness.policies import is_model
@@ -38,6 +38,9 @@ from harness.rollout.loop import rollout
 from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.stats.summary import Summary, summarise
 from harness.types import Episode, Policy, Trajectory, WatchesWeights
+
+ENV_TIMEOUT = 600.0
+"""Seconds for an environment in a worker to answer, unless `Execution.env_timeout` is set."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +198,18 @@ class Execution:
     """local | ray"""
     ray_address: str = ""
     """host:port | auto | "" for a cluster started by this process"""
+    env_timeout: float = 0.0
+    """seconds for an environment to answer, which implies worker processes; 0: 600 s, and workers only if needed"""
+    isolate_unknown: bool = False
+    """runs environments that are not part of envsuite in worker processes, where a crash only breaks an episode"""
 
     def __post_init__(self) -> None:
         if self.ray_address and self.executor != "ray":
             raise UsageError("--ray-address needs --executor ray.")
+        if self.env_timeout < 0:
+            raise UsageError(f"--env-timeout must be at least 0 seconds, not {self.env_timeout:g}.")
+        if self.env_timeout and not self.num_workers:
+            raise UsageError("--env-timeout needs worker processes: remove --num-workers 0.")
 
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
@@ -308,36 +319,52 @@ def _record(
 
 
 def open_slots(
-    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping_gamma: float = 0.99
+    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING
 ) -> Executor:
     """Opens an executor for a run: in this process for fast engines, in worker processes, or on a Ray cluster."""
     count = max(1, min(execution.max_concurrent, episodes))
-    workers = execution.num_workers
     cls = registry.env_class(config.task)
     settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
     check_expert(cls, advice_kind)
+    timeout = execution.env_timeout or ENV_TIMEOUT
     if execution.executor == "ray":
-        from harness.cluster import connect
-        from harness.cluster.executors import RayExecutor
-
-        needs = cls.resources(settings)
-        # A cluster started here offers one unit of each resource, which the workers share.
-        ray = connect.connect(execution.ray_address, offers=dict.fromkeys(needs, 1.0))
-        if workers <= 0:
-            workers = max(1, int(ray.available_resources().get("CPU", 1)))
-        fast = not cls.needs_process(settings)
-        return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping_gamma, needs, fast)
-    if workers < 0:
-        workers = min(count, os.cpu_count() or 1) if cls.needs_process(settings) else 0
+        return _open_ray(config, execution, count, advice_kind, shaping, timeout)
+    workers = _num_workers(cls, settings, execution, count)
     if workers:
-        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping_gamma)
+        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping, timeout)
     if advice_kind:  # advice needs no waiting, and a single environment makes the best use of the CPU caches
-        return LocalExecutor(1, config.reward_mode, advice_kind, shaping_gamma)
+        return LocalExecutor(1, config.reward_mode, advice_kind, shaping)
     if has_vector_env(config.task, settings):
-        return VectorExecutor(
-            count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping_gamma
-        )
-    return LocalExecutor(count, config.reward_mode, advice_kind, shaping_gamma)
+        return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
+    return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
+
+
+def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:
+    """Returns the number of worker processes for an environment class; 0: its environments run in this process."""
+    if execution.num_workers >= 0:
+        return execution.num_workers
+    unknown = execution.isolate_unknown and cls.__module__.partition(".")[0] != "envsuite"
+    if cls.needs_process(settings) or execution.env_timeout or unknown:
+        return min(count, os.cpu_count() or 1)
+    return 0
+
+
+def _open_ray(
+    config: RunConfig, execution: Execution, count: int, advice_kind: str, shaping: Shaping, timeout: float
+) -> Executor:
+    from harness.cluster import connect
+    from harness.cluster.executors import RayExecutor
+
+    cls = registry.env_class(config.task)
+    settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
+    needs = cls.resources(settings)
+    # A cluster started here offers one unit of each resource, which the workers share.
+    ray = connect.connect(execution.ray_address, offers=dict.fromkeys(needs, 1.0))
+    workers = execution.num_workers
+    if workers <= 0:
+        workers = max(1, int(ray.available_resources().get("CPU", 1)))
+    batched = not cls.needs_process(settings)
+    return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping, needs, batched, timeout)
 
 
 def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:

@@ -215,11 +215,11 @@ def read_lines(path: Path, parse: Callable[[Any], T], noun: str, cure: str) -> l
     lines = list(reading.read_lines(path))
     for number, line in lines:
         try:
-            values.append(parse(reading.parse_json(line)))
+            values.append(parse(reading.parse_json(line, nan_as_none=True)))
         except (ValueError, LookupError, TypeError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
                 break
-            raise DataError(f"{path}:{number} is no {noun} ({type(error).__name__}: {error}): {cure}.") from error
+            raise DataError(f"{path}:{number} is not a {noun} ({type(error).__name__}: {error}): {cure}.") from error
     return values
 
 

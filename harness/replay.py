@@ -1,33 +1,38 @@
-"""Is this file genuine, and is the environment still the one it was made with? Play it again and see.
+"""Replay check: plays the stored commands of a results file again and reports every difference.
 
-Every stored command is carried out; observations, rewards, faults and endings must come out the same.
+`check` compares observations, rewards, faults and endings with a new rollout. For the results of a run folder it also
+compares the episodes, the model's name, the commands in the replies and the counts with the folder's other files. The
+check cannot prove which model wrote the replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite import registry
-from envsuite.errors import UnknownTask
+from envsuite.errors import DataError, EnvsuiteError, UnknownTask
 from envsuite.types import StopReason, knobs_json
 from harness import records
 from harness.evaluate import Execution, RunConfig, open_slots
-from harness.policies import make_policy
+from harness.policies import is_model, make_policy
 from harness.policies.recorded import ReplayPolicy
-from harness.records import Record, is_broken
+from harness.prompting.prompting import Prompting
+from harness.records import Key, Record, is_broken
 from harness.rollout.loop import rollout
-from harness.types import Episode
+from harness.types import Episode, Trajectory
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
-"""Endings the environment knows nothing of: the game is checked up to there"""
-SILENT = {"length": "format"}
-"""faults that an environment cannot tell apart: no command was found in a reply, cut off or not"""
+"""Stop reasons of the harness. The environment does not know them, so the check ends with the last stored turn."""
+SAME_FAULT = {"length": "format"}
+"""Faults that a replay cannot tell apart: a reply without a command, cut off or not."""
 
 
 class Verdict(NamedTuple):
-    """One episode: the first difference found, or ''."""
+    """Result for one episode: the first difference, or ''."""
 
     record: Record
     difference: str
@@ -40,55 +45,78 @@ def check(
     players: Container[str] = (),
     trusted: Mapping[str, Any] = {},
 ) -> Iterator[Verdict]:
-    """Replays every record of a results file, which may hold several models; yields a verdict for each, as they end.
+    """Replays every record of a results file, which may have several models; yields verdicts as episodes end.
 
-    Records of `players`, who need no text, are played by these anew: is the row theirs, and are they still who they were?
-    The file may come from anybody: knobs that name files or choose the sandbox come from `trusted`, the user's own
-    settings. Raises UntrustedKnob if one of them is missing.
+    Records of `players`, which need no replies, are compared with new episodes of these players. The file may come from
+    a stranger: knobs that name files or choose the sandbox come from `trusted`, the user's own settings. Raises
+    UntrustedKnob if one of them is missing.
     """
-    registry.tasks("*")  # plugins too
+    registry.tasks("*")  # loads plugins
     registry.check_trusted(trusted)
-    by_run: dict[tuple[str, str, str, str], dict[records.Key, Record]] = {}
-    for one in records.read_results(file):
-        if not is_broken(one):
-            key = records.key_of(one)
-            run = by_run.setdefault((one["task"], key[1], one["reward_mode"], one["model"]), {})
-            if key in run:
-                yield Verdict(one, "the same episode stands in the file twice")
-            run[key] = one
-    for (task_id, _, mode, model), stored in sorted(by_run.items()):
+    stored = records.read_results(file)
+    if (file.parent / "config.json").exists():
+        yield from RunFolder.read(file.parent).check(stored)
+    by_run: dict[tuple[str, str, str, str], dict[Key, Record]] = {}
+    for record in stored:
+        key = records.key_of(record)
+        run = by_run.setdefault((record["task"], key[1], record["reward_mode"], record["model"]), {})
+        if key in run:
+            yield Verdict(record, "the file contains this episode twice")
+        run[key] = record
+    for (task_id, _, mode, model), group in sorted(by_run.items()):
         if task_id not in registry.TASKS:
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
         task = registry.TASKS[task_id]
-        knobs = registry.replay_knobs(task, next(iter(stored.values()))["knobs"], trusted)
-        stored = {(task_id, knobs_json(knobs), one["seed"], one["attempt"]): one for one in stored.values()}
-        group = [{**one, "knobs": knobs} for one in stored.values()]
-        policy = make_policy(model) if model in players else ReplayPolicy(str(file), group, HARNESS_ENDS)
-        config = RunConfig(task, "replay", knobs=knobs, reward_mode=mode)
-        episodes = [Episode(task, knobs_json(knobs), one["seed"], one["attempt"]) for one in group]
-        slots = open_slots(config, Execution(max_concurrent, num_workers), len(episodes), policy.advice_kind)
-        turns = {key: one["num_turns"] + (one["stop_reason"] not in HARNESS_ENDS) for key, one in stored.items()}
-        try:
-            for again in rollout(policy, episodes, slots, max_turns=lambda played, turns=turns: turns[played.key]):  # type: ignore[misc]
-                one = stored[again.episode.key]
-                yield Verdict(one, first_difference(one, records.record(again, one["model"], mode)))
-        finally:
-            slots.close()
+        knobs = registry.replay_knobs(task, next(iter(group.values()))["knobs"], trusted)
+        config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
+        execution = Execution(max_concurrent, num_workers)
+        yield from _replay(file, config, list(group.values()), execution, again=model in players)
+
+
+def _replay(
+    file: Path, config: RunConfig, group: Sequence[Record], execution: Execution, again: bool
+) -> Iterator[Verdict]:
+    """Replays records of one task and model; with `again`, the policy itself plays new episodes."""
+    knobs = knobs_json(config.knobs)
+    by_key = {(config.task.id, knobs, record["seed"], record["attempt"]): record for record in group}
+    stored = [{**record, "knobs": config.knobs} for record in by_key.values()]
+    policy = make_policy(config.model) if again else ReplayPolicy(str(file), stored, HARNESS_ENDS)
+    episodes = [Episode(config.task, knobs, record["seed"], record["attempt"]) for record in stored]
+    turns = {}
+    for key, record in by_key.items():
+        cut = is_broken(record) or record["stop_reason"] in HARNESS_ENDS
+        turns[key] = record["num_turns"] + (not cut)
+    executor = open_slots(config, execution, len(episodes), policy.advice_kind)
+    try:
+        for run in rollout(policy, episodes, executor, max_turns=lambda episode: turns[episode.key]):
+            record = by_key[run.episode.key]
+            yield Verdict(record, _verdict(record, run, config.reward_mode))
+    finally:
+        executor.close()
+
+
+def _verdict(record: Record, run: Trajectory, reward_mode: str) -> str:
+    replayed = records.record(run, record["model"], reward_mode)
+    if not is_broken(record):
+        return first_difference(record, replayed)
+    if not is_broken(replayed) and replayed["stop_reason"] not in HARNESS_ENDS and record["steps"]:
+        return f"marked broken, but its replies end the episode with {replayed['stop_reason']!r}"
+    return "broken, so it has no score: finish the run with --resume"
 
 
 def first_difference(stored: Record, again: Record) -> str:
-    """What differs first, in words; '' where the episode came out the same."""
+    """Describes the first difference between a stored record and its replay; '' if there is none."""
     if is_broken(again):
         return f"it broke on replay: {again['error']}"
     for field in ("objective", "first_observation", "labels"):
         if stored[field] != again[field]:
             return f"{field}: stored {_short(stored[field])}, replayed {_short(again[field])}"
-    for turn, (one, other) in enumerate(zip(stored["steps"], again["steps"]), 1):
+    for turn, (step, replayed) in enumerate(zip(stored["steps"], again["steps"], strict=False), 1):
         for field in ("commands", "observation", "reward"):
-            if one[field] != other[field]:
-                return f"turn {turn}, {field}: stored {_short(one[field])}, replayed {_short(other[field])}"
-        if SILENT.get(one["fault"], one["fault"]) != other["fault"]:
-            return f"turn {turn}, fault: stored {one['fault']!r}, replayed {other['fault']!r}"
+            if step[field] != replayed[field]:
+                return f"turn {turn}, {field}: stored {_short(step[field])}, replayed {_short(replayed[field])}"
+        if SAME_FAULT.get(step["fault"], step["fault"]) != replayed["fault"]:
+            return f"turn {turn}, fault: stored {step['fault']!r}, replayed {replayed['fault']!r}"
     if len(stored["steps"]) != len(again["steps"]):
         return f"steps: stored {len(stored['steps'])}, replayed {len(again['steps'])}"
     counted = {kind: sum(step["fault"] == kind for step in stored["steps"]) for kind in records.FAULTS}
@@ -106,3 +134,89 @@ def first_difference(stored: Record, again: Record) -> str:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Files of a run folder that its results must agree with."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> RunFolder:
+        """Reads config.json. Raises DataError."""
+        path = folder / "config.json"
+        try:
+            config = json.loads(path.read_bytes())
+            records.check_types(config, {"task": str, "knobs": dict, "model": str, "seeds": list, "attempts": int})
+            records.check_types(config["seeds"], {0: int, 1: int})
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise DataError(f"{path} is not a valid config ({type(error).__name__}: {error}).") from error
+        return cls(folder, config)
+
+    def check(self, stored: Sequence[Record]) -> Iterator[Verdict]:
+        """Yields a verdict for every disagreement of `stored` with the folder's files."""
+        yield from self._episodes(stored)
+        yield from self._names(stored)
+        yield from self._journal(stored)
+        yield from self._replies(stored)
+
+    def _episodes(self, stored: Sequence[Record]) -> Iterator[Verdict]:
+        first, count = self.config["seeds"]
+        task, knobs = self.config["task"], knobs_json(self.config["knobs"])
+        keys = {records.key_of(record) for record in stored}
+        expected = {
+            (task, knobs, seed, attempt)
+            for seed in range(first, first + count)
+            for attempt in range(self.config["attempts"])
+        }
+        for _, _, seed, attempt in sorted(expected - keys):
+            yield Verdict({"task": task, "seed": seed, "attempt": attempt}, "missing: config.json lists this episode")
+        for record in stored:
+            if records.key_of(record) not in expected:
+                yield Verdict(record, "config.json does not list this episode")
+
+    def _names(self, stored: Sequence[Record]) -> Iterator[Verdict]:
+        for record in stored:
+            for field in ("model", "reward_mode"):
+                expected = self.config.get(field, record[field])
+                if record[field] != expected:
+                    yield Verdict(record, f"{field}: stored {record[field]!r}, config.json has {expected!r}")
+
+    def _journal(self, stored: Sequence[Record]) -> Iterator[Verdict]:
+        """Compares complete records with the journal, from which results.jsonl was written."""
+        path = self.folder / "journal.jsonl"
+        if not path.exists():
+            return
+        played: dict[Key, list[Record]] = {}
+        for _, record in records.read_journal(path):
+            if record is not None:
+                played.setdefault(records.key_of(record), []).append(record)
+        for record in stored:
+            attempts = played.get(records.key_of(record), [])
+            if not attempts:
+                yield Verdict(record, "journal.jsonl does not have this episode")
+            elif is_broken(record) and not all(map(is_broken, attempts)):
+                yield Verdict(record, "marked broken, but journal.jsonl has a score for this episode")
+            elif record not in attempts:
+                last = attempts[-1]
+                field = next(name for name in {**record, **last} if record.get(name) != last.get(name))
+                yield Verdict(record, f"{field}: differs from journal.jsonl")
+
+    def _replies(self, stored: Iterable[Record]) -> Iterator[Verdict]:
+        """Parses the replies of a model again."""
+        if not is_model(self.config["model"]) or self.config.get("sampling", {}).get("action_mode") != "write":
+            return
+        try:
+            prompting = Prompting(**self.config["prompting"])
+        except (KeyError, TypeError, EnvsuiteError) as error:
+            raise DataError(f"{self.folder / 'config.json'} has no valid prompting settings: {error}.") from error
+        for record in stored:
+            for turn, step in enumerate(record["steps"], 1):
+                commands = list(prompting.parse(records.reply_text(step)).commands)
+                executed = step["commands"]
+                if commands[: len(executed)] != executed or bool(commands) != bool(executed):
+                    difference = f"turn {turn}: the reply gives {_short(commands)}, the commands are {_short(executed)}"
+                    yield Verdict(record, difference)
+                    break

@@ -14,26 +14,28 @@ from torch import Tensor
 from baselines.algorithms.update import UpdateInput
 from baselines.batch import Batch
 from baselines.math.losses import adapted_kl_coef, kl_estimate
-from baselines.microbatch import evaluate_features
+from baselines.microbatch import evaluate, evaluate_features
 
 
 def reference_pass(inputs: UpdateInput[Any], batch: Batch) -> Tensor | None:
     """Returns the reference's log-probs [N] if there is a KL term, and stores features in `batch` if the critic reads them."""
-    model, config = inputs.model, inputs.config
+    model, config, temperature = inputs.model, inputs.config, inputs.temperature
     needs_logprobs = bool(config.kl_coef)
-    if not needs_logprobs and not model.reads_features:
-        return None
-    width = model.lm.config.get_text_config().hidden_size if model.reads_features else 0
+    if not model.reads_features:
+        if not needs_logprobs:
+            return None
+
+        def only_logprobs(ids: Tensor, valid: Tensor, sampled: Tensor) -> Tensor:
+            return model.reference_logprobs(ids, valid, temperature, sampled)
+
+        return evaluate(only_logprobs, batch, config.micro_rows, model.sharded)
+
+    def both(ids: Tensor, valid: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
+        return model.reference_features(ids, valid, sampled, temperature, logprobs=needs_logprobs)
+
+    width = model.lm.config.get_text_config().hidden_size
     features = torch.zeros(len(batch.where), width, dtype=model.lm.dtype)
-
-    def function(ids: Tensor, valid: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
-        logprobs, hidden = model.reference_logprobs_and_features(
-            ids, valid, inputs.temperature, sampled, logprobs=needs_logprobs
-        )
-        return logprobs, hidden[:, :width]
-
-    logprobs, features = evaluate_features(function, batch, config.micro_rows, model.sharded, features)
-    batch.features = features if model.reads_features else None
+    logprobs, batch.features = evaluate_features(both, batch, config.micro_rows, model.sharded, features)
     return logprobs if needs_logprobs else None
 
 

@@ -136,7 +136,7 @@ class Collector:
         runs: list[Trajectory] = []
         if mine:
             executor = self.environments.executor(
-                config, self.execution, len(mine), policy.advice_kind, self.recipe.shaping_gamma
+                config, self.execution, len(mine), policy.advice_kind, self.recipe.shaping
             )
             limit = limit or self.recipe.max_turns or None
             runs = list(rollout(policy, mine, executor, self.recipe.prompting, limit))

@@ -1,1 +1,1 @@
-"""What a run will take, before it is made: measured profiles of the families, and a simulation of cluster and run."""
+"""Capacity planning: measured profiles of the families, and a simulation of runs on a cluster."""

@@ -1,4 +1,4 @@
-"""What a run would cost, from what runs of the same model on the same task took."""
+"""Cost estimates of a run, from earlier runs of the same model on the same task."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from harness.records import is_broken, key_of, read_journal
 
 
 def turn_cap(config: RunConfig) -> int:
-    """The most turns an episode can take; 0 where each game has a cap of its own."""
+    """Returns the largest number of turns of an episode; 0 if each game has its own limit."""
     cap = {**registry.knob_names(config.task), **config.knobs}["max_steps"]
     return min((limit for limit in (cap, config.max_turns) if limit), default=0)
 
 
 def seconds_per_episode(config: RunConfig, folders: Iterable[Path]) -> float | None:
-    """Mean seconds of this model's finished episodes of this task below `folders`; None where there are none.
+    """Returns the mean duration of finished episodes of this model and task in `folders`, or None without any.
 
-    Episodes run beside each other: this is what one took, not what the machine takes per episode.
+    Episodes run concurrently: this is the duration of one episode, not the machine time per episode.
     """
     task_folder = config.folder(Path(".")).parent.name
     seconds: list[float] = []
@@ -29,30 +29,30 @@ def seconds_per_episode(config: RunConfig, folders: Iterable[Path]) -> float | N
             for line in path.read_text().splitlines():
                 try:
                     seconds.append(float(json.loads(line)["seconds"]))
-                except (ValueError, KeyError, TypeError):  # the last line of a run that was killed
+                except (ValueError, KeyError, TypeError):  # incomplete last line of a killed run
                     continue
     return sum(seconds) / len(seconds) if seconds else None
 
 
 def remaining(config: RunConfig, output_dir: Path) -> int:
-    """Episodes that `--resume` would play: those not in the journal, and those that broke."""
+    """Returns the number of episodes that `--resume` would play: missing or broken ones."""
     path = config.folder(output_dir) / "journal.jsonl"
     lines = read_journal(path) if path.exists() else ()
-    done = {key_of(found) for _, found in lines if found is not None and not is_broken(found)}
+    done = {key_of(record) for _, record in lines if record is not None and not is_broken(record)}
     return sum(episode.key not in done for episode in config.all_episodes())
 
 
 def line(config: RunConfig, output_dir: Path, folders: Iterable[Path], together: int = 16) -> str:
-    """One run's cost in words: episodes still to play, turns at most, and time where anything was timed."""
+    """Describes the cost of a run: remaining episodes, turn limit, and time if earlier runs were timed."""
     todo = remaining(config, output_dir)
     cap = turn_cap(config)
-    turns = f"at most {todo * cap:,} turns" if cap else "each game's own number of turns"
-    each = seconds_per_episode(config, folders)
+    turns = f"at most {todo * cap:,} turns" if cap else "turns limited by each game"
+    per_episode = seconds_per_episode(config, folders)
     if not todo:
         time = "nothing to play"
-    elif each is None:
-        time = "time not known: no run of this task and model has been timed"
+    elif per_episode is None:
+        time = "unknown time: no earlier run of this task and model was timed"
     else:
-        low, high = todo * each / min(together, todo), todo * each
-        time = f"about {low:.0f} to {high:.0f} s by {each:.2f} s an episode measured"
+        low, high = todo * per_episode / min(together, todo), todo * per_episode
+        time = f"about {low:.0f} to {high:.0f} s, from {per_episode:.2f} s per episode in earlier runs"
     return f"{todo} episodes to play, {turns}, {time}"

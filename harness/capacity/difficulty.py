@@ -1,4 +1,4 @@
-"""Difficulty cards: what a task asks for, measured with its random player and its expert."""
+"""Difficulty cards: statistics of a task, measured with its random player and its expert."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from harness.types import Trajectory
 
 
 def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
-    """The card of a task, from `episodes` games each of the random player and the expert (fewer where a panel is small).
+    """Measures the card of a task with `episodes` games of the random player and the expert each.
 
-    `seed` is the first game's offset, as of envsuite-eval.
+    A small panel limits the number of games. `seed` is the offset of the first game, as in envsuite-eval.
     """
     panel = registry.panel(task)
     count = min(episodes, len(panel) - seed) if panel is not None else episodes
     random = _play(task, "random", count, seed)
     commands = [len(turn.admissible) for run in random for turn in run.turns]
-    shown = [len(turn.observation) for run in random for turn in run.turns]
+    observation_lengths = [len(turn.observation) for run in random for turn in run.turns]
     card: dict[str, Any] = {
         "episodes": len(random),
         "random_success": round(mean(float(run.success) for run in random), 4),
         "idle_success": round(mean(_idle(task, min(count, 10), seed)), 4),
         "admissible_commands": {"mean": round(mean(commands), 1), "max": max(commands)},
-        "observation_chars": {"mean": round(mean(shown)), "max": max(shown)},
+        "observation_chars": {"mean": round(mean(observation_lengths)), "max": max(observation_lengths)},
         "max_steps": registry.knob_names(task)["max_steps"],
         **registry.env_class(task).facts(registry.knob_names(task)),
     }
@@ -42,13 +42,13 @@ def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
         ]
         card["expert_success"] = round(mean(float(run.success) for run in expert), 4)
         card["solution_length"] = {"mean": round(mean(lengths), 2), "min": min(lengths), "max": max(lengths)}
-        # Four characters to a token is the usual rule of thumb for English; a tokenizer is not needed here.
+        # Four characters per token is the usual estimate for English; no tokenizer is needed here.
         card["expert_tokens_per_episode"] = round(mean(chars) / 4)
     return card
 
 
 def _idle(task: Task, episodes: int, seed: int) -> list[float]:
-    """Success per episode of a player who changes nothing."""
+    """Returns the success of each episode of an idle player."""
     config = RunConfig(task, "random", episodes=episodes, seed=seed)
     env = registry.build(task.id)
     try:
@@ -61,11 +61,11 @@ def _play(task: Task, model: str, episodes: int, seed: int) -> list[Trajectory]:
     config = RunConfig(task, model, episodes=episodes, seed=seed)
     policy = make_policy(model)
     todo = config.all_episodes()
-    slots = open_slots(config, Execution(), len(todo), policy.advice_kind)
+    executor = open_slots(config, Execution(), len(todo), policy.advice_kind)
     try:
-        runs = [run for run in rollout(policy, todo, slots) if not run.broken]
+        runs = [run for run in rollout(policy, todo, executor) if not run.broken]
     finally:
-        slots.close()
+        executor.close()
     if not runs:
         raise RuntimeError(f"{task.id}: every episode of {model} broke")
     return runs

@@ -1,9 +1,9 @@
-"""What one environment of each family costs, measured here and shipped as `profiles.json`.
+"""Measured cost of one environment of each family, shipped as `profiles.json`.
 
     python -m harness.capacity.profile [--family NAME ...] [--seconds 10] [--write]
 
-Times are CPU seconds of the engine and its child processes, so that what else the machine does counts little; sizes are
-bytes and characters of the random player's episodes. Four characters are taken for a token, as in the difficulty cards.
+Times are CPU seconds of the engine and its child processes, so that other load matters little. Sizes are bytes and
+characters of the random player's episodes. A token counts as four characters, as in the difficulty cards.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ from harness.rollout.loop import rollout
 from harness.types import Prompt, Reply
 
 CHARS_PER_TOKEN = 4
-MOST_EPISODES = 64
+MAX_EPISODES = 64
 REPEATS = 5
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Costs of a task's environments."""
+    """Costs of the environments of one task."""
 
     task: str
     reset_s: float
-    """CPU seconds of a reset, the building of the environment left out"""
+    """CPU seconds of a reset, without constructing the environment"""
     turn_s: float
-    """CPU seconds of a turn"""
+    """CPU seconds per turn"""
     turns: dict[str, list[int]]
-    """lengths of the episodes played, by player: "random", "expert" """
+    """lengths of the measured episodes by player: "random", "expert" """
     worker_mb: float
-    """resident megabytes of a process with the engine and one environment in it"""
+    """resident megabytes of a process with the engine and one environment"""
     environment_mb: float
-    """of every further environment"""
+    """resident megabytes of each further environment"""
     instruction_chars: float
     observation_chars: float
-    """of a turn, its admissible commands included"""
+    """characters per turn, including the admissible commands"""
     command_chars: float
     record_bytes: float
-    """of an episode in results.jsonl"""
+    """bytes per episode in results.jsonl"""
     measured: str = ""
-    """when and where"""
+    """date, versions and machine of the measurement"""
 
     def mean_turns(self, player: str) -> float:
         return mean(self.turns.get(player) or self.turns["random"])
@@ -78,30 +78,30 @@ class Profile:
 
 @dataclass(frozen=True)
 class Head:
-    """What the process costs that holds the policy and the journal, in CPU seconds."""
+    """CPU seconds of the process that runs the rollout and writes the journal."""
 
     turn_s: float
-    """to take an answer, ask the policy and book the reply, the conversation included"""
+    """per turn: process an answer, build the prompt and process the reply"""
     answer_s: float
-    """to read a turn's answer from another process"""
+    """per turn: read the environment's answer from another process"""
     journal_s_per_mb: float
-    """to make, write and flush records"""
+    """per megabyte: build, write and flush records"""
     message_s: float = 0.0
-    """to send a message to a worker of a Ray cluster and take its answer in, what is in it left out; 0: not measured"""
+    """per message to a worker of a Ray cluster, without its contents; 0: not measured"""
     measured: str = ""
 
 
 def load(source: str | Path | None = None) -> tuple[Head, dict[str, Profile]]:
-    """The shipped profiles (or a file's), by family."""
+    """Returns the costs of the head and the profiles by family, shipped or from a file."""
     shipped = importlib.resources.files("harness.capacity").joinpath("profiles.json")
-    found = json.loads(shipped.read_text() if source is None else Path(source).read_text())
-    return Head(**found["head"]), {name: Profile(**one) for name, one in found["families"].items()}
+    profile = json.loads(shipped.read_text() if source is None else Path(source).read_text())
+    return Head(**profile["head"]), {name: Profile(**fields) for name, fields in profile["families"].items()}
 
 
 class _Meter:
-    """CPU seconds of this process and, with `children`, of all processes below it, lap by lap.
+    """Stopwatch for CPU seconds of this process and, with `children`, of its descendants.
 
-    Where a process went to init and took its count with it, the lap's wall time stands in.
+    If a descendant was re-parented to init, so that its CPU time is lost, a lap counts as wall time.
     """
 
     def __init__(self, children: bool = False) -> None:
@@ -123,7 +123,7 @@ class _Meter:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    with contextlib.suppress(OSError):  # it has ended meanwhile
+    with contextlib.suppress(OSError):  # the process has ended
         for path in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, path.read_text().split()):
                 yield child
@@ -131,7 +131,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _ticks(pid: int) -> int:
-    """Clock ticks of a process that lives, and of its children that have ended."""
+    """Returns the clock ticks of a running process and of its finished children."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15]))
@@ -139,7 +139,7 @@ def _ticks(pid: int) -> int:
 
 
 def _resident_mb() -> float:
-    """Of this process and all below it."""
+    """Returns the resident megabytes of this process and its descendants."""
     pages = 0
     for pid in (os.getpid(), *_descendants(os.getpid())):
         with contextlib.suppress(OSError):
@@ -148,13 +148,16 @@ def _resident_mb() -> float:
 
 
 def measure(task: Task, seconds: float = 10.0) -> Profile:
-    """Plays the random player and the expert for `seconds` each. In a fresh process, or memory is not the task's."""
+    """Measures a task by playing the random player and the expert for `seconds` each.
+
+    Call it in a fresh process, so that the memory figures belong to the task alone.
+    """
     lengths, resets, steps = dict[str, list[int]](), [0.0, 0], [0.0, 0]
     meter = _Meter(children=registry.env_class(task).isolate)
     players = ["random", *(["expert"] if registry.env_class(task).experts else [])]
     env = registry.build(task, "sparse")
     try:
-        seeds = RunConfig(task, "random").seeds[:MOST_EPISODES]
+        seeds = RunConfig(task, "random").seeds[:MAX_EPISODES]
         env.reset(seed=seeds[0])
         for player in players:
             began = time.monotonic()
@@ -175,13 +178,13 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
                 lengths[player].append(turns)
                 if time.monotonic() - began > seconds:
                     break
-        whole, others = _resident_mb(), []
+        total, more_envs = _resident_mb(), []
         for seed in seeds[:8]:
-            others.append(registry.build(task, "sparse"))
-            others[-1].reset(seed=seed)
-        further = (_resident_mb() - whole) / len(others)
-        for other in others:
-            other.close()
+            more_envs.append(registry.build(task, "sparse"))
+            more_envs[-1].reset(seed=seed)
+        extra = (_resident_mb() - total) / len(more_envs)
+        for extra_env in more_envs:
+            extra_env.close()
     finally:
         env.close()
     sample = list(
@@ -191,23 +194,25 @@ def measure(task: Task, seconds: float = 10.0) -> Profile:
             LocalExecutor(1, advice_kind="random"),
         )
     )
-    said = [turn for run in sample for turn in run.turns]
+    sampled_turns = [turn for run in sample for turn in run.turns]
     return Profile(
         task=task.id,
         reset_s=round(resets[0] / resets[1], 6),
         turn_s=round(steps[0] / steps[1], 6),
-        turns={player: sorted(found) for player, found in lengths.items()},
-        worker_mb=round(whole, 1),
-        environment_mb=round(max(further, 0.0), 2),
+        turns={player: sorted(profile) for player, profile in lengths.items()},
+        worker_mb=round(total, 1),
+        environment_mb=round(max(extra, 0.0), 2),
         instruction_chars=round(mean(len(run.instructions) + len(run.objective) for run in sample)),
-        observation_chars=round(mean(len(turn.observation) + len(", ".join(turn.admissible)) for turn in said)),
-        command_chars=round(mean(len(turn.reply.text) for turn in said), 1),
+        observation_chars=round(
+            mean(len(turn.observation) + len(", ".join(turn.admissible)) for turn in sampled_turns)
+        ),
+        command_chars=round(mean(len(turn.reply.text) for turn in sampled_turns), 1),
         record_bytes=round(mean(len(records.dump(records.record(run, "random", "sparse"))) for run in sample)),
     )
 
 
 class Instant:
-    """A policy that costs nothing: the first admissible command."""
+    """Policy without cost that always chooses the first admissible command."""
 
     name, advice_kind, deterministic = "instant", "", True
 
@@ -219,27 +224,27 @@ class Instant:
 
 
 def measure_head(task: Task, episodes: int = 64) -> Head:
-    """The rollout's own cost: what it takes beyond replaying the same commands on a bare environment.
+    """Measures the rollout's overhead over replaying the same commands on a bare environment.
 
-    Each cost is the least of `REPEATS` measurements: what else the machine does only adds.
+    Each cost is the minimum of `REPEATS` measurements, since other load can only add to it.
     """
     config, meter = RunConfig(task, "random", episodes=episodes, split="train"), _Meter()
-    least = dict.fromkeys(("whole", "bare", "answer", "megabyte"), math.inf)
+    minimum = dict.fromkeys(("whole", "bare", "answer", "megabyte"), math.inf)
     for _ in range(REPEATS):
         meter.lap()
         runs = list(rollout(Instant(), config.all_episodes(), LocalExecutor(32)))
-        whole = meter.lap()
+        total = meter.lap()
         env = registry.build(task, "sparse")
         for run in runs:
             env.reset(seed=run.episode.seed)
             for turn in run.turns:
                 env.step(turn.commands[0])
         bare = meter.lap()
-        shown = [
+        result = [
             pickle.dumps(StepResult(turn.observation, turn.info, turn.reward)) for run in runs for turn in run.turns
         ]
         meter.lap()
-        for answer in shown:
+        for answer in result:
             pickle.loads(answer)
         read = meter.lap()
         with tempfile.TemporaryDirectory() as folder:
@@ -250,54 +255,55 @@ def measure_head(task: Task, episodes: int = 64) -> Head:
             written = meter.lap()
             journal.close()
             megabytes = (Path(folder) / "journal.jsonl").stat().st_size / 1e6
-        turns = len(shown)
-        once = {"whole": whole / turns, "bare": bare / turns, "answer": read / turns, "megabyte": written / megabytes}
-        least = {name: min(least[name], seconds) for name, seconds in once.items()}
+        turns = len(result)
+        costs = {"whole": total / turns, "bare": bare / turns, "answer": read / turns, "megabyte": written / megabytes}
+        minimum = {name: min(minimum[name], seconds) for name, seconds in costs.items()}
     return Head(
-        turn_s=round(least["whole"] - least["bare"], 6),
-        answer_s=round(least["answer"], 6),
-        journal_s_per_mb=round(least["megabyte"], 6),
+        turn_s=round(minimum["whole"] - minimum["bare"], 6),
+        answer_s=round(minimum["answer"], 6),
+        journal_s_per_mb=round(minimum["megabyte"], 6),
     )
 
 
 def measure_message(task: Task, answer_s: float, messages: int = 100) -> float:
-    """CPU seconds of this process, Ray's threads in it included, for a message to a worker of a cluster of its own.
+    """Measures the CPU seconds of this process, including Ray's threads, per message to a worker.
 
-    `answer_s`: of reading the answer, which is counted with the turn. The least of `REPEATS` times so many messages.
+    Starts a private Ray cluster. `answer_s` is the cost of reading the answer, which counts with the turn. The result
+    is the minimum over `REPEATS` repetitions of `messages` messages.
     """
     from harness.cluster import connect
     from harness.cluster.executors import RayExecutor
 
     ray = connect.connect()
     episodes = itertools.cycle(RunConfig(task, "random", episodes=8, split="train").all_episodes())
-    slots, meter, least = RayExecutor(ray, 1, 1), _Meter(), math.inf
+    executor, meter, minimum = RayExecutor(ray, 1, 1), _Meter(), math.inf
     try:
-        shown, turn = StepResult("", {}, terminated=True), 0
-        for repeat in range(REPEATS + 1):  # the first to warm up
+        result, turn = StepResult("", {}, terminated=True), 0
+        for repeat in range(REPEATS + 1):  # the first repetition is a warm-up
             meter.lap()
             for _ in range(messages):
-                if shown.terminated or shown.truncated:
-                    slots.start(0, next(episodes))
+                if result.terminated or result.truncated:
+                    executor.start(0, next(episodes))
                     turn = 0
                 else:
-                    slots.step(0, (shown.info["admissible_commands"][0],), turn)
+                    executor.step(0, (result.info["admissible_commands"][0],), turn)
                     turn += 1
-                ((_, shown),) = slots.poll()
+                ((_, result),) = executor.poll()
             spent = meter.lap()
-            least = min(least, spent if repeat else math.inf)
-        return round(max(0.0, least / messages - answer_s), 6)
+            minimum = min(minimum, spent if repeat else math.inf)
+        return round(max(0.0, minimum / messages - answer_s), 6)
     finally:
-        slots.close()
+        executor.close()
         ray.shutdown()
 
 
-def _apart(function: Any, *arguments: Any) -> Any:
-    """A call in a process of its own."""
+def _in_fresh_process(function: Any, *arguments: Any) -> Any:
+    """Calls a function in a fresh process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
 
 
-def _measured(family: str, seconds: float) -> Profile | str:
+def _measure_family(family: str, seconds: float) -> Profile | str:
     try:
         (task,) = registry.tasks(family)
         return measure(task, seconds)
@@ -305,7 +311,7 @@ def _measured(family: str, seconds: float) -> Profile | str:
         return str(error)
 
 
-def _head_measured() -> Head:
+def _measure_head() -> Head:
     task = registry.TASKS["Overcooked-easy-v0"]
     head = measure_head(task)
     if importlib.util.find_spec("ray") is None:
@@ -315,31 +321,34 @@ def _head_measured() -> Head:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", action="append", default=[], help="these alone; the others keep what they have")
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each player of each family")
-    parser.add_argument("--write", action="store_true", help="into the package; else printed")
+    parser.add_argument(
+        "--family", action="append", default=[], help="measure only this family; the others keep their values"
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration per player and family")
+    parser.add_argument("--write", action="store_true", help="write into the package instead of printing")
     args = parser.parse_args(argv)
     path = Path(__file__).with_name("profiles.json")
-    kept = json.loads(path.read_text())["families"] if path.exists() else {}
-    head = asdict(_apart(_head_measured))
+    profiles = json.loads(path.read_text())["families"] if path.exists() else {}
+    head = asdict(_in_fresh_process(_measure_head))
     for family in args.family or sorted(registry.FAMILIES):
-        found = _apart(_measured, family, args.seconds)
-        if isinstance(found, str):
-            print(f"{family}: not measured: {found}", flush=True)
+        profile = _in_fresh_process(_measure_family, family, args.seconds)
+        if isinstance(profile, str):
+            print(f"{family}: not measured: {profile}", flush=True)
             continue
-        kept[family] = {**asdict(found), "measured": _here()}
-        lines = ",\n".join(f'"{name}": {json.dumps(one)}' for name, one in sorted(kept.items()))
-        text = f'{{"head": {json.dumps({**head, "measured": _here()})},\n"families": {{\n{lines}\n}}}}\n'
+        profiles[family] = {**asdict(profile), "measured": _provenance()}
+        lines = ",\n".join(f'"{name}": {json.dumps(item)}' for name, item in sorted(profiles.items()))
+        text = f'{{"head": {json.dumps({**head, "measured": _provenance()})},\n"families": {{\n{lines}\n}}}}\n'
         if args.write:
             write_atomically(path, text)
-        print(f"{family}: {json.dumps(asdict(found))}", flush=True)
+        print(f"{family}: {json.dumps(asdict(profile))}", flush=True)
 
 
-def _here() -> str:
-    """Where and when something was measured, in words."""
+def _provenance() -> str:
+    """Returns a text that names date, versions, machine and load."""
     load = os.getloadavg()[0]
     return (
-        f"{time.strftime('%Y-%m-%d', time.gmtime())}, envsuite {envsuite.__version__}, Python {platform.python_version()}, "
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}, envsuite {envsuite.__version__}, "
+        f"Python {platform.python_version()}, "
         f"{os.cpu_count()} x {platform.machine()}, load {load:.0f}"
     )
 

@@ -1,7 +1,8 @@
-"""A run as a discrete-event simulation: policy, environment workers, head and disk as resources (SimPy).
+"""Discrete-event simulation of a run (SimPy): policy, environment workers, head and disk are resources.
 
-The head is simulated as it works: it takes the answers at hand, writes what has ended, asks the policy for all slots that
-wait, and sends their commands on; while the policy thinks it does nothing else.
+The head works like the asynchronous rollout: it processes the answers and replies that have arrived, writes finished
+episodes, submits a prompt for every slot whose environment answered, and sends replies on to the workers. No episode
+waits for the reply to another one.
 """
 
 from __future__ import annotations
@@ -13,62 +14,62 @@ from typing import Any
 from envsuite.errors import MissingExtra
 
 AHEAD = 0.25
-"""as `harness.cluster.executors.AHEAD`, which cannot be imported without Ray"""
+"""equals `harness.cluster.executors.AHEAD`, which cannot be imported without Ray"""
 MESSAGE = 0.004
-"""seconds of a message from the head to a worker and back, as fitted in benchmarks/capacity.md"""
+"""seconds of a message from the head to a worker and back, fitted in benchmarks/capacity.md"""
 DISK = 200.0
-"""megabytes a second of the head's disk, assumed"""
+"""assumed rate of the head's disk in megabytes per second"""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is played."""
+    """Episodes of the run; times in seconds."""
 
     reset_s: float
     turn_s: float
     lengths: Sequence[int]
-    """turns of the episodes, in the order they are played; its length is their number"""
+    """turns of each episode, in playing order"""
     record_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where it is played; times in seconds."""
+    """Cluster that plays the run; times in seconds."""
 
     workers: int
     slots: int
     replicas: int = 1
-    """of the policy, or model servers; 0: a policy that only passes on the environment's advice"""
+    """replicas of the policy, or model servers; 0: a policy that only follows the environment's advice"""
     prompts_per_s: float = float("inf")
-    """of one replica with all the conversations it can take"""
+    """throughput of one replica over all its conversations"""
     latency_s: float = 0.0
-    """of the policy's answer, however few the prompts"""
+    """latency of a reply, independent of the load"""
     batched: bool = True
-    """a worker's requests of a round travel in one message; else in one each"""
+    """requests of a round to one worker share a message; otherwise each is a message"""
     message_s: float = 0.0
-    """from the head to a worker and back, and what the worker spends on it"""
+    """transfer to a worker and back, including the worker's time for it"""
     head_turn_s: float = 0.0
     head_round_s: float = 0.0
-    """the head's own time for each round of answers"""
+    """time of the head per round of answers"""
     head_message_s: float = 0.0
-    """the head's own time for each message and its answer, what is in it left out"""
+    """time of the head per message and answer, without the contents"""
     journal_s_per_mb: float = 0.0
     disk_mb_per_s: float = float("inf")
 
 
 @dataclass
 class Simulated:
-    """What came of it."""
+    """Result of a simulation."""
 
     seconds: float = 0.0
     busy: dict[str, float] = field(default_factory=dict)
-    """share of the time, of each resource: policy, environments, head, disk"""
+    """share of the time by resource: environments, head and disk busy, and slots that wait for the policy"""
     ended: list[float] = field(default_factory=list)
-    """when each episode ended"""
+    """end time of each episode"""
 
     @property
     def rate(self) -> float:
-        """Episodes a second while all slots are busy: between a quarter and three quarters of them."""
+        """Returns episodes per second between the first and the last quarter of the episodes."""
         first, last = len(self.ended) // 4, 3 * len(self.ended) // 4
         span = self.ended[last] - self.ended[first] if last > first else 0.0
         return (last - first) / span if span else len(self.ended) / self.seconds
@@ -79,7 +80,7 @@ class Simulated:
 
 
 def simulate(work: Work, cluster: Cluster) -> Simulated:
-    """Plays `work` on `cluster`. Needs the extra `capacity`."""
+    """Simulates `work` on `cluster`. Raises MissingExtra without the extra `capacity`."""
     try:
         import simpy
     except ModuleNotFoundError:
@@ -87,13 +88,19 @@ def simulate(work: Work, cluster: Cluster) -> Simulated:
     world = simpy.Environment()
     run = _Run(world, simpy, work, cluster)
     world.run(until=world.process(run.head()))
-    spent = {**run.spent, "environments": run.spent["environments"] / cluster.workers}
-    run.found.seconds = world.now
-    run.found.busy = {name: used / world.now for name, used in spent.items()}
-    return run.found
+    spent = {
+        **run.spent,
+        "environments": run.spent["environments"] / cluster.workers,
+        "policy": run.spent["policy"] / min(cluster.slots, len(work.lengths)),
+    }
+    run.result.seconds = world.now
+    run.result.busy = {name: used / world.now for name, used in spent.items()}
+    return run.result
 
 
 class _Run:
+    """State and processes of one simulation."""
+
     def __init__(self, world: Any, simpy: Any, work: Work, cluster: Cluster) -> None:
         self.world, self.work, self.cluster = world, work, cluster
         self.simpy = simpy
@@ -104,9 +111,9 @@ class _Run:
         self.disk = simpy.Resource(world, 1)
         self.replicas = simpy.Resource(world, max(1, cluster.replicas))
         self.spent = dict.fromkeys(("policy", "environments", "head", "disk"), 0.0)
-        self.found = Simulated()
-        self.left: dict[int, int] = {}  # slot -> turns still to play
-        self.most = (
+        self.result = Simulated()
+        self.left: dict[int, int] = {}  # slot -> remaining turns
+        self.batch_size = (
             -(-cluster.slots // cluster.workers) if cluster.replicas else -(-cluster.slots // cluster.workers // 2)
         )
 
@@ -116,7 +123,7 @@ class _Run:
             yield self.world.timeout(self.cluster.message_s)
             spent, answers = 0.0, []
             for slot, kind in requests:
-                # Where advice is followed, a slot plays on for its share of AHEAD.
+                # A policy that follows advice plays ahead for its share of AHEAD.
                 share = AHEAD / len(requests) if not self.cluster.replicas else 0.0
                 turns = min(self.left[slot], max(1, round(share / max(self.work.turn_s, 1e-9)))) if share else 1
                 turns = turns if kind == "step" or share else 0
@@ -147,51 +154,45 @@ class _Run:
         for slot in range(self.cluster.slots):
             refill(slot)
         while self.left:
-            ready: list[int] = []
-            while True:
-                self._send(outbox)
-                if not self.left or (ready and not self.answers.items):
-                    break
-                messages = [(yield self.answers.get())]
-                while self.answers.items:
-                    messages.append((yield self.answers.get()))
-                found = [answer for message in messages for answer in message]
-                booked = sum(max(turns, 1) for _, turns in found)
-                own = self.cluster.head_round_s + self.cluster.head_message_s * len(messages)
-                yield self._use("head", own + self.cluster.head_turn_s * booked)
-                for slot, turns in found:
-                    self.left[slot] -= turns
-                    if self.left[slot] > 0:
-                        ready.append(slot)
-                        continue
+            self._send(outbox)
+            messages = [(yield self.answers.get())]
+            while self.answers.items:
+                messages.append((yield self.answers.get()))
+            for slot in (message for message in messages if isinstance(message, int)):
+                ask(slot, "step")  # the policy has replied
+            rounds = [message for message in messages if not isinstance(message, int)]
+            if not rounds:
+                continue
+            answers = [answer for message in rounds for answer in message]
+            turns_answered = sum(max(turns, 1) for _, turns in answers)
+            overhead = self.cluster.head_round_s + self.cluster.head_message_s * len(rounds)
+            yield self._use("head", overhead + self.cluster.head_turn_s * turns_answered)
+            for slot, turns in answers:
+                self.left[slot] -= turns
+                if self.left[slot] <= 0:
                     yield from self._write()
                     refill(slot)
-            if self.cluster.replicas and ready:
-                yield from self._act(len(ready))
-            for slot in ready:
-                ask(slot, "step")
-            self._send(outbox)
+                elif self.cluster.replicas:
+                    self.world.process(self._reply(slot))
+                else:
+                    ask(slot, "step")
 
     def _send(self, outbox: dict[int, list[tuple[int, str]]]) -> None:
-        most = self.most if self.cluster.batched else 1
+        batch_size = self.batch_size if self.cluster.batched else 1
         for worker, requests in outbox.items():
-            for first in range(0, len(requests), most):
-                self.inboxes[worker].put(requests[first : first + most])
+            for first in range(0, len(requests), batch_size):
+                self.inboxes[worker].put(requests[first : first + batch_size])
         outbox.clear()
 
-    def _act(self, prompts: int) -> Generator[Any, Any, None]:
-        """The prompts are spread over the replicas; the head waits for the last."""
-        parts = [
-            len(range(number, prompts, self.cluster.replicas)) for number in range(min(self.cluster.replicas, prompts))
-        ]
-        yield self.world.all_of([self.world.process(self._replica(part)) for part in parts])
-
-    def _replica(self, prompts: int) -> Generator[Any, Any, None]:
+    def _reply(self, slot: int) -> Generator[Any, Any, None]:
+        """Generates the reply to one slot's prompt on a free replica, and hands it to the head."""
+        began = self.world.now
         with self.replicas.request() as turn:
             yield turn
-            seconds = self.cluster.latency_s + prompts / self.cluster.prompts_per_s
-            self.spent["policy"] += seconds / self.cluster.replicas
-            yield self.world.timeout(seconds)
+            yield self.world.timeout(1 / self.cluster.prompts_per_s)
+        yield self.world.timeout(self.cluster.latency_s)
+        self.spent["policy"] += self.world.now - began
+        self.answers.put(slot)
 
     def _write(self) -> Generator[Any, Any, None]:
         megabytes = self.work.record_bytes / 1e6
@@ -199,4 +200,4 @@ class _Run:
         with self.disk.request() as turn:
             yield turn
             yield self._use("disk", megabytes / self.cluster.disk_mb_per_s)
-        self.found.ended.append(self.world.now)
+        self.result.ended.append(self.world.now)

@@ -1,75 +1,97 @@
-"""Grids that were measured: read from disk, and the page of those kept under leaderboards/generalisation.
+"""Measured grids: reads `grid.json`, and renders the page of the grids below leaderboards/generalisation.
 
 generalisation/
     README.md           rendered: every grid as a table
     {grid}/
-        grid.json       what envsuite-generalize wrote
+        grid.json       written by envsuite-generalize
         heatmap.svg     rendered
-        NOTES.md        how it was run, and what it tells
+        NOTES.md        how the grid was run, and what it shows
 """
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 from typing import Any
 
 from envsuite.errors import DataError
 from envsuite.escaping import markdown
+from envsuite.reading import read_json
 from harness.generalization.heatmap import layout, svg, words
+from harness.records import check_types
 
 SCHEMA = "envsuite-grid-1"
-NEEDED = {
-    "cells": ("mean", "low", "high", "n", "seen"),
-    "gaps": ("model", "mean", "low", "high", "n", "seen", "unseen"),
-}
-"""what a cell and a gap must have to be shown"""
+MOST_CELLS = 10_000
+"""cells of a grid: the product of the lengths of its axes"""
+NUMBER = (int, float, type(None))
+INTERVAL: dict[str, Any] = {**dict.fromkeys(("mean", "low", "high"), NUMBER), "n": int}
+CELL: dict[str, Any] = {**INTERVAL, "seen": (bool, type(None)), "at": dict}
+GAP: dict[str, Any] = {**INTERVAL, "model": str, "seen": int, "unseen": int}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A grid.json. Raises DataError naming the file where it is none, or one of another version."""
+    """Reads a grid.json, which may come from anybody. Raises DataError with the file's name."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
-        if found["schema_version"] != SCHEMA:
+        grid: dict[str, Any] = read_json(path)
+        if grid["schema_version"] != SCHEMA:
             raise DataError(
-                f"{path} has schema_version {found['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
+                f"{path} has schema_version {grid['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
                 "run envsuite-generalize again with --resume."
             )
-        layout(found), found["models"]
-        for kind, keys in NEEDED.items():
-            for one in found[kind]:
-                [one[key] for key in keys]
-        return found
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        _check(grid)
+        return grid
+    except (ValueError, LookupError, TypeError) as error:
         raise DataError(
-            f"{path} is no grid ({type(error).__name__}: {error}): run envsuite-generalize again."
+            f"{path} is not a grid ({type(error).__name__}: {error}): run envsuite-generalize again."
         ) from error
+
+
+def _check(grid: dict[str, Any]) -> None:
+    """Raises LookupError, TypeError or ValueError if a grid lacks a field or a field has the wrong type."""
+    check_types(grid, {"metric": str, "models": list, "axes": list, "cells": list, "gaps": list})
+    check_types(grid["models"], dict.fromkeys(range(len(grid["models"])), str))
+    for axis in grid["axes"]:
+        check_types(axis, {"name": str, "values": list})
+        check_types(axis["values"], dict.fromkeys(range(len(axis["values"])), str))
+    sizes = [len(axis["values"]) for axis in grid["axes"]]
+    if not sizes or not 0 < math.prod(sizes) <= MOST_CELLS:
+        raise ValueError(
+            f"axes of {' x '.join(map(str, sizes)) or 'no'} values; a grid has at most {MOST_CELLS:,} cells"
+        )
+    for cell in grid["cells"]:
+        check_types(cell, CELL)
+        check_types(cell["at"], {axis["name"]: str for axis in grid["axes"]})
+    for gap in grid["gaps"]:
+        check_types(gap, GAP)
+        check_types(gap, {"mean": (int, float)})
+    if len(grid["cells"]) > MOST_CELLS:
+        raise ValueError(f"{len(grid['cells']):,} cells; a grid has at most {MOST_CELLS:,}")
 
 
 PAGE = """# Generalisation
 
-Grids that `envsuite-generalize` measured ([how](../../docs/explanation/generalisation.md)): success with its 95 % interval and the number of games at every place. Bold: as in the model's training.
-The tables and heat maps are rendered from each grid's `grid.json` by `make leaderboards`.
+Grids that `envsuite-generalize` measured ([method](../../docs/explanation/generalisation.md)): success, its 95 % interval and the number of games of each cell. Bold: a setting that the model was trained on.
+`make leaderboards` renders the tables and heat maps from each grid's `grid.json`.
 """
 
 
 def pages(root: Path) -> dict[Path, str]:
-    """The page of the grids below `root`, and their heat maps, by path; nothing where there is no grid."""
-    found = {path.parent: read(path) for path in sorted(root.glob("*/grid.json"))}
-    if not found:
+    """Returns the page of the grids below `root` and their heat maps, by path; empty if there is no grid."""
+    grids = {path.parent: read(path) for path in sorted(root.glob("*/grid.json"))}
+    if not grids:
         return {}
     parts = [PAGE]
-    for folder, grid in found.items():
+    for folder, grid in grids.items():
         notes = folder / "NOTES.md"
         parts += [f"## {folder.name}\n", *([notes.read_text()] if notes.exists() else []), table(grid)]
         parts += [*gaps(grid), f"![heat map of {folder.name}]({folder.name}/heatmap.svg)\n"]
-    maps = {folder / "heatmap.svg": svg(grid) for folder, grid in found.items()}
+    maps = {folder / "heatmap.svg": svg(grid) for folder, grid in grids.items()}
     return {root / "README.md": "\n".join(parts), **maps}
 
 
 def table(grid: dict[str, Any]) -> str:
-    """A grid as Markdown: its first axis goes down, the others together across."""
-    first, *others = [one["name"] for one in grid["axes"]]
+    """Returns a grid as Markdown: the first axis runs down, the others together run across."""
+    first, *others = [markdown(axis["name"]) for axis in grid["axes"]]
     rows, columns, cells = layout(grid)
     head = first + (f" ↓  {', '.join(others)} →" if others else "")
     lines = [f"| {' | '.join([head, *map(markdown, columns)])} |", "|---" * (1 + len(columns)) + "|"]
@@ -79,15 +101,15 @@ def table(grid: dict[str, Any]) -> str:
 
 
 def _cell(cell: dict[str, Any] | None) -> str:
-    mean, rest = words(cell)
-    return " ".join([f"**{mean}**" if cell and cell["seen"] else mean, rest]).strip()
+    mean, interval = words(cell)
+    return " ".join([f"**{mean}**" if cell and cell["seen"] else mean, interval]).strip()
 
 
 def gaps(grid: dict[str, Any]) -> list[str]:
-    """The generalisation gap of every model in words; nothing where no place was seen."""
-    found = []
+    """Returns a line per generalisation gap; empty if no cell was seen in training."""
+    lines = []
     for gap in grid["gaps"]:
-        bounds = "" if gap["low"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
+        bounds = "" if None in (gap["low"], gap["high"]) else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
         places = f"{gap['seen']} seen less {gap['unseen']} unseen"
-        found.append(f"- Gap of {markdown(gap['model'])}: {gap['mean']:+.3f}{bounds} n={gap['n']}, {places}")
-    return [*found, ""] if found else []
+        lines.append(f"- Gap of {markdown(gap['model'])}: {gap['mean']:+.3f}{bounds} n={gap['n']}, {places}")
+    return [*lines, ""] if lines else []

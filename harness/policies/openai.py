@@ -126,7 +126,7 @@ class OpenAIPolicy:
         self._outbox = Outbox()
         self._inbox: deque[tuple[int, int, Prompt]] = deque()
         self._scheduled = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], int] = {}  # with their generation
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: httpx.AsyncClient | None = None
@@ -195,7 +195,7 @@ class OpenAIPolicy:
         requests = [self._inbox.popleft() for _ in range(len(self._inbox))]
         submitted = [request for request in requests if request[0] == self._outbox.generation]  # the others: cancelled
         if self._health.due():
-            self._spawn(self._start_after_check(submitted))
+            self._spawn(self._outbox.generation, self._start_after_check(submitted))
         else:
             self._start_tasks(submitted)
 
@@ -208,12 +208,12 @@ class OpenAIPolicy:
         keys = [prompt.key or str(prompt.seed) for _, _, prompt in submitted]
         servers = self._affinity.share(keys, self._health.available(), self._in_flight)
         for (generation, ticket, prompt), server in zip(submitted, servers, strict=True):
-            self._spawn(self._finish(generation, ticket, prompt, server))
+            self._spawn(generation, self._finish(generation, ticket, prompt, server))
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, generation: int, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = generation
+        task.add_done_callback(self._tasks.pop)
 
     async def _finish(self, generation: int, ticket: int, prompt: Prompt, server: int) -> None:
         self._in_flight[server] += 1
@@ -226,8 +226,9 @@ class OpenAIPolicy:
         self._outbox.put(generation, ticket, outcome)
 
     def _cancel_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        for task, generation in self._tasks.items():
+            if generation != self._outbox.generation:
+                task.cancel()
 
     async def _shut_down(self) -> None:
         current = asyncio.current_task()

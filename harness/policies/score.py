@@ -65,7 +65,7 @@ class ScorePolicy(HFPolicy):
         self.lead = lead or (" " if self.template.plain else "")  # words after 'Assistant:' begin with a space
 
     def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
-        replies = []
+        replies: list[tuple[int, Reply]] = []
         until = time.monotonic() + SLICE
         try:
             while self._queue and (not replies or time.monotonic() < until):

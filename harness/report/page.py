@@ -1,4 +1,4 @@
-"""The report's one page."""
+"""Renders a report as one HTML page: tables, comparisons, curves, grids and the trajectory viewer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.stats.compare import Run, compare, scored
 from harness.stats.summary import number, percent, summarise
 
 MOST_PAIRED = 5
-"""runs of one task of which every pair is compared"""
+"""largest number of runs in a table for which every pair is compared"""
 
 
 def render(
@@ -29,11 +29,11 @@ def render(
     max_mb: float = 60,
     trusted: Mapping[str, Any] = {},
 ) -> str:
-    """The whole report as HTML; the same material gives the same bytes.
+    """Returns the whole report as HTML; equal data gives equal bytes.
 
-    `replays` episodes of each run are played again for prompts, pictures and the expert's move. The runs may come from
+    `replays` episodes of each run are replayed for prompts, pictures and the expert's move. The runs may come from
     anybody: knobs that name files or choose the sandbox are taken from `trusted`, the user's own settings.
-    Raises UsageError where there is nothing to show or the page would be larger than `max_mb`.
+    Raises UsageError if there is nothing to show or the page would be larger than `max_mb`.
     """
     import jinja2  # an extra
 
@@ -52,7 +52,7 @@ def render(
         style=style,
         script=script,
         hues=hues,
-        groups=[_group(runs) for runs in material.groups().values()],
+        groups=[_group(runs) for runs in material.groups()],
         curves=[(curve.name, f"k{place % 6}", _last(curve)) for place, curve in enumerate(material.curves)],
         curve_svg=learning_curves(material.curves),
         grids=material.grids,
@@ -60,7 +60,7 @@ def render(
         about=_embed({"runs": [_about(run, hues) for run in material.runs]}),
         notes=_notes(packed),
     )
-    return page.encode("utf-8", "backslashreplace").decode()  # a path of other bytes, as a model's name
+    return page.encode("utf-8", "backslashreplace").decode()  # a model named after a path that is not UTF-8
 
 
 def _asset(name: str) -> str:
@@ -68,20 +68,20 @@ def _asset(name: str) -> str:
 
 
 def _content_policy(style: str, script: str) -> str:
-    """Nothing runs or is loaded but this page's own script and style, known by their hashes, and pictures within it."""
+    """Returns the content security policy: only this page's script and style, by hash, and embedded pictures."""
 
-    def known(text: str) -> str:
+    def digest(text: str) -> str:
         return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
 
     return (
-        f"default-src 'none'; script-src {known(script)}; style-src {known(style)}; img-src data:; "
+        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _embed(found: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return json.dumps(found, separators=(",", ":")).replace("<", "\\u003c")
+def _embed(value: Any) -> str:
+    """Returns JSON that cannot end the script element around it."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 _FIXED = {"random": "floor", "expert": "ceiling"}
@@ -101,17 +101,25 @@ def _about(run: Run, hues: dict[str, str]) -> dict[str, Any]:
 
 
 def _group(runs: Sequence[Run]) -> dict[str, Any]:
-    """One task at one setting: a row per run, success by type, and every pair of runs compared."""
+    """Returns one table: one task, setting and protocol, with a row per run, success by type, and paired comparisons."""
     summaries = [summarise(run.records) for run in runs]
     kinds = sorted({kind for summary in summaries for kind in summary["by_task_type"]})
     config = runs[0].config
+    names = [run.name for run in runs]
+    labels = [f"{run.name} ({run.config['run_id'][:6]})" if names.count(run.name) > 1 else "" for run in runs]
     return {
         "task": config["task"],
         "knobs": ", ".join(f"{name}={value}" for name, value in config["knobs"].items()),
         "protocol": _protocol(runs),
-        "rows": [{"name": run.name, **summary} for run, summary in zip(runs, summaries, strict=True)],
+        "rows": [
+            {"name": run.name, "label": label, **summary}
+            for run, label, summary in zip(runs, labels, summaries, strict=True)
+        ],
         "types": [
-            (kind, [(run.name, summary["by_task_type"].get(kind)) for run, summary in zip(runs, summaries)])
+            (
+                kind,
+                [(run.name, summary["by_task_type"].get(kind)) for run, summary in zip(runs, summaries, strict=True)],
+            )
             for kind in kinds
         ],
         "pairs": _pairs(runs),
@@ -119,24 +127,31 @@ def _group(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _protocol(runs: Sequence[Run]) -> str:
-    """What decides the numbers besides the model, in one line."""
+    """Describes the settings besides the model that affect the results, in one line."""
     config = next((run.config for run in runs if run.config.get("prompting")), runs[0].config)
     counts = sorted({run.config["seeds"][1] for run in runs})
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    said = [f"{many} seeds from {config['seeds'][0]}", f"reward {config['reward_mode']}"]
+    parts = [f"{many} seeds from {config['seeds'][0]}", f"reward {config['reward_mode']}"]
     if config["attempts"] > 1:
-        said.insert(1, f"{config['attempts']} attempts each")
-    if config.get("max_turns"):
-        said.append(f"at most {config['max_turns']} turns")
+        parts.insert(1, f"{config['attempts']} attempts each")
+    caps = {run.config.get("max_turns") for run in runs}
+    if caps != {None}:
+        parts.append(
+            " or ".join(f"at most {cap} turns" if cap else "no cap on turns" for cap in sorted(caps, key=_cap))
+        )
     if config.get("panel"):
-        said.append(f"panel {config['panel'][0]} {config['panel'][1]}")
+        parts.append(f"panel {config['panel'][0]} {config['panel'][1]}")
     if prompting := config.get("prompting"):
         history = "all" if prompting["history"] < 0 else prompting["history"]
-        said.append(f"history {history}, thinking {'on' if prompting['thinking'] else 'off'}")
-        said.append(f"admissible commands {prompting['admissible']}, grammar {prompting['grammar']}")
+        parts.append(f"history {history}, thinking {'on' if prompting['thinking'] else 'off'}")
+        parts.append(f"admissible commands {prompting['admissible']}, grammar {prompting['grammar']}")
     if sampling := config.get("sampling"):
-        said.append(f"temperature {sampling['temperature']:g}")
-    return " · ".join(said)
+        parts.append(f"temperature {sampling['temperature']:g}")
+    return " · ".join(parts)
+
+
+def _cap(cap: int | None) -> float:
+    return math.inf if cap is None else cap
 
 
 def _pairs(runs: Sequence[Run]) -> list[Any]:
@@ -144,12 +159,12 @@ def _pairs(runs: Sequence[Run]) -> list[Any]:
         return []
     try:
         return compare([scored(run) for run in runs])
-    except UsageError:  # no game in common, where other seeds were allowed
+    except UsageError:  # no common game, because other seeds were allowed
         return []
 
 
 def _last(curve: Curve) -> str:
-    """The last measurement in words."""
+    """Describes the last measurement of a curve."""
     if curve.evals:
         line = curve.evals[-1]
         interval = {"value": line["success"], "low": line["low"], "high": line["high"], "n": line["n"]}
@@ -162,16 +177,16 @@ def _last(curve: Curve) -> str:
 
 
 def _notes(packed: Packed) -> list[str]:
-    said = []
+    notes = []
     if packed.replayed:
-        said.append(
-            f"{packed.replayed:,} of {packed.episodes:,} episodes were played again for this page: they show what the "
-            "model was told, what the expert would have said, and pictures where the environment draws them."
+        notes.append(
+            f"{packed.replayed:,} of {packed.episodes:,} episodes were replayed for this page: they show the model's "
+            "prompts, the expert's moves, and pictures if the environment draws them."
         )
     if packed.stale:
-        said.append(f"{packed.stale} of these did not come out as recorded: envsuite-replay names the differences.")
-    said += [f"{run}: not played again, {why}." for run, why in packed.not_replayed.items()]
-    return said
+        notes.append(f"{packed.stale} of these did not come out as recorded: envsuite-replay names the differences.")
+    notes += [f"{run}: not replayed, {why}." for run, why in packed.not_replayed.items()]
+    return notes
 
 
 def _share(value: float | None, digits: int = 1) -> str:

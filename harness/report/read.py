@@ -1,4 +1,7 @@
-"""What a report is made of, read from disk and checked."""
+"""Reads and checks everything that a report shows: runs, leaderboards, learning curves and grids.
+
+`gather` is the entry point. The folders may come from anybody: what is damaged raises DataError with one line.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +15,37 @@ from envsuite.types import knobs_json
 from harness import records
 from harness.generalization import grids
 from harness.generalization.heatmap import layout
-from harness.stats.compare import Run, read_run, refuse_unlike
+from harness.stats.compare import Run, read_run, unlike
 from harness.suites import leaderboards
 
-NEEDED = {"update": ("update",), "eval": ("update", "success", "low", "high", "n"), "sft": ()}
-"""what is shown of a line of metrics.jsonl, by its kind"""
+NUMBER = (int, float)
+LINES: dict[str, dict[str, Any]] = {
+    "update": {"update": int},
+    "eval": {**dict.fromkeys(("success", "low", "high"), NUMBER), "update": int, "n": int},
+    "sft": {},
+}
+"""fields of a line of metrics.jsonl that are shown, by its kind"""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A training run's metrics.jsonl: what it measured, update by update."""
+    """The learning curve of a training run, from its metrics.jsonl."""
 
     name: str
     updates: list[dict[str, Any]]
-    """lines of kind 'update': the episodes it trained on"""
+    """lines of kind 'update': the episodes of training"""
     evals: list[dict[str, Any]]
-    """lines of kind 'eval': held-out seeds, unless a line says that there are none"""
+    """lines of kind 'eval': held-out seeds, unless a line says otherwise"""
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """What is drawn: what was measured, else the updates in which an episode ended."""
-        return self.evals or [line for line in self.updates if "success" in line]
+        """The evaluations; without any, the updates in which an episode ended."""
+        return self.evals or [line for line in self.updates if line.get("success") is not None]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """What envsuite-generalize measured: one value, its interval and n per place of the grid."""
+class MeasuredGrid:
+    """A grid of envsuite-generalize: value, interval and n of each cell."""
 
     name: str
     metric: str
@@ -47,35 +55,59 @@ class Grid:
     rows: list[str]
     columns: list[str]
     cells: dict[tuple[str, str], dict[str, Any]]
-    """value, low, high, n, seen (in training: True, False, or None where not said); what is missing was not run"""
+    """value, low, high, n, seen (in training: True, False, or None if unknown); cells that were not run are missing"""
     gaps: list[dict[str, Any]]
-    """seen less unseen, per model"""
+    """seen minus unseen, per model"""
 
 
 @dataclass
 class ReportData:
-    """Everything one report shows."""
+    """Everything that one report shows."""
 
     runs: list[Run] = field(default_factory=list)
-    """broken episodes included: they are counted and shown, never scored"""
+    """all runs; broken episodes are counted and shown, but never scored"""
     curves: list[Curve] = field(default_factory=list)
-    grids: list[Grid] = field(default_factory=list)
+    grids: list[MeasuredGrid] = field(default_factory=list)
+    allow: tuple[str, ...] = ()
+    """settings that may differ between the runs of one table"""
 
-    def groups(self) -> dict[tuple[str, str], list[Run]]:
-        """Runs by (task, knobs): what may stand in one table."""
-        found: dict[tuple[str, str], list[Run]] = {}
+    def groups(self) -> list[list[Run]]:
+        """Returns the runs of each table: one task, one setting, one protocol."""
+        by_task: dict[tuple[str, str], list[Run]] = {}
         for run in self.runs:
-            found.setdefault((run.config["task"], knobs_json(run.config["knobs"])), []).append(run)
-        return dict(sorted(found.items()))
+            by_task.setdefault((run.config["task"], knobs_json(run.config["knobs"])), []).append(run)
+        return [group for _, runs in sorted(by_task.items()) for group in _by_protocol(runs, self.allow)]
+
+
+def _by_protocol(runs: Sequence[Run], allow: Sequence[str]) -> list[list[Run]]:
+    """Splits runs of one task into groups of equal protocol. Players without a model join every group that they match.
+
+    Runs that start at the same seed may differ in their number of games, because each row shows its n.
+    """
+    groups: list[list[Run]] = []
+    for run in sorted(runs, key=lambda run: not run.config.get("prompting")):
+        matching = [group for group in groups if all(_alike(run, other, allow) for other in group)]
+        if run.config.get("prompting"):
+            matching = matching[:1]
+        for group in matching:
+            group.append(run)
+        if not matching:
+            groups.append([run])
+    order = {id(run): place for place, run in enumerate(runs)}
+    return [sorted(group, key=lambda run: order[id(run)]) for group in groups]
+
+
+def _alike(first: Run, second: Run, allow: Sequence[str]) -> bool:
+    same_start = first.config["seeds"][0] == second.config["seeds"][0]
+    return not unlike(first, second, [*allow, "seeds"] if same_start else allow)
 
 
 def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> ReportData:
-    """Reads run folders, results files, gzipped or not, boards, training folders, grids of envsuite-generalize, and whatever
-    of these lies below a folder.
+    """Reads run folders, results files, boards, training folders and grids, and whatever of these is below a folder.
 
-    Raises DataError where nothing is found or a file is damaged, UsageError where runs of one task differ in protocol.
+    Raises DataError if a path holds none of them, or a file is damaged.
     """
-    found = ReportData()
+    data = ReportData(allow=tuple(allow))
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
@@ -83,67 +115,76 @@ def gather(paths: Sequence[Path], allow: Sequence[str] = ()) -> ReportData:
         folders = _folders(path)
         if not folders:
             raise DataError(
-                f"{path} holds no finished run, board, metrics.jsonl or grid.json: name a folder that does, or finish its "
-                "runs with --resume."
+                f"{path} holds no finished run, board, metrics.jsonl or grid.json: name a folder that does, or finish "
+                "its runs with --resume."
             )
         for folder in folders:
-            if folder.resolve() in seen:
-                continue
-            seen.add(folder.resolve())
-            if (folder / "metrics.jsonl").exists():
-                found.curves.append(read_curve(folder / "metrics.jsonl"))
-            elif (folder / "grid.json").exists():
-                found.grids.append(read_grid(folder / "grid.json"))
-            elif (folder / "metadata.json").exists():
-                found.runs += read_board(folder)
-            else:
-                found.runs.append(read_run(folder, keep_broken=True))
-    for runs in found.groups().values():
-        # A model that played the first games of the floor's and the ceiling's: the same games, and each row says its n.
-        same_start = len({run.config["seeds"][0] for run in runs}) == 1
-        refuse_unlike(runs, [*allow, "seeds"] if same_start else allow)
-    return found
+            if folder.resolve() not in seen:
+                seen.add(folder.resolve())
+                _read_folder(folder, data)
+    return data
+
+
+def _read_folder(folder: Path, data: ReportData) -> None:
+    if (folder / "metrics.jsonl").exists():
+        data.curves.append(read_curve(folder / "metrics.jsonl"))
+    elif (folder / "grid.json").exists():
+        data.grids.append(read_grid(folder / "grid.json"))
+    elif (folder / "metadata.json").exists():
+        data.runs += read_board(folder)
+    else:
+        data.runs.append(read_run(folder, keep_broken=True))
 
 
 def _folders(path: Path) -> list[Path]:
+    """Returns the folders at or below `path` that hold something to show."""
     if path.is_file():
         return [path.parent]
     if (path / "config.json").exists() or (path / "metrics.jsonl").exists():
         return [path]
-    runs = [one for one in records.iterate_runs(path) if records.results_file(one).exists()]
-    others = {one.parent for name in ("metrics.jsonl", "grid.json", "metadata.json") for one in path.glob(f"**/{name}")}
+    runs = [folder for folder in records.iterate_runs(path) if records.results_file(folder).exists()]
+    names = ("metrics.jsonl", "grid.json", "metadata.json")
+    others = {file.parent for name in names for file in path.glob(f"**/{name}")}
     return runs + sorted(others)
 
 
 def read_board(folder: Path) -> list[Run]:
-    """Reads a leaderboard's folder as runs, one per entry. Raises DataError naming the file."""
+    """Reads a leaderboard's folder as one run per entry. Raises DataError with the file's name."""
     board = leaderboards.read(folder)
-    configs = {place: {**entry["identity"], "run_id": entry["run_id"]} for place, entry in board.entries.items()}
-    return [Run(place[2], folder, config, board.of(place)) for place, config in configs.items()]
+    runs = []
+    for key, entry in board.entries.items():
+        config = {**entry["identity"], "run_id": entry["run_id"]}
+        runs.append(Run(key[2], folder, config, board.of(key)))
+    return runs
 
 
 def read_curve(path: Path) -> Curve:
-    """A learning curve, so far: the last line of a training that still runs may be half written, and is left out.
-
-    Raises DataError naming file and line.
-    """
+    """Reads a learning curve, without a last line that is still being written. Raises DataError with file and line."""
     lines = records.read_lines(path, _line, "line of a training run's metrics", "remove it")
-    kinds = {kind: [line for line in lines if line["kind"] == kind] for kind in NEEDED}
+    kinds = {kind: [line for line in lines if line["kind"] == kind] for kind in LINES}
     return Curve(path.parent.name, kinds["update"], kinds["eval"])
 
 
-def _line(one: dict[str, Any]) -> dict[str, Any]:
-    for key in NEEDED[one["kind"]]:
-        one[key]
-    return one
+def _line(line: dict[str, Any]) -> dict[str, Any]:
+    records.check_types(line, LINES[line["kind"]])
+    if line.get("success") is not None:
+        records.check_types(line, {"success": NUMBER})
+    return line
 
 
-def read_grid(path: Path) -> Grid:
-    """A generalisation grid, laid out as everywhere. Raises DataError."""
-    found = grids.read(path)
-    rows, columns, cells = layout(found)
-    first, *others = (one["name"] for one in found["axes"])
-    return Grid(
-        path.parent.name, found["metric"], found["models"], first, " × ".join(others), rows, columns,
-        {place: {**one, "value": one["mean"]} for place, one in cells.items()}, found["gaps"],
-    )  # fmt: skip
+def read_grid(path: Path) -> MeasuredGrid:
+    """Reads a generalisation grid. Raises DataError."""
+    grid = grids.read(path)
+    rows, columns, cells = layout(grid)
+    first, *others = (axis["name"] for axis in grid["axes"])
+    return MeasuredGrid(
+        name=path.parent.name,
+        metric=grid["metric"],
+        models=grid["models"],
+        row_axis=first,
+        column_axis=" × ".join(others),
+        rows=rows,
+        columns=columns,
+        cells={place: {**cell, "value": cell["mean"]} for place, cell in cells.items()},
+        gaps=grid["gaps"],
+    )

@@ -1,14 +1,13 @@
-"""Is A better than B? Paired differences on the same episodes.
+"""Paired comparison of runs on the same games.
 
 The unit is the game: attempts at one (task, knobs, seed) are averaged first, because they are not independent. Intervals
-are percentile bootstraps over games, p-values sign-flip permutation tests (exact where there are few games), adjusted
-over all pairs by Holm (1979).
+are percentile bootstraps over games. p-values come from sign-flip permutation tests (exact for few games), adjusted over
+all pairs by Holm (1979).
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from envsuite.errors import DataError, UsageError
+from envsuite import reading
+from envsuite.errors import DataError, EnvsuiteError, UsageError
 from envsuite.types import knobs_json
 from harness import records
+from harness.prompting.prompting import Prompting
 from harness.records import Record, is_broken
 from harness.stats.aggregate import Game, game_scores, interquartile_mean, profile, repeated
 from harness.stats.intervals import Interval, bootstrap, paired, success_interval
@@ -37,18 +38,26 @@ PROTOCOL = (
     "sampling",
     "prompting",
 )
-"""What must be equal for two numbers to be comparable; the model is what is compared"""
+"""settings that must be equal for two results to be comparable; only the model may differ"""
 
-NEEDED = ("task", "knobs", "seeds", "attempts", "reward_mode", "run_id")
-"""what every config.json tells beside the model"""
+CONFIG: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("task", "model", "reward_mode", "run_id"), str),
+    **{"knobs": dict, "seeds": list, "attempts": int},
+}
+"""fields of a run's config.json that every reader needs, with their types"""
+OPTIONAL: dict[str, type] = {
+    **{"max_turns": int, "panel": list, "sampling": dict, "prompting": dict, "envsuite": str, "weights": object},
+}
+"""fields that may be missing or null"""
 
-EXACT_UP_TO = 14  # 2**14 sign patterns are enumerated; beyond that they are drawn
+EXACT_UP_TO = 14
+"""games up to which all sign patterns are enumerated; for more games they are drawn"""
 DRAWS = 20_000
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its configuration and its scored records."""
+    """A finished run: its configuration and its records."""
 
     name: str
     path: Path
@@ -58,7 +67,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Difference:
-    """One pair, second less first."""
+    """The difference of one pair of runs: second minus first."""
 
     first: str
     second: str
@@ -67,13 +76,17 @@ class Difference:
     p: float
     p_holm: float
     detectable: float
-    """smallest true difference these games would show with the asked power at the asked level"""
+    """smallest true difference that these games would show with the requested power and level"""
     needed: int
-    """games needed to show `effect`; 0 where the differences have no spread to reckon with"""
+    """games needed to show `effect`; 0 if the differences have no spread"""
 
 
 def read_run(path: Path, keep_broken: bool = False) -> Run:
-    """A run folder, or its results.jsonl; broken episodes are left out unless they are asked for."""
+    """Reads a run folder, or the folder of a results.jsonl. Broken episodes are dropped unless `keep_broken`.
+
+    The folder may come from anybody. Raises DataError with one line if a file is missing, damaged or not of the expected
+    types.
+    """
     if not path.exists():
         raise DataError(f"There is no {path}: name the folder of a finished run.")
     folder = path if path.is_dir() else path.parent
@@ -81,50 +94,73 @@ def read_run(path: Path, keep_broken: bool = False) -> Run:
     if not file.exists():
         cure = "finish it with --resume" if (folder / "journal.jsonl").exists() else "name the folder of a finished run"
         raise DataError(f"{folder} holds no results.jsonl: {cure}.")
+    config_file = folder / "config.json"
     try:
-        config = json.loads((folder / "config.json").read_text())
-        schema, name = config["schema_version"], str(config["model"])
+        config = reading.read_json(config_file)
+        schema = config["schema_version"]
         if schema == records.SCHEMA:
-            for key in NEEDED:
-                config[key]
-            config["seeds"][0], config["seeds"][1]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            check_config(config)
+    except (ValueError, LookupError, TypeError) as error:
         raise DataError(
-            f"{folder / 'config.json'} cannot be read ({type(error).__name__}: {error}): it is needed to compare like with like."
+            f"{config_file} cannot be read ({type(error).__name__}: {error}): it is needed to compare like with like."
         ) from error
     if schema != records.SCHEMA:
-        raise DataError(f"{folder / 'config.json'} has schema_version {schema!r}: {records.schema_cure(schema)}.")
-    run = Run(name, folder, config, records.read_results(file))
+        raise DataError(f"{config_file} has schema_version {schema!r}: {records.schema_cure(schema)}.")
+    run = Run(config["model"], folder, config, records.read_results(file))
     return run if keep_broken else scored(run)
 
 
+def check_config(config: dict[str, Any]) -> None:
+    """Raises LookupError, TypeError or ValueError if a configuration lacks a field or a field has the wrong type."""
+    records.check_types(config, CONFIG)
+    records.check_types(config, {name: (kind, type(None)) for name, kind in OPTIONAL.items() if name in config})
+    first, count = config["seeds"]
+    records.check_types([first, count], {0: int, 1: int})
+    if panel := config.get("panel"):
+        records.check_types(panel, {0: str, 1: str, 2: int})
+    if sampling := config.get("sampling"):
+        records.check_types(sampling, {"temperature": (int, float)} if "temperature" in sampling else {})
+    if prompting := config.get("prompting"):
+        try:
+            Prompting(**prompting)
+        except EnvsuiteError as error:
+            raise ValueError(f"prompting: {error}") from None
+
+
 def scored(run: Run) -> Run:
-    """The run without its broken episodes."""
-    return replace(run, records=[one for one in run.records if not is_broken(one)])
+    """Returns the run without its broken episodes."""
+    return replace(run, records=[record for record in run.records if not is_broken(record)])
+
+
+def unlike(first: Run, second: Run, allow: Iterable[str] = ()) -> str:
+    """Returns the first setting in which two runs differ, except those in `allow`; '' if they are comparable."""
+    allowed = set(allow)
+    for field in PROTOCOL:
+        values = first.config.get(field), second.config.get(field)
+        # Players without a model have no prompting and no sampling, so these cannot differ.
+        without_model = field in ("sampling", "prompting") and None in values
+        if values[0] != values[1] and field not in allowed and not without_model:
+            return field
+    return ""
 
 
 def refuse_unlike(runs: Sequence[Run], allow: Iterable[str] = ()) -> None:
-    """Raises UsageError naming the first setting in which two runs differ, the `allow`ed ones apart."""
-    allowed = set(allow)
-    # Every pair: the floor, which has no prompting, must not stand between two models that were prompted differently.
-    for first, other in itertools.combinations(runs, 2):
-        for field in PROTOCOL:
-            mine, theirs = first.config.get(field), other.config.get(field)
-            # Random and expert have no prompting and no sampling: nothing there can differ.
-            one_has_none = field in ("sampling", "prompting") and None in (mine, theirs)
-            if mine != theirs and field not in allowed and not one_has_none:
-                raise UsageError(
-                    f"{first.path} and {other.path} are different protocols: {field} is {mine!r} in one and {theirs!r} "
-                    f"in the other. Run them alike, or say --allow {field}."
-                )
+    """Raises UsageError if any two runs differ in a setting outside `allow`."""
+    # All pairs are checked: two models with different prompting must not both be compared with the random player.
+    for first, second in itertools.combinations(runs, 2):
+        if field := unlike(first, second, allow):
+            raise UsageError(
+                f"{first.path} and {second.path} are different protocols: {field} is {first.config.get(field)!r} in one "
+                f"and {second.config.get(field)!r} in the other. Run them alike, or add --allow {field}."
+            )
 
 
 def scores(run: Run, metric: str) -> dict[Game, float]:
-    """The mean of `metric` per game. Raises UsageError where a record has no such metric."""
+    """Returns the mean of `metric` per game. Raises UsageError if a record has no such metric."""
     try:
         return game_scores(run.records, metric)
     except KeyError:
-        known = sorted({name for one in run.records for name in one["metrics"]})
+        known = sorted({name for record in run.records for name in record["metrics"]})
         raise UsageError(
             f"{run.path} has no metric {metric!r}: it has {', '.join(['success', 'reward', 'progression', *known])}."
         ) from None
@@ -132,28 +168,28 @@ def scores(run: Run, metric: str) -> dict[Game, float]:
 
 @dataclass(frozen=True)
 class Standing:
-    """One run by itself."""
+    """The results of one run by itself."""
 
     name: str
     success: Interval
     mean: Interval
-    """of the metric, over games"""
+    """mean of the metric over games"""
     iqm: Interval
-    """of the metric: the mean of the middle half of the games"""
+    """interquartile mean of the metric: the mean of the middle half of the games"""
     repeats: dict[str, Interval]
     profile: dict[float, Interval]
     """share of games above each threshold"""
 
 
 def standing(run: Run, metric: str = "success", level: float = 0.05) -> Standing:
-    """What is said of a run before it is compared; intervals of 1 - `level`."""
-    found = scores(run, metric)
-    strata = [np.array(list(found.values()))]
+    """Summarises a run by itself, with intervals of confidence 1 - `level`."""
+    by_game = scores(run, metric)
+    strata = [np.array(list(by_game.values()))]
     wins, games = _wins(run)
     return Standing(
         name=run.name,
         success=success_interval(wins, games, 1 - level),
-        mean=_mean(run, found, metric, level),
+        mean=_mean(run, by_game, metric, level),
         iqm=interquartile_mean(strata, confidence=1 - level),
         repeats=repeated(wins, games, 1 - level),
         profile=profile(strata, confidence=1 - level),
@@ -161,63 +197,73 @@ def standing(run: Run, metric: str = "success", level: float = 0.05) -> Standing
 
 
 def _wins(run: Run) -> tuple[list[bool], list[Game]]:
-    games = [(one["task"], knobs_json(one["knobs"]), one["seed"]) for one in run.records]
-    return [bool(one["success"]) for one in run.records], games
+    games = [(record["task"], knobs_json(record["knobs"]), record["seed"]) for record in run.records]
+    return [bool(record["success"]) for record in run.records], games
 
 
-def _mean(run: Run, found: dict[Game, float], metric: str, level: float) -> Interval:
-    """The mean of `metric` over the games of `found`, with the interval that every table has of it."""
+def _mean(run: Run, by_game: dict[Game, float], metric: str, level: float) -> Interval:
+    """Returns the mean of `metric` over the games of `by_game`, with the interval that all tables use."""
     if metric != "success":
-        return bootstrap(list(found.values()), confidence=1 - level)
-    kept = [(win, game) for win, game in zip(*_wins(run), strict=True) if game in found]
-    return success_interval([win for win, _ in kept], [game for _, game in kept], 1 - level)
+        return bootstrap(list(by_game.values()), confidence=1 - level)
+    included = [(win, game) for win, game in zip(*_wins(run), strict=True) if game in by_game]
+    return success_interval([win for win, _ in included], [game for _, game in included], 1 - level)
 
 
 def compare(
     runs: Sequence[Run], metric: str = "success", effect: float = 0.05, level: float = 0.05, power: float = 0.8
 ) -> list[Difference]:
-    """Every pair of runs, on the games both have."""
-    found = []
-    for one, other in itertools.combinations(runs, 2):
-        mine, theirs = scores(one, metric), scores(other, metric)
-        common = sorted(mine.keys() & theirs.keys())
-        if not common:
-            raise UsageError(f"{one.path} and {other.path} have no game in common.")
-        deltas = np.array([theirs[game] - mine[game] for game in common])
-        second, first = (
-            [_mean(run, {game: all_of[game] for game in common}, metric, level)]
-            for run, all_of in ((other, theirs), (one, mine))
-        )
-        spread = float(deltas.std(ddof=1)) if len(deltas) > 1 else math.nan
-        reach = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power)
-        found.append(
-            Difference(
-                first=one.name,
-                second=other.name,
-                games=len(common),
-                mean=paired(deltas.tolist(), second, first, confidence=1 - level),
-                p=sign_flip(deltas),
-                p_holm=math.nan,
-                detectable=reach * spread / math.sqrt(len(deltas)),
-                needed=math.ceil((reach * spread / effect) ** 2) if spread > 0 else 0,
-            )
-        )
-    adjusted = holm([one.p for one in found])
-    return [Difference(**{**vars(one), "p_holm": p}) for one, p in zip(found, adjusted, strict=True)]
+    """Compares every pair of runs on the games that both played. Raises UsageError if a pair shares no game."""
+    by_game = [scores(run, metric) for run in runs]
+    pairs = [
+        _difference(runs[i], runs[j], by_game[i], by_game[j], metric, effect, level, power)
+        for i, j in itertools.combinations(range(len(runs)), 2)
+    ]
+    adjusted = holm([pair.p for pair in pairs])
+    return [replace(pair, p_holm=p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
+def _difference(
+    first: Run,
+    second: Run,
+    before: dict[Game, float],
+    after: dict[Game, float],
+    metric: str,
+    effect: float,
+    level: float,
+    power: float,
+) -> Difference:
+    common = sorted(before.keys() & after.keys())
+    if not common:
+        raise UsageError(f"{first.path} and {second.path} have no game in common.")
+    deltas = np.array([after[game] - before[game] for game in common])
+    later = _mean(second, {game: after[game] for game in common}, metric, level)
+    earlier = _mean(first, {game: before[game] for game in common}, metric, level)
+    spread = float(deltas.std(ddof=1)) if len(deltas) > 1 else math.nan
+    reach = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power)
+    return Difference(
+        first=first.name,
+        second=second.name,
+        games=len(common),
+        mean=paired(deltas.tolist(), [later], [earlier], confidence=1 - level),
+        p=sign_flip(deltas),
+        p_holm=math.nan,
+        detectable=reach * spread / math.sqrt(len(deltas)),
+        needed=math.ceil((reach * spread / effect) ** 2) if spread > 0 else 0,
+    )
 
 
 def sign_flip(deltas: np.ndarray) -> float:
-    """Two-sided p of a mean of 0 under exchange of the pair's labels; [n] differences."""
+    """Returns the two-sided p-value of a zero mean under random signs of the differences [n]."""
     moved = deltas[deltas != 0]
     if not len(moved):
         return 1.0
-    # A sum in another order differs in its last digits, in proportion to its terms: still the same labelling.
+    # Sums in another order differ in their last digits, so equal labellings need a tolerance.
     observed = abs(moved.sum()) - 1e-12 * np.abs(moved).sum()
     if len(moved) <= EXACT_UP_TO:
         signs = np.array(list(itertools.product((-1, 1), repeat=len(moved))))
         return float((np.abs(signs @ moved) >= observed).mean())
     rng, hits = np.random.default_rng(0), 0
-    block = max(1, 2_000_000 // len(moved))  # draws at a time: thousands of games would fill the memory
+    block = max(1, 2_000_000 // len(moved))  # draws at a time, to bound the memory
     for start in range(0, DRAWS, block):
         signs = rng.choice((-1, 1), size=(min(block, DRAWS - start), len(moved)))
         hits += int((np.abs(signs @ moved) >= observed).sum())
@@ -225,7 +271,7 @@ def sign_flip(deltas: np.ndarray) -> float:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's step-down adjustment, in the order given."""
+    """Returns p-values adjusted by Holm's step-down method, in the order of `ps`."""
     adjusted, least = [0.0] * len(ps), 0.0
     for rank, index in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
         least = max(least, min(1.0, (len(ps) - rank) * ps[index]))

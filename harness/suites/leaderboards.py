@@ -24,22 +24,17 @@ from typing import Any
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, UsageError
+from envsuite.reading import read_json
 from envsuite.types import StopReason, knobs_json
 from harness import records
 from harness.evaluate import RunConfig
 from harness.records import Record, is_broken
-from harness.stats.compare import read_run
+from harness.stats.compare import check_config, read_run
 from harness.suites.plan import prescribed
 
 SCHEMA = "envsuite-board-1"
 NOT_IDENTITY = ("run_id", "split", "execution", "started_at", "host")
 """keys of config.json that `run_id` does not hash"""
-
-IDENTITY: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("task", "model", "reward_mode"), str),
-    **{"knobs": dict, "seeds": list, "attempts": int, "max_turns": (int, type(None)), "panel": (list, type(None))},
-}
-"""fields of an entry's identity that the checks and pages need, with their types"""
 
 LARGE = 10**6
 """boards with more bytes of records are gzipped, which reduces them to a tenth or less"""
@@ -71,7 +66,7 @@ def read(folder: Path) -> Board:
     """Reads a board's folder. Raises DataError with the file's name."""
     path = folder / "metadata.json"
     try:
-        metadata = json.loads(path.read_text())
+        metadata = read_json(path)
         if metadata["schema_version"] != SCHEMA:
             raise DataError(
                 f"{path} has schema_version {metadata['schema_version']!r}, this envsuite reads {SCHEMA!r}: "
@@ -79,12 +74,11 @@ def read(folder: Path) -> Board:
             )
         for entry in metadata["entries"]:
             records.check_types(entry, {"run_id": str, "identity": dict})
-            records.check_types(entry["identity"], IDENTITY)
-            first, count = entry["identity"]["seeds"]
-            records.check_types([first, count], {0: int, 1: int})
+            check_config({**entry["identity"], "run_id": entry["run_id"]})
+        records.check_types(metadata, {"suite": str})
         entries = {entry_key(entry["identity"]): entry for entry in metadata["entries"]}
         return Board(metadata["suite"], entries, records.read_results(records.results_file(folder)))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path} is not a board's metadata ({type(error).__name__}: {error}).") from error
 
 

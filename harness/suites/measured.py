@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.reading import read_json
 from envsuite.types import knobs_json
-from harness.records import SCHEMA, schema_cure
+from harness.records import SCHEMA, check_types, schema_cure
 from harness.suites import suites
 from harness.suites.paper_table import Column, Row, TableCell
 
 PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
 """settings that must be equal in all runs of one model in one table; runs of one task must also have equal panels"""
+
+SUMMARY: dict[str, type] = {
+    **dict.fromkeys(("task", "model"), str),
+    **dict.fromkeys(("knobs", "metrics", "success", "reward", "progression"), dict),
+    **{"episodes": int, "seeds": list},
+}
+"""fields of summary.json that a table needs, with their types"""
 
 RENAMED = {"action_grammar": "grammar", "prompt_wording": "wording"}
 """flags that `prompting` of a run stores under another name"""
@@ -109,13 +116,12 @@ def _other_games(summary: dict[str, Any], name: str) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        summary: dict[str, Any] = json.loads(path.read_text())
+        summary: dict[str, Any] = read_json(path)
         schema = summary.get("schema_version", SCHEMA)
         if schema == SCHEMA:
-            for key in ("task", "knobs", "model", "episodes"):
-                summary[key]
-            summary["seeds"][0]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            check_types(summary, SUMMARY)
+            check_types(summary["seeds"], {0: int})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path} is not a run's summary ({type(error).__name__}: {error}): finish the run with --resume."
         ) from error

@@ -13,6 +13,7 @@ from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
+from envsuite.reading import read_json
 from harness.records import read_lines
 from harness.stats.intervals import Interval, student
 
@@ -23,10 +24,10 @@ TrainingRun = dict[str, Any]
 def plan_of(folder: Path) -> dict[str, Any]:
     """Returns the plan of a study. Raises DataError if the folder holds none."""
     try:
-        plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
+        plan: dict[str, Any] = read_json(folder / "plan.json")
         for key in ("recipe", "vary", "variants", "seeds", "set"):
             plan[key]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (DataError, ValueError, LookupError, TypeError) as error:
         raise DataError(
             f"{folder} is not a study ({error}): write one with python -m baselines.studies.run."
         ) from error

@@ -17,7 +17,16 @@ from envsuite.sandbox.pool import Lease
 from harness.cli import eval as evaluation
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
-PLAIN = {"complete": False, "rows": 0, "imbalance": 1.0, "features": 0, "noise": 0, "missing": 0.0, "categorical": 0.0}
+PLAIN = {
+    "complete": False,
+    "holdout": 0.0,
+    "rows": 0,
+    "imbalance": 1.0,
+    "features": 0,
+    "noise": 0,
+    "missing": 0.0,
+    "categorical": 0.0,
+}
 STUMP = pipelines._plain("tree", "DecisionTreeClassifier", "max_depth=1, random_state=0")
 CONSTANT = pipelines._plain("dummy", "DummyClassifier")
 
@@ -90,6 +99,60 @@ def test_the_splits_are_the_papers_with_shuffled_rows_and_a_fresh_index():
                 made.labels[rows[tuple(row)]] == label for row, label in zip(part.to_numpy(), labels, strict=True)
             )
         assert [rows[tuple(row)] for row in x_test.to_numpy()] != list(test)
+
+
+# ---- the holdout ----------------------------------------------------------------------------------------------------
+
+
+def held_rows(instance) -> set[tuple]:
+    return set(map(tuple, instance.held_out()[0].to_numpy()))
+
+
+def test_the_same_rows_are_held_out_whatever_the_seed_and_the_sample():
+    everything = held_rows(game("breast-cancer", holdout=0.3))
+    assert 100 < len(everything) < 240
+    for seed, knobs in ((1, {}), (2, {"rows": 150}), (3, {"imbalance": 3.0})):
+        assert held_rows(game("breast-cancer", seed, holdout=0.3, **knobs)) <= everything
+
+
+def test_no_held_out_row_is_in_any_split_and_equal_rows_are_on_the_same_side():
+    for name in ("breast-cancer", "iris", "wine"):
+        instance = game(name, holdout=0.3)
+        held = held_rows(instance)
+        for x_train, _, x_test, _ in instance.splits(5):
+            assert not held & {tuple(row) for part in (x_train, x_test) for row in part.to_numpy()}
+
+
+def test_without_a_holdout_no_row_is_held_out():
+    features, labels = game("iris").held_out()
+    assert len(features) == len(labels) == 0
+
+
+def test_what_is_shown_comes_from_the_halves_and_what_counts_from_the_holdout(build):
+    env = build(task="DataSciCoding-breast-cancer-v1")
+    assert "which is not shown" in env.instructions
+    env.reset(seed=0)
+    text, reward, *_, info = env.step(STUMP)
+    score = env._best
+    assert f"Mean ROC AUC {score.shown_auc:.4f}" in text
+    assert reward == info["auc"] == score.auc != score.shown_auc
+    assert f"{score.auc:.4f}" not in text
+
+
+def test_improving_counts_the_program_with_the_best_score_shown(build):
+    env = build(task="DataSciCoding-improve-v1", dataset=("breast-cancer",))
+    env.reset(seed=0)
+    rewards = [env.step(code)[1] for code in (STUMP, env.expert(), CONSTANT)]
+    assert sum(rewards) == pytest.approx(env._best.auc)
+    assert rewards[2] == 0.0
+
+
+def test_errors_are_short_and_ascii_in_version_1(build):
+    env = build(task="DataSciCoding-iris-v1")
+    env.reset(seed=0)
+    text = env.step("def build_model(x, y): raise ValueError('ä' + 'x' * 500)")[0]
+    assert text.isascii()
+    assert len(text) < 200
 
 
 # ---- endings and rewards --------------------------------------------------------------------------------------------

@@ -246,7 +246,7 @@ def _journal_size(folder):
         (["-m", "random", "-e", "hilo", "--split", "tset"], "Did you mean 'test'"),
         (["-m", "random", "-e", "hilo", "-n", "0"], "--episodes"),
         (["-m", "random", "-e", "hilo", "--baselines", "expret"], "--baselines 'expret' is not one of random"),
-        (["-m", "random", "-e", "hilo", "-n", "2000"], "holds 1000 seeds"),
+        (["-m", "random", "-e", "hilo", "-n", "2000"], "has 1000 seeds"),
         (["-m", "replay:/nowhere.jsonl", "-e", "hilo"], "Cannot read /nowhere.jsonl"),
         (["-m", "random", "-e", "hilo", "--module", "no_such_module"], "no_such_module"),
         (["-m", "random", "-e", "hilo", "-n", "2", "-o", "/proc/nowhere"], "/proc/nowhere"),
@@ -297,18 +297,18 @@ def test_a_budget_stops_cleanly_and_the_rest_is_played_on_resume(tmp_path):
 def test_token_and_cost_budgets_count_what_the_journal_holds():
     used = [{"input_tokens": 60, "output_tokens": 40, "cost": 0.5}] * 2
     now = time.monotonic()
-    assert not Budget(tokens=201, cost=1.1).spent(used, now)
-    assert "200" in Budget(tokens=200).spent(used, now)
-    assert "USD" in Budget(cost=1.0).spent(used, now)
+    assert not Budget(tokens=201, cost=1.1).reached(used, now)
+    assert "200" in Budget(tokens=200).reached(used, now)
+    assert "USD" in Budget(cost=1.0).reached(used, now)
 
 
 def test_a_budget_is_for_all_runs_of_a_call():
     used = {"input_tokens": 60, "output_tokens": 40, "cost": 0.5}
     now = time.monotonic()
-    assert not Budget(tokens=201, cost=1.1, seconds=1e6).after(now, [used]).spent([used], now)
-    assert "200" in Budget(tokens=200).after(now, [used]).spent([used], now)
-    assert "USD" in Budget(cost=1.0).after(now, [used]).spent([used], now)
-    assert "--max-time" in Budget(seconds=1000).after(now - 1000, []).spent([], now)
+    assert not Budget(tokens=201, cost=1.1, seconds=1e6).after(now, [used]).reached([used], now)
+    assert "200" in Budget(tokens=200).after(now, [used]).reached([used], now)
+    assert "USD" in Budget(cost=1.0).after(now, [used]).reached([used], now)
+    assert "--max-time" in Budget(seconds=1000).after(now - 1000, []).reached([], now)
 
 
 def test_known_errors_keep_their_exit_code_under_verbose(tmp_path):

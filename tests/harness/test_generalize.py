@@ -14,7 +14,7 @@ from envsuite import registry
 from envsuite.errors import BadKnob, DataError, UsageError
 from harness.cli import generalize as command
 from harness.generalization import generalize, grids
-from harness.generalization.generalize import Cell, Model, Place, gaps, grid, split_places, splits
+from harness.generalization.generalize import GridCell, GridModel, GridPlace, gaps, grid, split_places, splits
 from harness.policies.server_weights import QUESTION
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import WORDINGS
@@ -68,13 +68,13 @@ def test_a_grid_goes_on_where_it_was_cut_and_a_dry_run_says_what_is_left(tmp_pat
     assert run("-m", "random", *HILO, "-o", tmp_path) == 0
     whole = (tmp_path / "grid.json").read_bytes()
     assert run("-m", "random", *HILO, "-o", tmp_path) == 2
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     first = sorted(tmp_path.glob("*/*/journal.jsonl"))[0]
     first.write_bytes(b"".join(first.read_bytes().splitlines(keepends=True)[:7]) + b'{"cut')
     (tmp_path / "grid.json").unlink()
     run("-m", "random", *HILO, "-o", tmp_path, "--dry-run")
     said = capsys.readouterr().out
-    assert said.count("nothing to play") == 3 and "s an episode measured" in said
+    assert said.count("nothing to play") == 3 and "s per episode in earlier runs" in said
     assert run("-m", "random", *HILO, "-o", tmp_path, "--resume") == 0
     assert (tmp_path / "grid.json").read_bytes() == whole
 
@@ -133,8 +133,8 @@ def test_a_gap_game_by_game_keeps_its_doubt_and_one_of_no_shares_has_no_bounds()
 
     def gap(scores, spread, axis):
         sides = [{axis: value} for value in ("a", "b")]
-        who = Model("m", {axis: "a"})
-        return gaps([Cell(who, Place(at, task), spread, scores, "") for at in sides])[0]
+        who = GridModel("m", {axis: "a"})
+        return gaps([GridCell(who, GridPlace(at, task), spread, scores, "") for at in sides])[0]
 
     alike = dict.fromkeys(range(20), 1.0)
     paired = gap(alike, wilson(20, 20), "wording")
@@ -164,12 +164,12 @@ def test_a_kept_grid_is_a_table_with_its_notes_and_its_picture(tmp_path, capsys)
 
 
 def test_a_name_cannot_end_a_cell_of_the_page(tmp_path):
-    place = Place({"size": "8"}, registry.TASKS["HiLo-v0"])
-    models = [Model("a|<b>", {}), Model("c", {})]
-    cells = [Cell(one, place, wilson(1, 2), {0: 1.0, 1: 0.0}, str(tmp_path / "grid" / "run")) for one in models]
+    place = GridPlace({"size": "8"}, registry.TASKS["HiLo-v0"])
+    models = [GridModel("a|<b>", {}), GridModel("c", {})]
+    cells = [GridCell(one, place, wilson(1, 2), {0: 1.0, 1: 0.0}, str(tmp_path / "grid" / "run")) for one in models]
     generalize.write_grid(tmp_path / "grid", "success", models, [place], cells)
     page = grids.pages(tmp_path)[tmp_path / "README.md"]
-    assert "| a\\|&lt;b> | 0.50" in page
+    assert "| a\\|&lt;b&gt; | 0.50" in page
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_transfer_to_another_environment_is_an_axis(tmp_path):
         (["--splits", "babyai-mission"], "Did you mean 'babyai-missions'"),
         (["--axis", "prompt-wording=plane", "-e", "HiLo"], "No wording 'plane'"),
         (["--axis", "split=tset", "-e", "HiLo"], "has no split 'tset'"),
-        (["--axis", "task=babyai-*"], "a grid is spanned on one"),
-        (["-e", "HiLo", "--axis", "size=4,8", "--ray-address", "auto", "--dry-run"], "belongs to --executor ray"),
+        (["--axis", "task=babyai-*"], "a grid needs exactly one"),
+        (["-e", "HiLo", "--axis", "size=4,8", "--ray-address", "auto", "--dry-run"], "needs --executor ray"),
     ],
 )
 def test_what_is_no_grid_is_refused_in_one_line_before_anything_is_played(words, said, tmp_path, capsys):
@@ -254,8 +254,8 @@ def test_the_seen_and_the_unseen_side_of_a_split_are_really_played(tmp_path):
 
 
 def _cell(label, seen, scores):
-    place = Place({"prompt-wording": label}, registry.TASKS["HiLo-v0"], seen=seen)
-    return Cell(Model("m", {}), place, Interval(0, 0, 0, len(scores)), dict(enumerate(scores)), "run")
+    place = GridPlace({"prompt-wording": label}, registry.TASKS["HiLo-v0"], seen=seen)
+    return GridCell(GridModel("m", {}), place, Interval(0, 0, 0, len(scores)), dict(enumerate(scores)), "run")
 
 
 def test_the_same_games_in_other_words_are_compared_game_by_game():

@@ -344,7 +344,7 @@ def test_a_torn_record_of_a_study_is_named_and_a_half_written_one_gives_way_to_t
         assert same.read() == path.read_text()
     for torn in ("nonsense\n", "{}\n", '{"variant": "ppo", "seed": 2, "updates": [], "evals": []}\n'):
         path.write_text(torn + json.dumps(one(3)) + "\n")
-        with pytest.raises(DataError, match=r"runs\.jsonl:1 is no run of a study"):
+        with pytest.raises(DataError, match=r"runs\.jsonl:1 is not a run of a study"):
             training_studies.read(path)
     unset = {"recipe": "textworld-guide", "vary": "algorithm", "variants": ["ppo"], "seeds": 1}
     for plan in ([], unset):

@@ -1,6 +1,8 @@
-"""Replay: a genuine file passes, a forged or stale one is named."""
+"""The replay check passes genuine files and names what is forged or stale in others."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from harness.cli import cache
 from harness.cli.replay import main
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.types import Reply
 from tests import toys  # noqa: F401
 
 
@@ -20,61 +23,125 @@ def results(tmp_path):
     return config.folder(tmp_path) / "results.jsonl"
 
 
-def test_a_genuine_file_replays_the_same(results):
-    verdicts = list(replay.check(results))
-    assert len(verdicts) == 12
-    assert not any(verdict.difference for verdict in verdicts)
+@pytest.fixture
+def alone(results, tmp_path):
+    """The results file without the run folder's other files, as someone would publish it."""
+    return Path(shutil.copy(results, tmp_path / "alone.jsonl"))
+
+
+def change(file, edit):
+    """Applies `edit` to the records of a results file."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    edit(lines)
+    file.write_text("".join(json.dumps(record) + "\n" for record in lines))
+
+
+def differences(file):
+    return [verdict.difference for verdict in replay.check(file) if verdict.difference]
+
+
+def loser(lines):
+    return next(record for record in lines if not record["success"])
+
+
+def test_a_genuine_file_replays_the_same(results, alone):
+    for file in (results, alone):
+        verdicts = list(replay.check(file))
+        assert len(verdicts) == 12
+        assert not any(verdict.difference for verdict in verdicts)
 
 
 @pytest.mark.parametrize(
-    ("forge", "said"),
+    ("forge", "message"),
     [
-        (lambda one: one.update(success=True, reward=1.0), "success"),
-        (lambda one: one["steps"][1].update(observation="Correct!"), "turn 2, observation"),
-        (lambda one: one["steps"][0].update(reward=1.0), "turn 1, reward"),
-        (lambda one: one["steps"][0].update(fault="invalid"), "turn 1, fault: stored 'invalid', replayed ''"),
-        (lambda one: one["faults"].update(format=1), "its turns have {'format': 0"),
-        (lambda one: one.update(first_observation="hello"), "first_observation"),
-        (lambda one: one["steps"].append(dict(one["steps"][-1])), "steps: stored 4"),
+        (lambda record: record.update(success=True, reward=1.0), "success"),
+        (lambda record: record["steps"][1].update(observation="Correct!"), "turn 2, observation"),
+        (lambda record: record["steps"][0].update(reward=1.0), "turn 1, reward"),
+        (lambda record: record["steps"][0].update(fault="invalid"), "turn 1, fault: stored 'invalid', replayed ''"),
+        (lambda record: record["faults"].update(format=1), "its turns have {'format': 0"),
+        (lambda record: record.update(first_observation="hello"), "first_observation"),
+        (lambda record: record["steps"].append(dict(record["steps"][-1])), "steps: stored 4"),
+        (lambda record: record.update(stop_reason="broken", error="server gone"), "broken, so it has no score"),
     ],
 )
-def test_a_forged_record_is_found_and_the_first_difference_named(results, forge, said, capsys):
-    lines = [json.loads(line) for line in results.read_text().splitlines()]
-    victim = next(one for one in lines if not one["success"])
-    forge(victim)
-    results.write_text("".join(json.dumps(one) + "\n" for one in lines))
+def test_the_first_difference_of_a_forged_record_is_named(alone, forge, message, capsys):
+    change(alone, lambda lines: forge(loser(lines)))
     with pytest.raises(SystemExit) as stop:
-        main([str(results)])
+        main([str(alone)])
     assert stop.value.code == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def cut(one, turns, reason):
-    """As the harness leaves an episode that it ends itself."""
-    one["steps"] = one["steps"][:turns]
-    one.update(num_turns=turns, stop_reason=reason, terminated=False, truncated=True, success=False)
-    one.update(reward=0.0, progression=one["progression"] if turns else 0.0)
+def remark(lines):
+    next(record for record in lines if record["success"]).update(stop_reason="broken", error="server gone")
 
 
-def test_an_episode_whose_first_prompt_found_no_room_replays_the_same(results):
-    lines = [json.loads(line) for line in results.read_text().splitlines()]
-    losers = [one for one in lines if not one["success"]]
-    cut(losers[0], 0, "context")
-    results.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    assert [verdict.difference for verdict in replay.check(results) if verdict.difference] == []
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (lambda lines: lines.remove(loser(lines)), "missing: config.json lists this episode"),
+        (lambda lines: lines.append({**lines[0], "seed": 99}), "config.json does not list this episode"),
+        (lambda lines: [record.update(model="expert") for record in lines], "config.json has 'random'"),
+        (remark, "marked broken, but journal.jsonl has a score"),
+        (remark, "marked broken, but its replies end the episode with 'solved'"),
+        (lambda lines: lines[0].update(output_tokens=1), "output_tokens: differs from journal.jsonl"),
+        (lambda lines: lines[0].update(cost=0.5), "cost: differs from journal.jsonl"),
+    ],
+)
+def test_results_that_contradict_their_run_folder_are_found(results, forge, message):
+    change(results, forge)
+    assert any(message in difference for difference in differences(results))
 
 
-def test_a_reply_that_was_cut_off_replays_as_one_without_a_command(results):
-    lines = [json.loads(line) for line in results.read_text().splitlines()]
+def test_replies_that_contradict_their_commands_are_found(tmp_path):
+    """Also when the journal was forged in the same way."""
+    config = RunConfig(task=registry.TASKS["HiLo-v0"], model="some/model", episodes=3, max_turns=2)
+    evaluate(config, tmp_path, Talkative)
+    folder = config.folder(tmp_path)
+    assert differences(folder / "results.jsonl") == []
+
+    def forge(lines):
+        min(lines, key=lambda record: record["seed"])["steps"][0]["reply"] = "<action>16</action>"
+
+    for name in ("results.jsonl", "journal.jsonl"):
+        change(folder / name, forge)
+    assert differences(folder / "results.jsonl") == ["turn 1: the reply gives ['16'], the commands are ['2']"]
+
+
+class Talkative:
+    """A policy that writes its command in the default grammar."""
+
+    name, advice_kind, deterministic = "some/model", "", True
+
+    def act(self, prompts):
+        return [Reply("<action>2</action>", input_tokens=9, output_tokens=3) for _ in prompts]
+
+    def close(self):
+        pass
+
+
+def cut(record, turns, reason):
+    """Changes a record to one that the harness ended after `turns` turns."""
+    record["steps"] = record["steps"][:turns]
+    record.update(num_turns=turns, stop_reason=reason, terminated=False, truncated=True, success=False)
+    record.update(reward=0.0, progression=record["progression"] if turns else 0.0)
+
+
+def test_an_episode_without_room_for_its_first_prompt_replays_the_same(alone):
+    change(alone, lambda lines: cut(loser(lines), 0, "context"))
+    assert differences(alone) == []
+
+
+def test_a_reply_that_was_cut_off_replays_as_one_without_a_command(alone):
     config = RunConfig(task=registry.TASKS["HiLo-v0"], model="idle", episodes=1, max_turns=2)
-    evaluate(config, results.parent / "idle", lambda: make_policy("idle"))
-    (one,) = records.read_results(config.folder(results.parent / "idle") / "results.jsonl")
-    assert one["faults"] == {"format": 2, "invalid": 0, "length": 0}
-    one["steps"][1]["fault"] = "length"
-    one["faults"] = {"format": 1, "invalid": 0, "length": 1}
-    results.write_text("".join(json.dumps(one) + "\n" for one in [*lines, one]))
-    verdicts = list(replay.check(results))
-    assert len(verdicts) == 13 and not any(verdict.difference for verdict in verdicts)
+    evaluate(config, alone.parent / "idle", lambda: make_policy("idle"))
+    (record,) = records.read_results(config.folder(alone.parent / "idle") / "results.jsonl")
+    assert record["faults"] == {"format": 2, "invalid": 0, "length": 0}
+    record["steps"][1]["fault"] = "length"
+    record["faults"] = {"format": 1, "invalid": 0, "length": 1}
+    change(alone, lambda lines: lines.append(record))
+    assert len(list(replay.check(alone))) == 13
+    assert differences(alone) == []
 
 
 def test_the_cache_is_listed_and_cleared_by_part(tmp_path, monkeypatch, capsys):

@@ -108,11 +108,20 @@ def test_gzipped_records_and_boards_are_read(tmp_path):
     assert [len(run.records) for run in report.gather([records]).runs] == [100]
 
 
-def test_runs_of_one_task_under_unlike_protocols_are_refused_by_name(tmp_path):
-    one, other = played(tmp_path), played(tmp_path, "expert", max_turns=3)
-    with pytest.raises(UsageError, match="max_turns is None in one and 3"):
-        report.gather([one, other])
-    assert len(report.gather([one, other], ["max_turns"]).runs) == 2
+def test_runs_of_one_task_under_different_protocols_get_a_table_each(tmp_path):
+    capped, uncapped = played(tmp_path, max_turns=3), played(tmp_path, "expert")
+    groups = report.gather([capped, uncapped]).groups()
+    assert [[run.name for run in group] for group in groups] == [["random"], ["expert"]]
+    (group,) = report.gather([capped, uncapped], ["max_turns"]).groups()
+    assert [run.name for run in group] == ["random", "expert"]
+    page = report.render(report.gather([capped, uncapped], ["max_turns"]), replays=0)
+    assert "at most 3 turns or no cap on turns" in page
+
+
+def test_two_runs_of_one_name_in_a_table_are_told_apart_by_their_id(tmp_path):
+    folders = [played(tmp_path, max_turns=turns) for turns in (None, 3)]
+    page = report.render(report.gather(folders, ["max_turns"]), replays=0)
+    assert all(f"random ({folder.name[:6]})" in page for folder in folders)
 
 
 def replace(folder, old, new, schema="record-1"):

@@ -261,6 +261,17 @@ HOSTILE: dict[str, Hostile] = {
         "    time.sleep(40)\n    breaches.append('400 MB')\nexcept OSError: pass",
         ("answered", "failed", "disk"),
     ),
+    "flood the disk with empty folders": Hostile(
+        "import os\nfor number in range(10**7): os.mkdir(os.environ['HOME'] + f'/{number}')",
+        ("failed", "disk"),
+    ),
+    "hide files below paths that are too long": Hostile(
+        "import os, time\nos.chdir(os.environ['HOME'])\ntry:\n"
+        "    for _ in range(30):\n        os.mkdir('d' * 200)\n        os.chdir('d' * 200)\n"
+        "    for number in range(50):\n        with open(str(number), 'wb') as file: file.write(b'x' * (4 << 20))\n"
+        "    time.sleep(30)\n    breaches.append('200 MB')\nexcept OSError: pass",
+        ("answered", "failed", "disk"),
+    ),
     "take every file handle": Hostile("import os\ntry:\n    while True: os.dup(0)\nexcept OSError: pass"),
     # ---- dying oddly ----
     "recurse for ever": Hostile("def f(): return f()\nf()", STOPPED),
@@ -283,7 +294,8 @@ HOSTILE: dict[str, Hostile] = {
     "bury folders deep": Hostile(
         "import os\nos.chdir(os.environ['HOME'])\ntry:\n    for _ in range(200):\n"
         "        os.mkdir('d' * 100)\n        os.chdir('d' * 100)\nexcept OSError: pass\n"
-        "said = 'done'"
+        "said = 'done'",
+        ("answered", "disk"),
     ),
     "make files that resist removal": Hostile(
         "import os\nhome = os.environ['HOME']\nfor name in ('a', '-rf', '\\n'):\n"

@@ -126,6 +126,10 @@ FAILURES = {
         "bad_return",
     ),
     "forge an unknown verdict": ('import os\nos.write(3, b\'{"verdict": "perfect"}\\n\')\nos._exit(0)', "bad_return"),
+    "forge a verdict that cannot be looked up": (
+        'import os\nos.write(3, b\'{"verdict": ["ok"]}\\n\')\nos._exit(0)',
+        "bad_return",
+    ),
     "forge deep JSON": ("import os\nos.write(3, b'[' * 8000 + b'\\n')\nos._exit(0)", "bad_return"),
     "forge a long head": ("import os\nos.write(3, b'{' + b' ' * 100000 + b'}\\n')\nos._exit(0)", "bad_return"),
     "forge a message of the wrong kind": (

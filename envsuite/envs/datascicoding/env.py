@@ -60,6 +60,12 @@ ENDINGS = {
     "improve": " Your best score counts; you have {attempts} attempts, or say done to stop.",
 }
 
+HOLDOUT = {
+    "first": " You are shown the score on the other halves. What counts is the score on further rows, which is not shown.",
+    "improve": " You are shown the score on the other halves. What counts is the score, on further rows, of the program "
+    "with the best score shown.",
+}
+
 
 class DataSciCoding(TextEnv):
     """Environment that runs the player's code on a data set; the module's docstring gives rules and
@@ -72,6 +78,14 @@ class DataSciCoding(TextEnv):
         Knob("csv", "", "CSV file to use instead of `dataset`"),
         Knob("target", "", "column of classes in the CSV", trusted_only=False),
         Knob("rows", 0, "number of rows, sampled by `draw`; 0 uses all", low=0, high=1_000_000),
+        Knob(
+            "holdout",
+            0.0,
+            "share of rows that count and are never shown; 0: the paper's protocol, whose labels leak",
+            low=0.0,
+            high=0.8,
+        ),
+        Knob("errors", "long", "text of an error: up to 300 characters, or 100 in ASCII", choices=("long", "short")),
         Knob("draw", -1, "seed of rows and noise; -1 uses the episode's seed", low=-1, high=2**31 - 1),
         Knob("complete", False, "drop rows with missing values in the file"),
         Knob("features", 0, "number of columns; 0 uses all", low=0, high=10_000),
@@ -117,6 +131,8 @@ class DataSciCoding(TextEnv):
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
         )
+        if settings.holdout:
+            self.instructions += HOLDOUT[settings.mode]
         # Raises at once if a data set is missing or cannot be played.
         self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
         self._tables = self._tables or [_table(name) for name in settings.dataset]
@@ -151,14 +167,15 @@ class DataSciCoding(TextEnv):
         left = settings.attempts - self._codes
         ran = score.verdict == "ok"
         before = self._best
-        if ran and (before.verdict != "ok" or score.auc > before.auc):
+        better = ran and (before.verdict != "ok" or score.shown_auc > before.shown_auc)
+        if better:
             self._best = score
         done = left <= 0 or (ran and not improve)
         if ran:
-            text = f"Mean ROC AUC {score.auc:.4f} (standard deviation {score.std:.4f}) over {settings.splits} splits."
+            text = f"Mean ROC AUC {score.shown_auc:.4f} (standard deviation {score.shown_std:.4f}) over {settings.splits} splits."
             reward = score.auc
             if improve and before.verdict == "ok":
-                reward = max(0.0, score.auc - before.auc)
+                reward = score.auc - before.auc if better else 0.0
         else:
             detail = f" {score.message}" if score.message else ""
             text = f"{scoring.VERDICTS[score.verdict]}{detail}" + ("" if detail.endswith((".", "")) else ".")
@@ -181,7 +198,14 @@ class DataSciCoding(TextEnv):
         settings = self.settings
         variant = "features" if settings.variant == "features" else "model"
         return scoring.evaluate(
-            self._lease.pool, code, self.game, variant, settings.splits, settings.forbidden, self.limits
+            self._lease.pool,
+            code,
+            self.game,
+            variant,
+            settings.splits,
+            settings.forbidden,
+            self.limits,
+            error_characters=100 if settings.errors == "short" else 0,
         )
 
     def _reached(self) -> bool:
@@ -234,7 +258,7 @@ class DataSciCoding(TextEnv):
 
     def _describe(self) -> str:
         frame, settings = self.game.features, self.settings
-        rows, columns = frame.shape
+        rows, columns = int((~self.game.holdout).sum()), frame.shape[1]
         text = [self.objective, f"x_train has {rows - (rows + 1) // 2} rows and {columns} columns."]
         if settings.tell != "little":
             kinds = [
@@ -245,7 +269,7 @@ class DataSciCoding(TextEnv):
             listed = kinds if len(kinds) <= 30 else [*kinds[:15], f"... {len(kinds) - 30} more ...", *kinds[-15:]]
             text.append("Columns: " + "; ".join(listed) + ".")
         if settings.tell == "full":
-            counts = np.bincount(self.game.labels)
+            counts = np.bincount(self.game.labels[~self.game.holdout])
             named = zip(self.game.classes, counts, strict=True)
             text.append("Classes in all the data: " + ", ".join(f"{name} {count}" for name, count in named) + ".")
             text.append(f"An AUC of {self.threshold():.4f} is wanted.")

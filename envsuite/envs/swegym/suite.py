@@ -71,7 +71,7 @@ def run(
         return SuiteRun(str(result.fate), seconds=result.seconds)
     try:
         return _read(json.loads(result.value), result.seconds)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         # The process ended before pytest did (os._exit in the code under test), or overwrote the
         # answer.
         _complain(result.stderr)
@@ -108,7 +108,7 @@ def run_each(
         answers = json.loads(result.value)
         assert len(answers) == len(variants)
         return [SuiteRun(answer) if isinstance(answer, str) else _read(answer) for answer in answers]
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
         _complain(result.stderr)
         return [run(pool, chosen, {**files, **changed}, only, seconds, explain) for changed, only in variants]
 
@@ -118,15 +118,25 @@ def _test_files(chosen: Package, only: Sequence[str] | None) -> list[str]:
 
 
 def _read(answer: dict[str, Any], seconds: float = 0.0) -> SuiteRun:
+    if type(answer["exit"]) is not int:
+        raise TypeError("the exit code is not an integer")
     return SuiteRun(
         "exited",
-        int(answer["exit"]),
-        dict(answer["statuses"]),
-        dict(answer["uncollected"]),
-        dict(answer.get("failures", {})),
+        answer["exit"],
+        _texts(answer["statuses"]),
+        _texts(answer["uncollected"]),
+        _texts(answer.get("failures", {})),
         seconds,
         {key: answer[key] for key in ("lines", "hops") if key in answer},
     )
+
+
+def _texts(values: Any) -> dict[str, str]:
+    """Returns a checked copy of {text: text}: the code under test may have written the answer. Raises TypeError."""
+    if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
+        raise TypeError("the answer does not hold texts by name")
+    clean = {name: text.encode(errors="replace").decode() for name, text in values.items()}
+    return {name.encode(errors="replace").decode(): text for name, text in clean.items()}
 
 
 def _complain(stderr: bytes) -> None:

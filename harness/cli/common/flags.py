@@ -95,6 +95,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--baseline-episodes", type=int, default=None, help="seeds per baseline (default: as many as for the model)"
     )
     group.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
+    group.add_argument(
+        "--env-timeout",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds for an environment to answer a reset or a turn, else its episode is broken (default: 600)",
+    )
     cli.add_executor(group)
     group.add_argument(
         "--policy-replicas",
@@ -139,5 +146,12 @@ def execution(args: argparse.Namespace) -> Execution:
         raise UsageError("--policy-replicas needs --executor ray.")
     budget = Budget(args.max_cost, args.max_tokens_total, args.max_time)
     return Execution(
-        args.max_concurrent, args.num_workers, args.resume, budget, executor=args.executor, ray_address=args.ray_address
+        args.max_concurrent,
+        args.num_workers,
+        args.resume,
+        budget,
+        executor=args.executor,
+        ray_address=args.ray_address,
+        env_timeout=args.env_timeout,
+        isolate_unknown=True,
     )

@@ -60,7 +60,7 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
         parsed = Price.parse(args.price)
         price = parsed.input, parsed.output
     servers = len(args.base_url.split(",")) if args.base_url else max(1, args.policy_replicas)
-    asked = predict.Asked(
+    asked = predict.PlannedHardware(
         nodes=args.nodes,
         cpus=args.cpus_per_node,
         slots=args.max_concurrent,
