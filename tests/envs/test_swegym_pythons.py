@@ -129,7 +129,7 @@ def test_the_verdict_of_a_preflight_is_cached_by_record_and_recipe(tmp_path):
     env = build(little.instances(tmp_path / "records", rows))
     try:
         env.reset(seed=0)
-        with pytest.raises(EngineFailure, match=r"1 tests do not pass, tests/test_calc.py::test_one first"):
+        with pytest.raises(EngineFailure, match=r"2 tests do not pass, tests/test_calc.py::test_one first"):
             env.reset(seed=1)
         verdicts = {path: json.loads(path.read_text()) for path in set(folder.glob("*.json")) - before}
         (broken,) = (path for path, verdict in verdicts.items() if verdict["instance"] == "a__b-2")
@@ -149,8 +149,7 @@ def test_a_run_counts_broken_records_apart_and_keeps_patch_fault_and_report(tmp_
     rows = [little.record("a__b-1"), little.record("a__b-2", fix="x")]
     folder = little.instances(tmp_path / "records", rows)
     task = registry.TASKS["SWEGym-records-v0"]
-    knobs = registry.check_knobs(task, {"records": folder, "sandbox": DRIVER})
-    config = RunConfig(task, "expert", knobs=knobs, episodes=2)
+    config = RunConfig(task, "expert", knobs={"records": folder, "sandbox": DRIVER}, episodes=2)
     _, summary = evaluate(config, tmp_path / "runs", lambda: make_policy("expert"))
     sound, broken = records.read_results(records.results_file(config.folder(tmp_path / "runs")))
     assert (sound["success"], broken["stop_reason"]) == (True, "broken")
