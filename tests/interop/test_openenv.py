@@ -63,8 +63,8 @@ def test_two_sessions_are_independent(address):
 
 
 def test_isolated_engines_serve_one_session():
-    from harness.interop.openenv import _Alone, _Beside, app
+    from harness.interop.openenv import _ConcurrentServer, _SingleSessionServer, app
 
-    assert not _Alone.SUPPORTS_CONCURRENT_SESSIONS and _Beside.SUPPORTS_CONCURRENT_SESSIONS
+    assert not _SingleSessionServer.SUPPORTS_CONCURRENT_SESSIONS and _ConcurrentServer.SUPPORTS_CONCURRENT_SESSIONS
     with pytest.raises(BadKnob):
         app("HiLo-v0", size=1)

@@ -53,7 +53,7 @@ def caller(tmp_path_factory):
 
 
 def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, tmp_path, monkeypatch):
-    from harness.interop.trl import Game, factory, games
+    from harness.interop.trl import TRLGame, factory, games
 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     model, tokenizer = caller
@@ -76,7 +76,7 @@ def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, 
         environment_factory=make_game,
     )
     trainer.train()
-    assert len(made) == 4 and all(isinstance(game, Game) for game in made)
+    assert len(made) == 4 and all(isinstance(game, TRLGame) for game in made)
     logged = [line for line in trainer.state.log_history if "reward" in line]
     # Seeds 0 and 1 form the first batch, 2 and 3 the second; the answer is "north" for seed 0 only.
     assert [line["reward"] for line in logged] == [pytest.approx(0.5), pytest.approx(0.0)]
@@ -117,7 +117,7 @@ def test_invalid_settings_raise_before_training():
         factory("HiLo-v0", size=1)
     with pytest.raises(UsageError, match="no column 'seed'"):
         factory("HiLo-v0")().reset()
-    with pytest.raises(UsageError, match="'heldout' of BabyAI-mixed-v0 is a task of its own, BabyAI-mixed-heldout-v0"):
+    with pytest.raises(UsageError, match="'heldout' of BabyAI-mixed-v0 is the separate task BabyAI-mixed-heldout-v0"):
         games("BabyAI-mixed-v0", split="heldout")
-    with pytest.raises(UsageError, match="holds"):
+    with pytest.raises(UsageError, match="has 1000 seeds"):
         games("HiLo-v0", split="test", count=10**6)
