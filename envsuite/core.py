@@ -24,14 +24,15 @@ class TextEnv(gym.Env[str, str], ABC):
     """A Gymnasium environment whose observations and actions are text.
 
     Subclasses define `knobs`, `instructions`, `_reset(seed)` and `_act(command)` and, where
-    possible, also `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()` and `metrics()`.
+    possible, also `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()`, `metrics()` and
+    `artifacts()`.
     Every string is a legal action: a command that cannot be understood costs a turn and gets a text
     reply.
 
     The `info` of reset and step holds `success`, `is_action_valid`, `admissible_commands`,
     `progression`, `stop_reason` and `primitive_steps` (steps the last command took, for a discount
     of gamma**k); after reset also `objective` and `labels`, and at the end of the episode
-    `metrics`.
+    `metrics` and, if there are any, `artifacts`.
     """
 
     knobs: ClassVar[tuple[Knob, ...]] = ()
@@ -144,6 +145,8 @@ class TextEnv(gym.Env[str, str], ABC):
         info.update(self.extra_info())
         if self._over:
             info["metrics"] = self.metrics()
+            if artifacts := self.artifacts():
+                info["artifacts"] = artifacts
         return info
 
     def _reward(self, outcome: Outcome, terminated: bool) -> float:
@@ -227,6 +230,10 @@ class TextEnv(gym.Env[str, str], ABC):
         """Returns named numbers of the finished episode besides reward and success, e.g. a paper's own
         return.
         """
+        return {}
+
+    def artifacts(self) -> dict[str, Any]:
+        """Returns work products of the finished episode for its record, as JSON values, e.g. a patch."""
         return {}
 
     def extra_info(self) -> dict[str, Any]:
