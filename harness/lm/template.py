@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from envsuite.errors import UsageError
+from harness.lm.time_limit import time_limit
 from harness.prompting.prompting import Tool
 from harness.types import Message
 
@@ -25,6 +26,8 @@ PLAIN = (
     "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
 """Template for base models, which have none; their replies start with a space and should stop at PLAIN_STOP."""
+MOST_SECONDS = 20.0
+"""time to render a conversation, after which a template is taken to loop for ever"""
 PLAIN_STOP = "\nUser:"
 
 _MARK = re.compile("\ue000(\\d+)\ue001")  # private-use characters, which neither templates nor texts contain
@@ -72,11 +75,13 @@ class Template:
         if tools and self.takes_tools:
             options["tools"] = list(tools)
         try:
-            return self.tokenizer.apply_chat_template(list(messages), **options)
+            with time_limit(MOST_SECONDS, "chat template"):
+                return self.tokenizer.apply_chat_template(list(messages), **options)
         except Exception:  # jinja errors, which templates raise for unsupported messages
             if messages and messages[0]["role"] == "system" and len(messages) > 1:
                 try:  # Gemma and others have no system message
-                    return self.tokenizer.apply_chat_template(_folded(messages), **options)
+                    with time_limit(MOST_SECONDS, "chat template"):
+                        return self.tokenizer.apply_chat_template(_folded(messages), **options)
                 except Exception as again:
                     error = again
             raise UsageError(
