@@ -16,7 +16,7 @@ FOLDERS = {
         ["records", "waiting"],
         ["prompting"],
         ["stats", "lm"],
-        ["policies", "rollout"],
+        ["policies", "rollout", "execution"],
         ["demos", "play", "cluster"],
         ["evaluate"],
         ["replay", "language_ability", "capacity", "interop"],
