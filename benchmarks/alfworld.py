@@ -26,8 +26,8 @@ import gymnasium as gym
 
 from envsuite import registry
 from envsuite.cache import write_atomically
+from envsuite.envs.alfworld import compiled, solver
 from envsuite.envs.alfworld import env as alfworld_env
-from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.env import AlfworldEnv
 from harness.policies import make_policy
 from harness.rollout.executors import Executor, LocalExecutor
@@ -79,8 +79,9 @@ def play(env: gym.Env[str, str], tape: list[str]) -> None:
 
 
 def forget_games() -> None:
-    """Clears the caches, so that the next reset reads and parses its game."""
+    """Clears the games in memory, so that the next reset reads a compiled game from disk."""
     alfworld_env._official.cache_clear()
+    compiled.clear_memory()
 
 
 def pairs(games: int) -> list[dict[str, tuple[float, float]]]:

@@ -69,7 +69,7 @@ def record(text: str, name: str, plan: list[str], kinds: Sequence[str], memoise:
     from textworld.envs.pddl import PddlEnv
 
     if memoise:
-        _memoise_stock()
+        memoise_stock()
     env = AlfredDemangler(PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True)), shuffle=False)
     env.load(json.loads(text))
     return [
@@ -77,7 +77,7 @@ def record(text: str, name: str, plan: list[str], kinds: Sequence[str], memoise:
     ]
 
 
-def _memoise_stock() -> None:
+def memoise_stock() -> None:
     """Caches the results of three pure functions of the stock engine.
 
     Where the engine modifies a result it gets a copy: of a context only the dictionaries, to which

@@ -321,7 +321,7 @@ def _check_returns(env: TextEnv, mode: RewardMode) -> None:
         success = info["success"]
         if mode is RewardMode.SHAPED:
             total += discount * (reward - float(success))
-            discount *= env.shaping_gamma**env.primitive_steps
+            discount *= env.shaping.discount(env.primitive_steps)
         else:
             total += reward
     if mode is RewardMode.SPARSE:

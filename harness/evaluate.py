@@ -26,7 +26,7 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import UsageError, did_you_mean
-from envsuite.types import Panel, Task, knobs_json
+from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import records
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
@@ -262,7 +262,7 @@ def _record(
 
 
 def open_slots(
-    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping_gamma: float = 0.99
+    config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING
 ) -> Executor:
     """Opens an executor for a run: in this process for fast engines, in worker processes, or on a
     Ray cluster.
@@ -273,17 +273,15 @@ def open_slots(
     check_expert(cls, advice_kind)
     timeout = execution.env_timeout or ENV_TIMEOUT
     if execution.executor == "ray":
-        return _open_ray(config, settings, execution, count, advice_kind, shaping_gamma)
+        return _open_ray(config, settings, execution, count, advice_kind, shaping)
     workers = _num_workers(cls, settings, execution, count)
     if workers:
-        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping_gamma, timeout)
+        return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping, timeout)
     if advice_kind:  # advice needs no waiting, and a single environment makes the best use of the CPU caches
-        return LocalExecutor(1, config.reward_mode, advice_kind, shaping_gamma)
+        return LocalExecutor(1, config.reward_mode, advice_kind, shaping)
     if has_vector_env(config.task, settings):
-        return VectorExecutor(
-            count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping_gamma
-        )
-    return LocalExecutor(count, config.reward_mode, advice_kind, shaping_gamma)
+        return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
+    return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:
@@ -304,7 +302,7 @@ def _open_ray(
     execution: Execution,
     count: int,
     advice_kind: str,
-    shaping_gamma: float,
+    shaping: Shaping,
 ) -> Executor:
     from harness.cluster import connect
     from harness.cluster.executors import RayExecutor
@@ -318,7 +316,7 @@ def _open_ray(
         workers = max(1, int(ray.available_resources().get("CPU", 1)))
     batched = not cls.needs_process(settings)
     timeout = execution.env_timeout or ENV_TIMEOUT
-    return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping_gamma, needs, batched, timeout)
+    return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping, needs, batched, timeout)
 
 
 def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:

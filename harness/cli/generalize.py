@@ -19,7 +19,7 @@ from harness.cli.common.flags import add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import generalize
-from harness.generalization.generalize import Cell, Model, Place
+from harness.generalization.generalize import GridCell, GridModel, GridPlace
 from harness.generalization.heatmap import lines
 from harness.suites.plan import configure
 
@@ -81,7 +81,7 @@ def _main(argv: Sequence[str] | None) -> int:
             said = cost.line(config, folder, [folder, Path("runs")], args.max_concurrent)
             console.print(f"{who.label}  {where}: {said}", highlight=False, soft_wrap=True)
         return 0
-    cells: list[Cell] = []
+    cells: list[GridCell] = []
     written: dict[str, Any] = {}
     with Players(args) as players:
         for who, place, config in runs:
@@ -170,13 +170,13 @@ def _bounds(found: dict[str, Any], sign: str = "") -> str:
     return f"{found['mean']:{sign}.3f}{bounds} n={found['n']}"
 
 
-def _models(args: argparse.Namespace) -> list[Model]:
+def _models(args: argparse.Namespace) -> list[GridModel]:
     beside = [name.strip() for name in args.baselines.split(",")]
     words = [*args.model, *(name for name in beside if name not in ("", "none"))]
     return list({word: generalize.model(word) for word in words}.values())
 
 
-def _places(args: argparse.Namespace) -> list[Place]:
+def _places(args: argparse.Namespace) -> list[GridPlace]:
     if args.splits and args.axis:
         raise UsageError("--splits names its places itself: drop --axis, or span them with --axis alone.")
     if args.splits:
@@ -189,7 +189,7 @@ def _places(args: argparse.Namespace) -> list[Place]:
     return generalize.grid(args.env, spans)
 
 
-def _run(args: argparse.Namespace, who: Model, place: Place) -> RunConfig:
+def _run(args: argparse.Namespace, who: GridModel, place: GridPlace) -> RunConfig:
     """One model at one place, every value checked."""
     request = run_request(args, who.name)
     request = request.replace(

@@ -4,11 +4,12 @@ work starts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envsuite.errors import MissingExtra, UsageError
@@ -60,7 +61,8 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
     if not address:
         try:
             # "local" prevents Ray from joining another cluster on this machine
-            ray.init(address="local", resources={**dict.fromkeys(OURS, 1.0), **(offers or {})}, **quiet)
+            with _loopback():
+                ray.init(address="local", resources={**dict.fromkeys(OURS, 1.0), **(offers or {})}, **quiet)
         except Exception as error:  # Ray's processes have a time limit to start, and errors have many types
             message = " ".join(str(error).split())[:300] or type(error).__name__
             raise UsageError(
@@ -85,6 +87,19 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
             )
         raise UsageError(f"--ray-address {address}: {message}") from None
     return ray
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Lets a cluster that starts inside the block listen on 127.0.0.1 only, as Ray does on Windows and macOS."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
+from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.cluster import connect
 from harness.rollout.executors import CLEANUP
 from harness.rollout.hosts import EnvHosts, Request, StepResult, lost
@@ -27,7 +28,7 @@ AHEAD = 0.25
 class EnvWorker:
     """Actor with the environments of some slots; it executes one message at a time."""
 
-    def __init__(self, config: tuple[str, str, float]) -> None:
+    def __init__(self, config: tuple[str, str, Shaping]) -> None:
         self.hosts = EnvHosts(config)
 
     def versions(self) -> dict[str, str]:
@@ -88,7 +89,7 @@ class RayExecutor:
         workers: int,
         reward_mode: str = "sparse",
         advice_kind: str = "",
-        shaping_gamma: float = 0.99,
+        shaping: Shaping = DEFAULT_SHAPING,
         resources: dict[str, float] | None = None,
         batched: bool = True,
         timeout: float = 600.0,
@@ -98,7 +99,7 @@ class RayExecutor:
         connect.check_room(ray, workers, {"CPU": 1.0, **(resources or {})}, "environment workers")
         # Ray must not restart an actor, because it would silently lose its environments.
         self._class = ray.remote(num_cpus=1, resources=resources or {}, max_restarts=0)(EnvWorker)
-        self._config = reward_mode, advice_kind, shaping_gamma
+        self._config = reward_mode, advice_kind, shaping
         # Two messages per worker: it executes one while this process records the other.
         self._batch = math.ceil(count / workers / 2) if advice_kind else count
         self._workers = [_Worker(self._class.remote(self._config)) for _ in range(workers)]

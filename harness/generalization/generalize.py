@@ -1,9 +1,9 @@
-"""Generalisation: models over a grid of places, what each saw in training, and the gap to what it did not see.
+"""Generalization grids: models evaluated at seen and unseen places, and the gap between the two.
 
-A place is a task with knobs and a split. Axes span a grid of places; `generalization.toml` names splits into seen and
-unseen places. The gap is the mean over seen places less the mean over unseen ones, every place counting the same; its
-interval resamples games within each place, or, where a place's games all ended alike, adds up the places' own intervals.
-Where places hold the very same games in other words, the differences are taken game by game.
+A place is a task with knobs and a split. Axes span a grid of places; `generalization.toml` defines named splits into
+seen and unseen places. The gap is the mean over seen places minus the mean over unseen ones, with equal weights. Its
+interval resamples games within each place; if all games of a place ended alike, the intervals of the places are
+combined instead. If the places hold the same games in different words, the differences are paired by game.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from harness.stats.aggregate import difference, game_scores
 from harness.stats.intervals import Interval, apart, bootstrap, paired, success_interval
 
 SAME_GAMES = ("wording", "prompt-wording", "observation", "dialect")
-"""axes that tell the same games in other words"""
+"""axes that only change the wording of the same games"""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A point of the grid: a task at a setting, and whether training holds it ('' where nobody said)."""
+class GridPlace:
+    """Point of a grid: a task with knobs and split; `seen` tells whether it was in training (None: unknown)."""
 
     at: Mapping[str, str]
     task: Task
@@ -48,8 +48,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model, and where it was trained: NAME@AXIS=VALUE,AXIS=VALUE."""
+class GridModel:
+    """Model with its training places, written NAME@AXIS=VALUE,AXIS=VALUE."""
 
     name: str
     trained: Mapping[str, str]
@@ -59,46 +59,46 @@ class Model:
         words = ",".join(f"{axis}={value}" for axis, value in self.trained.items())
         return self.name + (f"@{words}" if words else "")
 
-    def saw(self, place: Place) -> bool | None:
-        """Whether `place` is as in training; None where neither model nor place say."""
+    def was_trained_at(self, place: GridPlace) -> bool | None:
+        """Returns whether the model was trained at `place`; None if unknown."""
         if not self.trained:
             return place.seen
         return all(place.at.get(axis) == value for axis, value in self.trained.items())
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What one model did at one place."""
+class GridCell:
+    """Result of one model at one place."""
 
-    model: Model
-    place: Place
+    model: GridModel
+    place: GridPlace
     interval: Interval
     scores: Mapping[int, float]
-    """seed -> score: the games"""
+    """score by seed"""
     run: str
     turns: float = math.nan
 
 
-def model(word: str) -> Model:
-    """A model as a command line spells it. Raises UsageError."""
+def model(word: str) -> GridModel:
+    """Parses a model from the command line. Raises UsageError."""
     name, at, conditions = word.rpartition("@")
     if not at or "=" not in conditions:
-        return Model(word, {})
-    return Model(name, dict(_pair(one, "-m NAME@AXIS=VALUE") for one in conditions.split(",")))
+        return GridModel(word, {})
+    return GridModel(name, dict(_pair(condition, "-m NAME@AXIS=VALUE") for condition in conditions.split(",")))
 
 
 def axes(words: Sequence[str]) -> dict[str, list[str]]:
-    """`NAME=V1,V2` -> its values, in the order given. Raises UsageError."""
-    found: dict[str, list[str]] = {}
+    """Parses axes `NAME=V1,V2,...` into values by name, in order. Raises UsageError."""
+    spans: dict[str, list[str]] = {}
     for word in words:
         name, text = _pair(word, "--axis NAME=V1,V2,...")
         values = [value.strip() for value in text.split(",") if value.strip()]
-        if name in found:
+        if name in spans:
             raise UsageError(f"--axis {name} is given twice: put all its values into one.")
         if len(values) != len(set(values)) or not values:
             raise UsageError(f"--axis {word}: give one or more values, none of them twice.")
-        found[name] = values
-    return found
+        spans[name] = values
+    return spans
 
 
 def _pair(word: str, form: str) -> tuple[str, str]:
@@ -108,24 +108,24 @@ def _pair(word: str, form: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def grid(env: str, spans: Mapping[str, Sequence[str]]) -> list[Place]:
-    """Every combination of the axes' values on `env`'s task. Raises UsageError or BadKnob before anything is played.
+def grid(env: str, spans: Mapping[str, Sequence[str]]) -> list[GridPlace]:
+    """Returns the places for every combination of axis values. Raises UsageError or BadKnob for invalid ones.
 
-    Axes are knobs of the task, and `split`, `task` (other environments, which makes `env` needless), `prompt-wording`.
+    Axes are knobs of the task `env`, `split`, `task` (which replaces `env`) and `prompt-wording`.
     """
-    found = []
+    places = []
     for values in itertools.product(*spans.values()):
         at = dict(zip(spans, values, strict=True))
-        named = registry.tasks(at.get("task", env))
-        if len(named) != 1:
-            raise UsageError(f"{at.get('task', env)!r} names {len(named)} tasks; a grid is spanned on one.")
+        tasks = registry.tasks(at.get("task", env))
+        if len(tasks) != 1:
+            raise UsageError(f"{at.get('task', env)!r} matches {len(tasks)} tasks: a grid needs exactly one.")
         knobs = {name: value for name, value in at.items() if name not in ("split", "task", "prompt-wording")}
-        declared = declared_knobs(registry.env_class(named[0]))
+        declared = declared_knobs(registry.env_class(tasks[0]))
         for name in knobs:
             if name not in declared:
                 known = [*declared, "split", "task", "prompt-wording"]
                 raise UsageError(
-                    f"--axis {name}: {named[0].id} has no such knob; axes are {', '.join(known)}."
+                    f"--axis {name}: {tasks[0].id} has no such knob; axes are {', '.join(known)}."
                     + did_you_mean(name, known)
                 )
         wording = at.get("prompt-wording", "")
@@ -133,149 +133,154 @@ def grid(env: str, spans: Mapping[str, Sequence[str]]) -> list[Place]:
             raise UsageError(
                 f"No wording {wording!r}: there are {', '.join(WORDINGS)}.{did_you_mean(wording, WORDINGS)}"
             )
-        registry.overrides(named[0], knobs)
-        found.append(Place(at, named[0], at.get("split", ""), knobs, wording))
-    return found
+        registry.overrides(tasks[0], knobs)
+        places.append(GridPlace(at, tasks[0], at.get("split", ""), knobs, wording))
+    return places
 
 
 def splits() -> dict[str, dict[str, Any]]:
-    """The named splits into seen and unseen, from the package's own `generalization.toml`."""
+    """Returns the named splits into seen and unseen places from `generalization.toml`."""
     return tomllib.loads((importlib.resources.files("harness.generalization") / "generalization.toml").read_text())
 
 
-def split_places(name: str) -> list[Place]:
-    """The places of a named split. Raises UsageError naming the nearest."""
+def split_places(name: str) -> list[GridPlace]:
+    """Returns the places of a named split. Raises UsageError with the closest name."""
     known = splits()
     if name not in known:
         raise UsageError(f"No split {name!r}: there are {', '.join(known)}.{did_you_mean(name, known)}")
-    found = []
+    places = []
     for side in ("seen", "unseen"):
-        for label, one in known[name][side].items():
+        for label, fields in known[name][side].items():
             place = f"{label} ({side})"
-            task = registry.TASKS[one["task"]]
-            found.append(Place({"split": place}, task, one.get("split", ""), one.get("knobs", {}), seen=side == "seen"))
-    return found
+            task = registry.TASKS[fields["task"]]
+            places.append(
+                GridPlace({"split": place}, task, fields.get("split", ""), fields.get("knobs", {}), seen=side == "seen")
+            )
+    return places
 
 
-def cell(who: Model, place: Place, records: Iterable[Record], metric: str, run: Path) -> Cell:
-    """One finished run as a cell. Raises UsageError where its records lack the metric."""
+def cell(model: GridModel, place: GridPlace, records: Iterable[Record], metric: str, run: Path) -> GridCell:
+    """Converts a finished run to a cell. Raises UsageError if its records lack the metric."""
     try:
         scores = {seed: score for (_, _, seed), score in game_scores(records, metric).items()}
     except KeyError:
         raise UsageError(f"{run} has no metric {metric!r}.") from None
-    scored = [one for one in records if one["seed"] in scores and one["stop_reason"] != "broken"]
+    scored = [record for record in records if record["seed"] in scores and record["stop_reason"] != "broken"]
     if metric == "success":
-        interval = success_interval([bool(one["success"]) for one in scored], [one["seed"] for one in scored])
+        interval = success_interval(
+            [bool(record["success"]) for record in scored], [record["seed"] for record in scored]
+        )
     else:
         interval = bootstrap(list(scores.values()))
-    turns = sum(one["num_turns"] for one in scored) / len(scored) if scored else math.nan
-    return Cell(who, place, interval, scores, str(run), turns)
+    turns = sum(record["num_turns"] for record in scored) / len(scored) if scored else math.nan
+    return GridCell(model, place, interval, scores, str(run), turns)
 
 
 @dataclass(frozen=True)
-class Gap:
-    """Seen less unseen, of one model."""
+class GeneralizationGap:
+    """Difference between seen and unseen places for one model."""
 
-    model: Model
+    model: GridModel
     seen: int
     unseen: int
     interval: Interval
     paired: bool
 
 
-def gaps(cells: Sequence[Cell]) -> list[Gap]:
-    """The generalisation gap of each model that has cells of both kinds."""
-    found = []
-    for who in dict.fromkeys(one.model.label for one in cells):
-        mine = [one for one in cells if one.model.label == who and one.scores]
-        seen = [one for one in mine if one.model.saw(one.place) is True]
-        unseen = [one for one in mine if one.model.saw(one.place) is False]
+def gaps(cells: Sequence[GridCell]) -> list[GeneralizationGap]:
+    """Returns the generalization gap of each model with both seen and unseen cells."""
+    result = []
+    for label in dict.fromkeys(cell.model.label for cell in cells):
+        own = [cell for cell in cells if cell.model.label == label and cell.scores]
+        seen = [cell for cell in own if cell.model.was_trained_at(cell.place) is True]
+        unseen = [cell for cell in own if cell.model.was_trained_at(cell.place) is False]
         if not (seen and unseen):
             continue
-        common = set.intersection(*(set(one.scores) for one in mine))
-        same = _same_games(mine) and all(len(one.scores) == len(common) for one in mine)
-        here, there = ([one.interval for one in side] for side in (seen, unseen))
-        if same:
+        common = set.intersection(*(set(cell.scores) for cell in own))
+        same_games = _same_games(own) and all(len(cell.scores) == len(common) for cell in own)
+        seen_intervals, unseen_intervals = ([cell.interval for cell in side] for side in (seen, unseen))
+        if same_games:
             deltas = [
-                _mean(one.scores[seed] for one in seen) - _mean(one.scores[seed] for one in unseen)
+                _mean(cell.scores[seed] for cell in seen) - _mean(cell.scores[seed] for cell in unseen)
                 for seed in sorted(common)
             ]
-            interval = paired(deltas, here, there)
-        elif any(len(set(one.scores.values())) == 1 for one in mine):
-            interval = apart(here, there)
+            interval = paired(deltas, seen_intervals, unseen_intervals)
+        elif any(len(set(cell.scores.values())) == 1 for cell in own):
+            interval = apart(seen_intervals, unseen_intervals)
         else:
-            scores = [[np.array(list(one.scores.values())) for one in side] for side in (seen, unseen)]
+            scores = [[np.array(list(cell.scores.values())) for cell in side] for side in (seen, unseen)]
             interval = difference(*scores)
-        found.append(Gap(mine[0].model, len(seen), len(unseen), interval, same))
-    return found
+        result.append(GeneralizationGap(own[0].model, len(seen), len(unseen), interval, same_games))
+    return result
 
 
-def _same_games(cells: Sequence[Cell]) -> bool:
-    """Whether the places differ in words alone."""
+def _same_games(cells: Sequence[GridCell]) -> bool:
+    """Returns True if the places differ only in wording."""
     kinds = {
-        (one.place.task.id, one.place.split, *sorted((k, v) for k, v in one.place.at.items() if k not in SAME_GAMES))
-        for one in cells
+        (cell.place.task.id, cell.place.split, *sorted((k, v) for k, v in cell.place.at.items() if k not in SAME_GAMES))
+        for cell in cells
     }
     return len(kinds) == 1
 
 
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return float(sum(found) / len(found))
+    numbers = list(values)
+    return float(sum(numbers) / len(numbers))
 
 
-def names_of(models: Sequence[Model], places: Sequence[Place]) -> list[dict[str, Any]]:
-    """The grid's axes in order, with their values in order; `model` first where there are several."""
-    found: list[dict[str, Any]] = []
+def names_of(models: Sequence[GridModel], places: Sequence[GridPlace]) -> list[dict[str, Any]]:
+    """Returns the axes of the grid with their values, in order; `model` comes first if there are several."""
+    listed_axes: list[dict[str, Any]] = []
     if len(models) > 1:
-        found.append({"name": "model", "values": [one.label for one in models]})
+        listed_axes.append({"name": "model", "values": [model.label for model in models]})
     for name in dict.fromkeys(name for place in places for name in place.at):
-        found.append({"name": name, "values": list(dict.fromkeys(place.at[name] for place in places))})
-    return found
+        listed_axes.append({"name": name, "values": list(dict.fromkeys(place.at[name] for place in places))})
+    return listed_axes
 
 
 def write_grid(
-    folder: Path, metric: str, models: Sequence[Model], places: Sequence[Place], cells: Sequence[Cell]
+    folder: Path, metric: str, models: Sequence[GridModel], places: Sequence[GridPlace], cells: Sequence[GridCell]
 ) -> dict[str, Any]:
-    """`grid.json`, and beside it `heatmap.svg`, as far as the grid has been played. Returns what was written; runs are
-    named by their place in `folder`.
+    """Writes `grid.json` and `heatmap.svg` with the cells played so far. Returns the contents of `grid.json`.
+
+    Runs are stored as paths relative to `folder`.
     """
     from harness.generalization.heatmap import svg
 
     several = len(models) > 1
-    found = {
+    contents = {
         "schema_version": SCHEMA,
         "metric": metric,
-        "models": [one.label for one in models],
+        "models": [model.label for model in models],
         "axes": names_of(models, places),
         "cells": [
             {
-                "at": {**({"model": one.model.label} if several else {}), **one.place.at},
-                **_spelt(one.interval),
-                "seen": one.model.saw(one.place),
-                "task": one.place.task.id,
-                "knobs": dict(one.place.knobs),
-                "run": Path(one.run).relative_to(folder).as_posix(),
+                "at": {**({"model": cell.model.label} if several else {}), **cell.place.at},
+                **_interval_fields(cell.interval),
+                "seen": cell.model.was_trained_at(cell.place),
+                "task": cell.place.task.id,
+                "knobs": dict(cell.place.knobs),
+                "run": Path(cell.run).relative_to(folder).as_posix(),
             }
-            for one in cells
+            for cell in cells
         ],
         "gaps": [
             {
-                "model": one.model.label,
-                "seen": one.seen,
-                "unseen": one.unseen,
-                "paired": one.paired,
-                **_spelt(one.interval),
+                "model": gap.model.label,
+                "seen": gap.seen,
+                "unseen": gap.unseen,
+                "paired": gap.paired,
+                **_interval_fields(gap.interval),
             }
-            for one in gaps(cells)
+            for gap in gaps(cells)
         ],
     }
-    write_atomically(folder / "grid.json", json.dumps(found, indent=2) + "\n")
-    write_atomically(folder / "heatmap.svg", svg(found))
-    return found
+    write_atomically(folder / "grid.json", json.dumps(contents, indent=2) + "\n")
+    write_atomically(folder / "heatmap.svg", svg(contents))
+    return contents
 
 
-def _spelt(interval: Interval) -> dict[str, Any]:
-    """mean, low, high, n; null for what is not known."""
+def _interval_fields(interval: Interval) -> dict[str, Any]:
+    """Returns an interval as JSON fields mean, low, high and n, with null for unknown values."""
     plain = {key: None if value != value else value for key, value in interval._asdict().items()}
     return {"mean": plain.pop("value"), **plain}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -23,8 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envsuite import cache
 from envsuite.cache import cache_dir
 from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
+from envsuite.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def is_complete(path: Path) -> bool:
             return True
         index = path / f"{name}.index.json"
         if index.is_file():
-            shards = set(json.loads(index.read_text())["weight_map"].values())
+            shards = set(read_json(index)["weight_map"].values())
             return all((path / shard).is_file() for shard in shards)
     return False
 
@@ -325,8 +326,10 @@ def _convert(gguf: Path, to: Path, context: int) -> None:
         raise MissingExtra(f"The bundled model needs {error.name}: pip install 'envsuite[hf]'") from error
     # The reader's progress bar ignores the log level.
     with quiet(), redirect_stderr(io.StringIO()):
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        read = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
+        read = AutoModelForCausalLM.from_pretrained(
+            gguf.parent, gguf_file=gguf.name, dtype=torch.float32, trust_remote_code=False
+        )
         # transformers does not save dequantised models: copy the weights to a plain model.
         config = type(read.config)(
             **{key: value for key, value in read.config.to_dict().items() if key not in _OF_THE_FILE}
@@ -338,7 +341,7 @@ def _convert(gguf: Path, to: Path, context: int) -> None:
         plain.generation_config = read.generation_config
         tokenizer.model_max_length = context
         plain.save_pretrained(to)
-        (to / "model.safetensors").chmod(0o644)
+        cache.share(to / "model.safetensors")
         tokenizer.save_pretrained(to)
 
 

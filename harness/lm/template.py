@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from envsuite.errors import UsageError
+from harness.lm.time_limit import time_limit
 from harness.prompting.prompting import Tool
 from harness.types import Message
 
@@ -28,6 +29,8 @@ PLAIN = (
 """Template for base models, which have none; their replies start with a space and should stop at
 PLAIN_STOP.
 """
+MOST_SECONDS = 20.0
+"""Time limit for rendering a conversation in seconds, in case the template never ends."""
 PLAIN_STOP = "\nUser:"
 
 _MARK = re.compile("\ue000(\\d+)\ue001")  # private-use characters, which neither templates nor texts contain
@@ -78,11 +81,13 @@ class Template:
         if tools and self.takes_tools:
             options["tools"] = list(tools)
         try:
-            return self.tokenizer.apply_chat_template(list(messages), **options)
+            with time_limit(MOST_SECONDS, "chat template"):
+                return self.tokenizer.apply_chat_template(list(messages), **options)
         except Exception:  # jinja errors, which templates raise for unsupported messages
             if messages and messages[0]["role"] == "system" and len(messages) > 1:
                 try:  # Gemma and others have no system message
-                    return self.tokenizer.apply_chat_template(_folded(messages), **options)
+                    with time_limit(MOST_SECONDS, "chat template"):
+                        return self.tokenizer.apply_chat_template(_folded(messages), **options)
                 except Exception as again:
                     error = again
             raise UsageError(

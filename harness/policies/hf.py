@@ -242,8 +242,10 @@ def load(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         with model_files.quiet():
-            tokenizer = AutoTokenizer.from_pretrained(path)
-            network: Any = AutoModelForCausalLM.from_pretrained(path, dtype=kind, attn_implementation=attention)
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+            network: Any = AutoModelForCausalLM.from_pretrained(
+                path, dtype=kind, attn_implementation=attention, trust_remote_code=False
+            )
         return network.to(place).eval(), tokenizer
     except EnvsuiteError:
         raise

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from multiprocessing import connection
 from typing import Any, Protocol
 
+from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.rollout.hosts import EnvHost, EnvHosts, Request, StepResult, Terminated, lost
 from harness.types import Episode
 
@@ -66,10 +67,10 @@ class LocalExecutor:
     """Environments in this process, for native engines that answer at once."""
 
     def __init__(
-        self, count: int, reward_mode: str = "sparse", advice_kind: str = "", shaping_gamma: float = 0.99
+        self, count: int, reward_mode: str = "sparse", advice_kind: str = "", shaping: Shaping = DEFAULT_SHAPING
     ) -> None:
         self.count = count
-        self._hosts = [EnvHost(reward_mode, advice_kind, shaping_gamma) for _ in range(count)]
+        self._hosts = [EnvHost(reward_mode, advice_kind, shaping) for _ in range(count)]
         self._answers: list[tuple[int, StepResult]] = []
 
     def start(self, slot: int, episode: Episode) -> None:
@@ -109,12 +110,12 @@ class ProcessExecutor:
         workers: int,
         reward_mode: str = "sparse",
         advice_kind: str = "",
-        shaping_gamma: float = 0.99,
+        shaping: Shaping = DEFAULT_SHAPING,
         timeout: float = 600.0,
     ) -> None:
         self.count = count
         self.timeout = timeout
-        self._config = (reward_mode, advice_kind, shaping_gamma)
+        self._config = (reward_mode, advice_kind, shaping)
         self._context = multiprocessing.get_context("spawn")  # forks of a process with threads deadlock
         self._workers = [_Worker(self._context, self._config) for _ in range(max(1, min(workers, count)))]
         self._lost: deque[tuple[int, StepResult]] = deque()
@@ -186,7 +187,7 @@ class ProcessExecutor:
 class _Worker:
     """A worker process as seen by the executor."""
 
-    def __init__(self, context: Any, config: tuple[str, str, float]) -> None:
+    def __init__(self, context: Any, config: tuple[str, str, Shaping]) -> None:
         self.pipe, worker_end = context.Pipe()
         self.pending: deque[tuple[int, float]] = deque()  # slot and time of requests without an answer, in order
         self.ready = False
@@ -237,7 +238,7 @@ def _terminate(number: int, frame: Any) -> None:
     raise Terminated
 
 
-def _serve(pipe: connection.Connection, config: tuple[str, str, float], parent: int) -> None:
+def _serve(pipe: connection.Connection, config: tuple[str, str, Shaping], parent: int) -> None:
     """Runs in a worker: answers requests until the pipe closes. The parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)

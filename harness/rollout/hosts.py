@@ -18,6 +18,7 @@ from typing import Any
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError, did_you_mean
+from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.rollout.seeding import Seeding
 from harness.types import Episode
 
@@ -82,8 +83,8 @@ def check_expert(env: type[TextEnv], advice_kind: str) -> None:
 class EnvHost:
     """The environment of one slot."""
 
-    def __init__(self, reward_mode: str, advice_kind: str, shaping_gamma: float = 0.99) -> None:
-        self.reward_mode, self.advice_kind, self.shaping_gamma = reward_mode, advice_kind, shaping_gamma
+    def __init__(self, reward_mode: str, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING) -> None:
+        self.reward_mode, self.advice_kind, self.shaping = reward_mode, advice_kind, shaping
         self.env: TextEnv | None = None
         self.built = ("", "")
         self.seeding: Seeding | None = None
@@ -123,9 +124,7 @@ class EnvHost:
     def _build(self, episode: Episode) -> TextEnv:
         if episode.task.id not in registry.TASKS:  # registered only in the parent process
             registry.register(episode.task)
-        return registry.build(
-            episode.task, self.reward_mode, shaping_gamma=self.shaping_gamma, **json.loads(episode.knobs)
-        )
+        return registry.build(episode.task, self.reward_mode, **self.shaping.keywords(), **json.loads(episode.knobs))
 
     def _reset(self, env: TextEnv, episode: Episode) -> tuple[str, dict[str, Any]]:
         return env.reset(seed=episode.seed, options={"attempt": episode.attempt})
@@ -206,7 +205,7 @@ def _finite(reward: float) -> float:
 class EnvHosts:
     """The environments of a worker, created on first use."""
 
-    def __init__(self, config: tuple[str, str, float]) -> None:
+    def __init__(self, config: tuple[str, str, Shaping]) -> None:
         """`config` has the arguments of `EnvHost`."""
         self._config = config
         self._by_slot: dict[int, EnvHost] = {}

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envsuite import registry
 from envsuite.core import TextEnv
-from envsuite.types import Task
+from envsuite.types import DEFAULT_SHAPING, Shaping, Task
 from harness.rollout.hosts import NOT_A_FAILURE, EnvHost, StepResult, lost
 from harness.types import Episode
 
@@ -43,15 +43,15 @@ class VectorExecutor:
         knobs: str,
         reward_mode: str = "sparse",
         advice_kind: str = "",
-        shaping_gamma: float = 0.99,
+        shaping: Shaping = DEFAULT_SHAPING,
     ) -> None:
         """`knobs` is the JSON of `Episode.knobs`. Every episode must have this task and these
         knobs.
         """
         self.count = count
-        self._arguments = task, reward_mode, shaping_gamma, json.loads(knobs)
+        self._arguments = task, reward_mode, shaping, json.loads(knobs)
         self._envs: SyncVectorEnv | None = None
-        self._hosts = [_VectorHost(self, number, reward_mode, advice_kind, shaping_gamma) for number in range(count)]
+        self._hosts = [_VectorHost(self, number, reward_mode, advice_kind, shaping) for number in range(count)]
         self._answers: list[tuple[int, StepResult]] = []
         self._requests: dict[int, tuple[tuple[str, ...], int]] = {}
         self._together = True
@@ -62,9 +62,9 @@ class VectorExecutor:
         starts.
         """
         if self._envs is None:
-            task, reward_mode, gamma, knobs = self._arguments
+            task, reward_mode, shaping, knobs = self._arguments
             self._envs = registry.make_vec(
-                task, self.count, reward_mode, shaping_gamma=gamma, autoreset_mode=AutoresetMode.DISABLED, **knobs
+                task, self.count, reward_mode, **shaping.keywords(), autoreset_mode=AutoresetMode.DISABLED, **knobs
             )
         return self._envs
 

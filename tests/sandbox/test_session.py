@@ -1,4 +1,4 @@
-"""What every driver promises to honest callers: runs, limits, workspaces, and that its own failure is said so."""
+"""Sessions of every driver: runs, limits, workspaces, and errors of the sandbox itself."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ ECHO = Path(__file__).with_name("echo.py")
 
 @pytest.fixture(scope="module", params=sandbox.DRIVERS)
 def workspace(request):
-    """A sandbox with a workspace that outlives its runs."""
+    """Yields a sandbox with a workspace that persists between runs."""
     spec = sandbox.Spec(workspace="/testbed", fresh=False, limits=LIMITS)
     with sandbox.open(spec, working(request.param)) as opened:
         yield opened
@@ -162,7 +162,10 @@ def test_a_killed_command_says_its_signal(clean):
 
 
 def test_the_limit_on_processes_holds_for_root_too(session, play):
-    code = "import os, time\nmade = 0\ntry:\n    while made < 500:\n        if os.fork() == 0: time.sleep(60)\n        made += 1\n"
+    code = (
+        "import os, time\nmade = 0\ntry:\n    while made < 500:\n"
+        "        if os.fork() == 0: time.sleep(60)\n        made += 1\n"
+    )
     code += "except OSError: pass\nif made > 64: breaches.append(made)\nsaid = made"
     result, breaches = play(code)
     assert result.fate == "exited"
@@ -228,14 +231,14 @@ def test_a_hundred_parallel_submissions_are_neither_lost_nor_mixed_up(session):
 def test_a_pool_is_shared_and_closes_with_its_last_lease():
     spec = sandbox.Spec(program=PROGRAM)
     driver = drivers.choose("auto", (*drivers.SAFE, "process"))
-    one, other = Lease(spec, driver), Lease(spec, driver)
-    assert one.pool is other.pool
-    one.close()
-    one.close()
-    assert other.pool.call(b'{"code": "", "world": {}}').exit_code == 0
-    other.close()
+    first, second = Lease(spec, driver), Lease(spec, driver)
+    assert first.pool is second.pool
+    first.close()
+    first.close()
+    assert second.pool.call(b'{"code": "", "world": {}}').exit_code == 0
+    second.close()
     with pytest.raises(UsageError, match="closed"):
-        other.pool.call(b"")
+        second.pool.call(b"")
 
 
 def test_no_sandbox_is_one_line_with_the_cure_and_process_is_never_taken_silently():
@@ -257,10 +260,12 @@ def test_bwrap_that_is_not_installed_is_named(monkeypatch):
 
 @pytest.mark.parametrize("pieces", [[b""], [b"abcdef"], [b"a"] * 9, [b"x" * 50, b"y" * 50], [b"0123456789" * 10]])
 def test_an_excerpt_is_the_head_and_the_tail(pieces):
-    excerpt, whole = Excerpt(20), b"".join(pieces)
+    excerpt, complete = Excerpt(20), b"".join(pieces)
     for piece in pieces:
         excerpt.add(piece)
-    if len(whole) <= 20:
-        assert excerpt.text() == whole
+    if len(complete) <= 20:
+        assert excerpt.text() == complete
     else:
-        assert excerpt.text() == whole[:10] + b"\n[... %d bytes left out ...]\n" % (len(whole) - 20) + whole[-10:]
+        assert (
+            excerpt.text() == complete[:10] + b"\n[... %d bytes left out ...]\n" % (len(complete) - 20) + complete[-10:]
+        )

@@ -72,10 +72,15 @@ def games(split: str, flagged: bool = False) -> list[GameFile]:
 
 
 def panel(**settings: Any) -> Panel:
-    """Returns the panel for the settings of an official task (`games`, `flagged`)."""
+    """Returns the panel for the settings of an official task (`games`, `flagged`, `task_types`)."""
     split, flagged = settings["games"], bool(settings["flagged"])
     files = games(split, flagged)
     name = f"alfworld/{split}" + "/flagged" * flagged
+    task_types = set(settings.get("task_types", TASK_TYPES))
+    if task_types != set(TASK_TYPES):
+        name += "/" + "+".join(sorted(task_types))
+        files = [game for game in files if game.task_type in task_types]
+        return make_panel(name, [(g.task_type, g.name, g.digest) for g in files])
     return make_panel(name, [(g.task_type, g.name, g.digest) for g in files], 0 if flagged else EXPECTED[split])
 
 

@@ -16,6 +16,7 @@ per game, by location and object in hand.
 from __future__ import annotations
 
 from bisect import bisect, insort
+from typing import Any
 
 from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.game import LIGHT, AlfworldGame, GameState
@@ -83,6 +84,9 @@ class NativeEngine:
         self._go, self._moving_can_win = tables.go, game.goal.kind == LIGHT
         self.revision = 0
         self.set_state(game.start)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.game, self.get_state(), self.revision)
 
     def reset(self) -> EngineReply:
         """Returns to the start state; the feedback describes the room and the task."""
@@ -246,10 +250,7 @@ class NativeEngine:
         if here is None:
             return sentences.room % sentences.nothing
         beside = sorted((o, r) for o, r in self.taken if r in here and self.places[o] >> self.location & 1)
-        facing = self._tables.facing.get(self.location)
-        if facing is None:
-            facing = self._tables.facing[self.location] = enumeration(sentences, [game.receptacles[r] for r in here])
-        return sentences.facing % (facing, self._objects(tuple([o for o, _ in beside])))
+        return sentences.facing % (self._tables.facing[self.location], self._objects(tuple([o for o, _ in beside])))
 
     def _inventory(self, _: int, __: int) -> str:
         sentences = self.game.sentences
@@ -351,6 +352,14 @@ class NativeEngine:
         split = bisect(local, "go to ")  # no other verb sorts between two destinations
         away = tables.away.get(self.location)
         if away is None:
-            away = [command for command, to in tables.destinations if to.location != self.location]
+            away = [command for command, location in tables.destinations if location != self.location]
             tables.away[self.location] = away
         return Commands(local[:split] + away + local[split:]), actions
+
+
+def _restore(game: AlfworldGame, state: GameState, revision: int) -> NativeEngine:
+    """Rebuilds an engine from a pickle."""
+    engine = NativeEngine(game)
+    engine.set_state(state)
+    engine.revision = revision
+    return engine

@@ -21,20 +21,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from envsuite.core import TextEnv
 from envsuite.envs.alfworld import data, solver
 from envsuite.envs.alfworld.batch_state import BatchState
+from envsuite.envs.alfworld.compiled import load_compiled
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine
-from envsuite.envs.alfworld.floorplans import ROOMS, TASK_TYPES, package_folder
+from envsuite.envs.alfworld.floorplans import package_folder
 from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.knobs import ALL_KNOBS, GENERATED, GENERATOR_KNOBS
 from envsuite.envs.alfworld.logic import DIALECTS, Unrecognised, remake
 from envsuite.envs.alfworld.menu import LEVELS
-from envsuite.envs.alfworld.observations import OBSERVATIONS, STYLES
+from envsuite.envs.alfworld.observations import OBSERVATIONS
 from envsuite.envs.alfworld.partial import PartialExpert
 from envsuite.envs.alfworld.stock import EngineReply, StockEngine
 from envsuite.envs.alfworld.subgoals import Marks, SubgoalTracker
 from envsuite.errors import UsageError
-from envsuite.types import Knob, Outcome, RewardMode
+from envsuite.types import Outcome, RewardMode
 
 INSTRUCTIONS = """\
 You are in a room of a house, described in words, and have a household task to do. You walk from one receptacle (a
@@ -82,59 +86,7 @@ class SavedEpisode(NamedTuple):
 class AlfworldEnv(TextEnv):
     """One household task per episode; see the module docstring."""
 
-    knobs = (
-        Knob(
-            "games",
-            "generated",
-            "generated from the seed, or an official split under $ALFWORLD_DATA",
-            choices=("generated", *data.EXPECTED),
-        ),
-        Knob("flagged", False, "official games whose file says solvable: false, instead of the solvable ones"),
-        Knob(
-            "engine",
-            "native",
-            "native, or the stock textworld engine, a thousand times slower",
-            choices=("native", "textworld"),
-        ),
-        Knob(
-            "dialect",
-            "file",
-            "file: as in the game file (generated: 2.1.1); 2.1.1: 'put a in/on b'; 0.4: 'move a to b'",
-            choices=("file", *DIALECTS),
-        ),
-        Knob(
-            "observation",
-            "raw",
-            "wording of observations: raw game text, as in ReAct, or as in verl-agent",
-            choices=STYLES,
-        ),
-        Knob("list_commands", False, "append the admissible commands to every observation"),
-        Knob("task_types", TASK_TYPES, "generated: task types", choices=TASK_TYPES),
-        Knob("rooms", tuple(ROOMS), "generated: room types", choices=tuple(ROOMS)),
-        Knob("receptacles", 0, "generated: number of receptacles; 0: as in the floor plan (6 to 54)", low=0, high=60),
-        Knob(
-            "objects",
-            0,
-            "generated: portable objects within reach; 0: as in official games (8 to 61)",
-            low=0,
-            high=100,
-        ),
-        Knob(
-            "distractors",
-            -1,
-            "generated: objects the task could also have asked for; -1: not controlled",
-            low=-1,
-            high=50,
-        ),
-        Knob(
-            "hidden",
-            -1.0,
-            "generated: share of targets in closed receptacles; -1: as in official games",
-            low=-1.0,
-            high=1.0,
-        ),
-        Knob("copies", 0, "generated: objects of the target's class; 0: as in official games (1 to 4)", low=0, high=8),
-    )
+    knobs = ALL_KNOBS
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
@@ -145,27 +97,13 @@ class AlfworldEnv(TextEnv):
         settings = self.settings
         self._style = OBSERVATIONS[settings.observation]
         self._plain = settings.observation == "raw" and not settings.list_commands
-        self._recipe = GeneratorSettings(
-            settings.task_types,
-            settings.rooms,
-            settings.receptacles,
-            settings.objects,
-            settings.distractors,
-            settings.hidden,
-            settings.copies,
-            DIALECTS[0] if settings.dialect == "file" else settings.dialect,
-        )
         self._files: list[data.GameFile] = []
-        if settings.games != "generated":
-            files = {game.name: game for game in data.games(settings.games, settings.flagged)}
-            self._files = [files[name] for name in data.panel(games=settings.games, flagged=settings.flagged).games]
-            if not self._files:
-                kind = "flagged unsolvable" if settings.flagged else "solvable"
-                raise UsageError(
-                    f"There are no {kind} games of {settings.games} in {data.data_folder()}: {data.DATA_HELP}."
-                )
-        else:
+        self._epoch: list[int] | None = None
+        if settings.games == GENERATED:
             package_folder()  # generating games needs the package: raise now if it is missing
+            self._generator = _generator_settings(vars(settings))
+        else:
+            self._files = _official_files(vars(settings))
         self._stock: StockEngine | None = None
         self._answer: EngineReply  # of the stock engine
         if settings.engine == "textworld":
@@ -183,6 +121,24 @@ class AlfworldEnv(TextEnv):
     @turn.setter
     def turn(self, turn: int) -> None:
         self._batch.turns[self._index] = turn
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Starts the game of `seed`; without a seed, official games are played once per epoch.
+
+        Each epoch is a new random order, which the last seed passed to `reset` determines.
+        """
+        if seed is not None:
+            self._epoch = None
+        elif self._files:
+            return self._reset_in_epoch(options)
+        return super().reset(seed=seed, options=options)
+
+    def _reset_in_epoch(self, options: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
+        if self._epoch is None:
+            self._epoch_rng = np.random.default_rng(int(self.np_random.integers(2**31)))
+        if not self._epoch:
+            self._epoch = self._epoch_rng.permutation(len(self._files)).tolist()
+        return super().reset(seed=self._epoch.pop(), options=options)
 
     def in_batch(self, batch: BatchState, index: int) -> AlfworldEnv:
         """Returns this environment, which from its next reset stores its state in a shared `batch`."""
@@ -249,7 +205,7 @@ class AlfworldEnv(TextEnv):
     def _find_game(self, seed: int) -> GameSource:
         with_text = self.settings.engine == "textworld"
         if not self._files:
-            generated = _generated(seed, self._recipe)
+            generated = _generated(seed, self._generator)
             return GameSource(generated.name, generated.name, generated.text if with_text else "", generated.game)
         file = self._files[seed % len(self._files)]
         return _official(file.name, file.path, file.digest, self.settings.dialect, with_text)
@@ -344,6 +300,34 @@ class AlfworldEnv(TextEnv):
             self._stock = None
 
 
+def _generator_settings(knobs: dict[str, Any]) -> GeneratorSettings:
+    """Returns the generator's settings; `dialect=file` means the dialect of the published games."""
+    dialect = DIALECTS[0] if knobs["dialect"] == "file" else knobs["dialect"]
+    values = {knob.name: knobs[knob.name] for knob in GENERATOR_KNOBS}
+    return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, **values)
+
+
+def _official_files(knobs: dict[str, Any]) -> list[data.GameFile]:
+    """Returns the official games in the order of their panel.
+
+    Raises UsageError if there are none, or if a knob of the generator is set.
+    """
+    for knob in GENERATOR_KNOBS:
+        if knobs.get(knob.name, knob.default) != knob.default:
+            raise UsageError(
+                f"{knob.name}={knobs[knob.name]} applies to generated games only: remove it, or use games=generated."
+            )
+    files = {game.name: game for game in data.games(knobs["games"], knobs["flagged"])}
+    selected = [files[name] for name in data.panel(**knobs).games]
+    if not selected:
+        kind = "flagged unsolvable" if knobs["flagged"] else "solvable"
+        raise UsageError(
+            f"There are no {kind} games of {knobs['games']} of the types {', '.join(knobs['task_types'])} in "
+            f"{data.data_folder()}: {data.DATA_HELP}."
+        )
+    return selected
+
+
 def dialect_of(source: GameSource) -> str:
     """Returns the dialect of a game: '2.1.1' ('put a in/on b') or '0.4' ('move a to b')."""
     if source.game is not None:
@@ -352,8 +336,8 @@ def dialect_of(source: GameSource) -> str:
 
 
 @lru_cache(maxsize=128)
-def _generated(seed: int, recipe: GeneratorSettings) -> Any:
-    return generate(seed, recipe)
+def _generated(seed: int, settings: GeneratorSettings) -> Any:
+    return generate(seed, settings)
 
 
 @lru_cache(maxsize=256)
@@ -363,7 +347,7 @@ def _official(name: str, path: Path, digest: str, dialect: str, with_text: bool)
     """
     try:
         if dialect == "file" and not with_text:
-            return GameSource(name, str(path), "", AlfworldGame.load(path))
+            return GameSource(name, str(path), "", load_compiled(path, digest))
         text = _text(path, dialect)
         return GameSource(name, str(path), text if with_text else "", AlfworldGame.from_json(text, str(path)))
     except Unrecognised:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from envsuite.envs.alfworld.logic import (
     CLEANABLE,
@@ -140,6 +140,9 @@ class AlfworldGame:
         except BrokenProblem as error:
             raise DataError(f"{name}: key {key!r}, line {error.line}: {error}.") from None
         return cls(name, task, sentences, cleaners, solvable if isinstance(solvable, bool) else None, *problem)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_tables"}
 
     @cached_property
     def receptacles_at(self) -> dict[int, tuple[int, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from sys import intern
 from typing import Any
 
 from envsuite.envs.alfworld.game import AlfworldGame
@@ -46,46 +45,80 @@ class Arrival:
         self.view: View | None = None
 
 
+class LazyTable(dict[int, Any]):
+    """A table over receptacles, objects or locations that computes each entry on its first use."""
+
+    def __init__(self, compute: Callable[[int], Any]) -> None:
+        super().__init__()
+        self.compute = compute
+
+    def __missing__(self, key: int) -> Any:
+        value = self[key] = self.compute(key)
+        return value
+
+
 class GameTables:
-    """Precomputed text of one game; `views`, `lists` and `away` fill up during play."""
+    """Text and lists of one game, computed on first use."""
 
     __slots__ = (
-        "arrive", "articled", "away", "cannot_put_down", "destinations", "facing", "go", "intro", "is_closed",
+        "arrive", "articled", "away", "cannot_put_down", "destinations", "facing", "game", "go", "intro", "is_closed",
         "is_open", "knives", "lists", "on", "openable", "receptacles_at", "views",
     )  # fmt: skip
 
     def __init__(self, game: AlfworldGame) -> None:
-        sentences = game.sentences
-        plain = [name.replace("%", "%%") for name in game.receptacles]
+        self.game = game
+        self.openable = game.openable
         self.go = {
-            intern("go to " + name): Arrival(r, place)
+            "go to " + name: Arrival(r, place)
             for r, (name, place) in enumerate(zip(game.receptacles, game.receptacle_location, strict=True))
         }
-        places = [game.locations[place].replace("%", "%%") for place in game.receptacle_location]
-        self.arrive = [
-            sentences.arrive % (place, "%s") for place in (places if sentences.arrive_by_location else plain)
-        ]
-        self.is_open = [sentences.is_open % (name, "%s") for name in plain]
-        self.is_closed = [sentences.is_closed % name for name in game.receptacles]
-        self.on = [sentences.on % (name, "%s") for name in plain]
-        self.articled = [intern("a " + name) for name in game.objects]
-        self.destinations = [(command, self.go[command]) for command in sorted(self.go)]
+        self.destinations = sorted((command, arrival.location) for command, arrival in self.go.items())
+        self.arrive = LazyTable(self._arrive)
+        self.is_open = LazyTable(lambda r: game.sentences.is_open % (escape(game.receptacles[r]), "%s"))
+        self.is_closed = LazyTable(lambda r: game.sentences.is_closed % game.receptacles[r])
+        self.on = LazyTable(lambda r: game.sentences.on % (escape(game.receptacles[r]), "%s"))
+        self.articled = LazyTable(lambda o: "a " + game.objects[o])
+        self.facing = LazyTable(self._facing)
+        self.receptacles_at = LazyTable(self._receptacles_at)
         self.away: dict[int, list[str]] = {}  # location -> the destinations elsewhere
-        self.facing: dict[int, str] = {}  # location -> its receptacles, listed
-        self.openable = game.openable
-        self.receptacles_at = {place: (sum(1 << r for r in rs), rs) for place, rs in game.receptacles_at.items()}
-        self.receptacles_at.setdefault(game.start.location, (0, ()))
-        self.knives = frozenset(o for o, flags in enumerate(game.flags) if flags & KNIFE)
-        self.cannot_put_down = frozenset(o for o in range(len(game.objects)) if game.cannot_put_down(o))
+        self.knives = frozenset([o for o, flags in enumerate(game.flags) if flags & KNIFE])
+        holders = game.holders
+        self.cannot_put_down = frozenset([o for o, kind in enumerate(game.object_types) if not holders.get(kind)])
         self.views: dict[object, View] = {}
         self.lists: dict[tuple[int, ...], str] = {}
-        here = game.receptacles_at.get(game.start.location)
-        rooms = [f"a {name}" for name in game.receptacles]
-        if here is None:
-            look = sentences.room % enumeration(sentences, rooms)
+        self.intro = self._intro()
+
+    def _intro(self) -> str:
+        game, sentences = self.game, self.game.sentences
+        if game.start.location in game.receptacle_location:
+            look = sentences.facing % (self.facing[game.start.location], sentences.nothing)
         else:
-            look = sentences.facing % (enumeration(sentences, [game.receptacles[r] for r in here]), sentences.nothing)
-        self.intro = sentences.intro % (look, game.task)
+            look = sentences.room % enumeration(sentences, [f"a {name}" for name in game.receptacles])
+        return sentences.intro % (look, game.task)
+
+    def _arrive(self, r: int) -> str:
+        """Returns the template of the feedback on arrival at a receptacle; its slot is for the contents."""
+        game = self.game
+        place = game.locations[game.receptacle_location[r]]
+        return game.sentences.arrive % (
+            escape(place if game.sentences.arrive_by_location else game.receptacles[r]),
+            "%s",
+        )
+
+    def _facing(self, location: int) -> str:
+        """Returns the receptacles at a location in words."""
+        game = self.game
+        return enumeration(game.sentences, [game.receptacles[r] for r in game.receptacles_at.get(location, ())])
+
+    def _receptacles_at(self, location: int) -> tuple[int, tuple[int, ...]]:
+        """Returns the receptacles at a location, as a bit mask and as a tuple."""
+        receptacles = self.game.receptacles_at.get(location, ())
+        return sum(1 << r for r in receptacles), receptacles
+
+
+def escape(name: str) -> str:
+    """Escapes a name for use in a %-template."""
+    return name.replace("%", "%%")
 
 
 def evict_oldest(cache: dict[Any, Any]) -> None:

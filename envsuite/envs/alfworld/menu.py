@@ -10,6 +10,7 @@ OFFICIAL = {
     "valid_seen": "140 games in rooms of the training set",
     "valid_unseen": "134 games in four rooms never trained in",
 }
+OFFICIAL_CLASSES = {"train": "AlfworldTrain", "valid_seen": "AlfworldValidSeen", "valid_unseen": "AlfworldValidUnseen"}
 TYPES = {
     "pick": ("pick_and_place_simple", "put an object somewhere"),
     "look": ("look_at_obj_in_light", "look at an object under a lamp"),
@@ -40,7 +41,7 @@ for split, summary in OFFICIAL.items():
     register(
         Task(
             id=SPLIT_IDS[split],
-            entry_point=ENTRY,
+            entry_point=f"envsuite.envs.alfworld.official:{OFFICIAL_CLASSES[split]}",
             vector_entry_point=VECTOR,
             kwargs={"games": split},
             split_ids=SPLIT_IDS,

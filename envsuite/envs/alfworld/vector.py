@@ -58,6 +58,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
 
         makers = [partial(make, index) for index in range(num_envs)]
         super().__init__(makers, copy=False, autoreset_mode=autoreset_mode)
+        self.env_fns = ()  # not used after the start, and functions in it cannot be pickled
         self._last = first.settings.max_steps - 1
         self._plain = first._plain
         self._dense = first.reward_mode is RewardMode.DENSE
@@ -194,6 +195,8 @@ class AlfworldVectorEnv(SyncVectorEnv):
 
     def _games_to_reset(self, actions: Sequence[str | None]) -> list[bool]:
         """Returns which games this step resets; raises Gymnasium's errors for invalid calls."""
+        if isinstance(actions, str):
+            raise gym.error.InvalidAction(f"step() needs a list of {self.num_envs} commands, not one string.")
         if len(actions) != self.num_envs:
             raise gym.error.InvalidAction(f"{self.num_envs} games need {self.num_envs} commands, not {len(actions)}.")
         resetting: list[bool] = self._autoreset_envs.tolist()

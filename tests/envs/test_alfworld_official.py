@@ -1,0 +1,147 @@
+"""Official splits: knobs that apply to them, epochs, compiled games, and pickled vector environments."""
+
+import importlib.util
+import pickle
+from collections import Counter
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from envsuite import registry
+from envsuite.envs.alfworld import compiled, data
+from envsuite.envs.alfworld import env as alfworld_env
+from envsuite.envs.alfworld.env import AlfworldEnv
+from envsuite.envs.alfworld.game import AlfworldGame
+from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.errors import BadKnob, UsageError
+
+if importlib.util.find_spec("alfworld") is None:
+    pytest.skip("the package alfworld is not installed", allow_module_level=True)
+
+TYPES = ("pick_and_place_simple", "look_at_obj_in_light")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A data folder with six games of two types in valid_seen; no game is cached."""
+    for seed in range(6):
+        made = generate(seed, GeneratorSettings((TYPES[seed % 2],), receptacles=6, objects=4))
+        path = tmp_path / "json_2.1.1/valid_seen" / f"{TYPES[seed % 2]}-X-None-Y-{seed}" / "trial_1/game.tw-pddl"
+        path.parent.mkdir(parents=True)
+        path.write_text(made.text)
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    forget()
+    yield tmp_path
+    forget()
+
+
+def forget():
+    """Clears the caches of games in this process."""
+    compiled.clear_memory()
+    compiled._folder.cache_clear()
+    alfworld_env._official.cache_clear()
+
+
+def test_task_types_select_official_games(folder):
+    env = registry.build("ALFWorld-valid_seen-v0", task_types=("look_at_obj_in_light",))
+    types = {env.reset(seed=seed)[1]["labels"]["task_type"] for seed in range(6)}
+    assert types == {"look_at_obj_in_light"}
+    panel = registry.panel(registry.TASKS["ALFWorld-valid_seen-v0"], task_types=("look_at_obj_in_light",))
+    assert panel.name == "alfworld/valid_seen/look_at_obj_in_light" and len(panel) == 3
+    whole = registry.panel(registry.TASKS["ALFWorld-valid_seen-v0"])
+    assert whole.name == "alfworld/valid_seen" and len(whole) == 6 and whole.digest != panel.digest
+    with pytest.raises(UsageError, match="no solvable games of valid_seen of the types pick_two_obj_and_place"):
+        registry.build("ALFWorld-valid_seen-v0", task_types=("pick_two_obj_and_place",))
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [{"objects": 5}, {"hidden": 1.0}, {"rooms": ("bath",)}, {"copies": 2}, {"receptacles": 9}, {"distractors": 0}],
+)
+def test_knobs_of_the_generator_are_rejected_for_official_games(folder, knobs):
+    name = next(iter(knobs))
+    with pytest.raises(BadKnob, match=f"has no knob '{name}'"):
+        registry.build("ALFWorld-valid_seen-v0", **knobs)
+    with pytest.raises(UsageError, match=f"{name}=.* applies to generated games only"):
+        AlfworldEnv(games="valid_seen", **knobs)
+
+
+def test_a_split_cannot_be_replaced_under_the_id_of_another(folder):
+    for build in (registry.build, registry.make):
+        with pytest.raises(BadKnob, match="valid_unseen"):
+            build("ALFWorld-valid_unseen-v0", games="valid_seen")
+    with pytest.raises(BadKnob, match="valid_unseen"):
+        registry.make_vec("ALFWorld-valid_unseen-v0", 2, games="valid_seen")
+    assert registry.build("ALFWorld-valid_seen-v0", games="valid_seen").settings.games == "valid_seen"
+
+
+def test_unseeded_resets_play_each_official_game_once_per_epoch(folder):
+    orders = []
+    for seed in (3, 3, 4):
+        env = registry.build("ALFWorld-valid_seen-v0")
+        env.reset(seed=seed)
+        names = [env.reset()[1]["labels"]["instance"] for _ in range(12)]
+        assert set(Counter(names[:6]).values()) == set(Counter(names[6:]).values()) == {1}
+        orders.append(names)
+    assert orders[0] == orders[1] != orders[2]
+    assert orders[0][:6] != orders[0][6:]
+
+
+def test_a_compiled_game_equals_the_parsed_one(folder):
+    file = data.games("valid_seen")[0]
+    expected = AlfworldGame.load(file.path)
+    for step in ("parsed", "from memory", "from disk"):
+        if step == "from disk":
+            compiled.clear_memory()
+        game = compiled.load_compiled(file.path, file.digest)
+        assert {name: getattr(game, name) for name in expected.__dataclass_fields__} == {
+            name: getattr(expected, name) for name in expected.__dataclass_fields__
+        }, step
+    stored = compiled._path(file.digest)
+    with open(stored, "r+b") as content:
+        content.seek(100)
+        content.write(b"damage")
+    compiled.clear_memory()
+    assert compiled.load_compiled(file.path, file.digest).objects == expected.objects
+
+
+def test_a_compiled_game_is_found_without_its_file_and_only_by_its_digest(folder):
+    env = registry.build("ALFWorld-valid_seen-v0")
+    first, _ = env.reset(seed=0)
+    forget()
+    text = env._files[0].path.read_text()
+    env._files[0].path.write_text("{")
+    assert env.reset(seed=0)[0] == first
+    env._files[0].path.write_text(text.replace("Your task is to: ", "Your task is to: please "))
+    renewed = registry.build("ALFWorld-valid_seen-v0")
+    assert (
+        "please"
+        in renewed.reset(seed=renewed._files.index(next(f for f in renewed._files if f.name == env._files[0].name)))[0]
+    )
+
+
+def test_a_vector_environment_survives_pickling_in_mid_game():
+    envs = registry.make_vec("ALFWorld-generated-easy-v0", 3, "dense")
+    envs.reset(seed=5)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        envs.step([env.random_command(rng) for env in envs.envs])
+    copy = pickle.loads(pickle.dumps(envs))
+    for _ in range(20):
+        commands = [env.expert() if not env._over else "look" for env in envs.envs]
+        ours, theirs = envs.step(commands), copy.step(commands)
+        assert ours[0] == theirs[0]
+        for one_side, other_side in zip(ours[1:4], theirs[1:4], strict=True):
+            assert one_side.tolist() == other_side.tolist()
+        assert [list(row) for row in ours[4]["admissible_commands"]] == [
+            list(row) for row in theirs[4]["admissible_commands"]
+        ]
+
+
+def test_one_string_for_a_vector_environment_is_an_invalid_action():
+    envs = registry.make_vec("ALFWorld-generated-easy-v0", 3)
+    envs.reset(seed=0)
+    with pytest.raises(gym.error.InvalidAction, match="a list of 3 commands"):
+        envs.step("abc")
