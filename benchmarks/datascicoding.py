@@ -1,10 +1,12 @@
-"""The expert's ROC AUC on every data set at hand, beside what was published; and the feature variant's.
+"""ROC AUC of the expert on every available data set, compared with published scores, and of the
+feature variant.
 
     python -m benchmarks.datascicoding [--markdown FILE]
 
-Published: POAD (Wen et al., 2024), Table 4, whose CAAFE columns are as printed there (`harness.suites.published`). The rows it
-drew are not known; ours are drawn with seed 0 after dropping incomplete ones, which for pharyngitis gives the very 512
-of the paper. The Kaggle sets are at hand after `envsuite-data add NAME FILE`, airlines after a download from OpenML.
+Published: POAD (Wen et al., 2024), Table 4, whose CAAFE columns are as printed there
+(`harness.suites.published`). Which rows the paper drew is not known; here they are drawn with seed
+0 after dropping incomplete rows, which for pharyngitis gives exactly the paper's 512. The Kaggle
+sets need `envsuite-data add NAME FILE`, airlines a download from OpenML.
 """
 
 import argparse
@@ -20,7 +22,7 @@ COLUMNS = (("CodeLLaMA-7B + LoRA", "POAD-Best"), ("GPT-3.5", "CAAFE"), ("GPT-4",
 
 
 def score(task: str, program: str = "", **knobs: object) -> tuple[float, float, float]:
-    """AUC, its deviation, and the threshold of success."""
+    """Returns AUC, its standard deviation, and the threshold of success."""
     env = registry.build(task, "dense", seconds=300, **knobs)
     try:
         env.reset(seed=0)
@@ -36,9 +38,10 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     printed = {
-        (one["task_variant"].replace("_", "-"), one["model"], one["method"]): f"{one['value']:.4f} ± {one['std_or_ci']}"
-        for one in published.records()
-        if one["key"] == "poad" and one["metric"] == "ROC AUC"
+        (first["task_variant"].replace("_", "-"), first["model"], first["method"]): f"{first['value']:.4f} "
+        f"± {first['std_or_ci']}"
+        for first in published.records()
+        if first["key"] == "poad" and first["metric"] == "ROC AUC"
     }
     lines = [
         "| data set | rows | expert | threshold | POAD-Best, CodeLlama-7B | CAAFE, GPT-3.5 | CAAFE, GPT-4 |",
@@ -62,9 +65,10 @@ def main() -> None:
         print(lines[-1], flush=True)
     if args.markdown:
         title = (
-            "# DataSciCoding: the expert beside published scores\n\nFrom one run of `benchmarks/datascicoding.py`: mean "
+            "# DataSciCoding: the expert compared with published scores\n\n"
+            "From one run of `benchmarks/datascicoding.py`: mean "
             "ROC AUC over 5 random halves ± standard deviation over them. Published: POAD (Wen et al., 2024), Table 4, "
-            "from `harness.suites.published`; which rows were drawn there is not known.\n\n"
+            "from `harness.suites.published`; the rows drawn there are not known.\n\n"
         )
         args.markdown.write_text(title + "\n".join(lines) + "\n")
 

@@ -1,10 +1,12 @@
-"""Submissions per second through each sandbox driver, beside a new interpreter for each: one run, side by side.
+"""Submissions per second through each sandbox driver, compared with a new interpreter for each, in one
+run.
 
     python -m benchmarks.sandbox [driver ...] [--markdown FILE]
 
-A submission is a fitted GaussianNB on iris, one split. `python -c` starts an interpreter, imports the same packages and
-does the same work; it is timed before and after every driver, so that all have the same machine beside them. Overhead is
-the time of a submission less the median of the same work in a process that is warm.
+A submission fits GaussianNB on one split of iris. `python -c` starts an interpreter, imports the
+same packages and does the same work; it is timed before and after every driver, so that all share
+the machine's load. Overhead is the time of a submission minus the median of the same work in a warm
+process.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ def submission() -> bytes:
 
 
 def timed(act, count: int) -> list[float]:
-    found = []
+    results = []
     for _ in range(count):
         began = time.perf_counter()
         act()
-        found.append(time.perf_counter() - began)
-    return found
+        results.append(time.perf_counter() - began)
+    return results
 
 
 def cold(payload: bytes) -> None:
@@ -92,14 +94,16 @@ def main() -> None:
         f"The work itself, in a warm process: {work * 1e3:.1f} ms. 2 sandboxes for the parallel figure. "
         f"{len(os.sched_getaffinity(0))} cores; load average at the start {load:.1f}, the benchmark's own included.",
         "",
-        "| | start s | p50 ms | p95 ms | overhead p50 ms | submissions/s, one at a time | times `python -c` | 100 at once, /s |",
+        "| | start s | p50 ms | p95 ms | overhead p50 ms | submissions/s, one at a time | times `python -c` "
+        "| 100 at once, /s |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, start, times, rate, parallel in rows:
         p50, p95 = statistics.median(times) * 1e3, sorted(times)[int(len(times) * 0.95)] * 1e3
         many = f"{parallel:.0f}" if parallel else ""
         lines.append(
-            f"| {name} | {start:.1f} | {p50:.1f} | {p95:.1f} | {p50 - work * 1e3:.1f} | {rate:.1f} | {rate / base:.0f} | {many} |"
+            f"| {name} | {start:.1f} | {p50:.1f} | {p95:.1f} | {p50 - work * 1e3:.1f} | {rate:.1f} | "
+            f"{rate / base:.0f} | {many} |"
         )
     text = "\n".join(lines) + "\n"
     print(text)

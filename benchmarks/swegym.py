@@ -1,9 +1,11 @@
-"""SWE-Gym's latencies per sandbox driver, beside plain subprocesses and `docker run`; the warm pool against cold starts;
-real instances. One run, side by side.
+"""Latencies of SWE-Gym per sandbox driver, compared with plain subprocesses and `docker run`, in one
+run.
+
+Also compares the warm pool with cold starts, and judges real instances.
 
     .ci/dockerd python -m benchmarks.swegym [driver ...] [-n N] [--real FOLDER] [--markdown FILE]
 
-`--markdown` writes the sections that were measured and keeps the others of that file.
+`--markdown` writes the measured sections and preserves the others of that file.
 """
 
 from __future__ import annotations
@@ -28,22 +30,24 @@ TASK = next(task for task in tasks.manifest() if task.package.name == "uritempla
 COLUMNS = ("reset", "exec", "python", "edit", "grade")
 THINKING = 1.0
 """seconds between commands, in which a model would write the next one"""
-LATENCIES = """reset: a repository of 25 files brought back for another try, and the first command in a sandbox of its own, started
-cold. exec: `true`. python: `python -c pass`. edit: one str_replace. grade: 58 tests in a fresh sandbox, twice (the second
-time sabotaged). By hand: copy and `git commit`; `bash -c true`; `python -c pass`; nothing; `python -m pytest` on a copy, once."""
-WARMTH = f"""From the end of one episode to the answer to the first command of the next (reset, and `true`), where a model thinks for
-{THINKING:g} s per command: with the next sandbox started meanwhile (`warm`, the default), and without."""
-REAL = """The gold patch, a change without use (an empty line) and no change, judged in fresh sandboxes; reset: the first one of the
-instance, with its repository laid out. What pip has to make is in the cache before."""
+LATENCIES = """reset: restores a repository of 25 files for another attempt, and runs the first command in a sandbox
+started cold. exec: `true`. python: `python -c pass`. edit: one str_replace. grade: 58 tests in a fresh sandbox,
+twice (the second time sabotaged). By hand: copy and `git commit`; `bash -c true`; `python -c pass`; nothing;
+`python -m pytest` on a copy, once."""
+WARMTH = f"""From the end of one episode to the reply to the first command of the next (reset, and `true`), with a model
+that thinks for {THINKING:g} s per command: with the next sandbox started during the episode (`warm`, the default),
+and without."""
+REAL = """The gold patch, a useless change (an empty line) and no change, judged in fresh sandboxes; reset: the first
+one of the instance, which writes its repository. pip's results are in the cache before."""
 
 
 def median_ms(act: Callable[[], object], count: int) -> float:
-    found = []
+    results = []
     for _ in range(count):
         began = time.perf_counter()
         act()
-        found.append(time.perf_counter() - began)
-    return statistics.median(found) * 1e3
+        results.append(time.perf_counter() - began)
+    return statistics.median(results) * 1e3
 
 
 def measured(driver: str, count: int) -> dict[str, float]:
@@ -55,12 +59,12 @@ def measured(driver: str, count: int) -> dict[str, float]:
         assert command is not None and env._problem is not None
         gold, problem = env._problem.gold(), env._problem
         assert problem.judge(gold, 600).resolved  # the sandbox that judges is warm from here on
-        found = {"reset": median_ms(lambda: (env.reset(seed=0), env.step("true")), count)}
-        found["exec"] = median_ms(lambda: env.step("true"), 3 * count)
-        found["python"] = median_ms(lambda: env.step("python -c pass"), count)
-        found["edit"] = median_ms(lambda: (env.step(command), env.step(f"undo {TASK.paths[0]}")), count) / 2
-        found["grade"] = median_ms(lambda: problem.judge(gold, 600), max(2, count // 3))
-        return found
+        results = {"reset": median_ms(lambda: (env.reset(seed=0), env.step("true")), count)}
+        results["exec"] = median_ms(lambda: env.step("true"), 3 * count)
+        results["python"] = median_ms(lambda: env.step("python -c pass"), count)
+        results["edit"] = median_ms(lambda: (env.step(command), env.step(f"undo {TASK.paths[0]}")), count) / 2
+        results["grade"] = median_ms(lambda: problem.judge(gold, 600), max(2, count // 3))
+        return results
     finally:
         env.close()
 
@@ -78,32 +82,32 @@ def by_hand(count: int) -> dict[str, float]:
             shutil.copytree(source, place)
             subprocess.run(commit, shell=True, cwd=place, check=True)
 
-        found = {"reset": median_ms(lay, count)}
-        found["exec"] = median_ms(lambda: subprocess.run(["bash", "-c", "true"], check=True), 3 * count)
-        found["python"] = median_ms(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), count)
+        results = {"reset": median_ms(lay, count)}
+        results["exec"] = median_ms(lambda: subprocess.run(["bash", "-c", "true"], check=True), 3 * count)
+        results["python"] = median_ms(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), count)
         tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
         environment = {**os.environ, "PYTHONPATH": str(place)}
-        found["grade"] = median_ms(
+        results["grade"] = median_ms(
             lambda: subprocess.run(tests, cwd=place, env=environment, check=True, capture_output=True),
             max(2, count // 3),
         )
-        return found
+        return results
 
 
 def docker_run(count: int) -> dict[str, float]:
-    """A container for every command, in the thin image that the docker driver has made."""
+    """Runs every command in a container started for it, from the thin image of the docker driver."""
     command = ["docker", "run", "--rm", "--network=none", "-v", "/usr:/usr:ro", docker.THIN, "/usr/bin/true"]
     return {"exec": median_ms(lambda: subprocess.run(command, check=True, capture_output=True), count)}
 
 
 def warmth(driver: str, count: int) -> dict[str, float]:
-    """Milliseconds from one episode to the next one's first answer, warm and cold in turns, so that both see the same load."""
+    """Measures milliseconds from one episode to the next one's first reply, alternating warm and cold."""
     envs = {
         name: registry.build("SWEGym-easy-v0", sandbox=driver, instances=(TASK.instance_id,), warm=name == "warm")
         for name in ("warm", "cold")
     }
     try:
-        found: dict[str, list[float]] = {name: [] for name in envs}
+        results: dict[str, list[float]] = {name: [] for name in envs}
         for env in envs.values():
             env.reset(seed=0)
             env.step("true")
@@ -113,15 +117,15 @@ def warmth(driver: str, count: int) -> dict[str, float]:
                 began = time.perf_counter()
                 env.reset(seed=0)
                 env.step("true")
-                found[name].append((time.perf_counter() - began) * 1e3)
-        return {name: statistics.median(times) for name, times in found.items()}
+                results[name].append((time.perf_counter() - began) * 1e3)
+        return {name: statistics.median(times) for name, times in results.items()}
     finally:
         for env in envs.values():
             env.close()
 
 
 def real(driver: str, folder: str, instance: str) -> list[str]:
-    """A row: what came of each change, and seconds."""
+    """Returns a row with the result of each change, and seconds."""
     env = registry.build("SWEGym-records-v0", records=folder, instances=(instance,), sandbox=driver)
     assert isinstance(env, SWEGym)
     try:
@@ -156,15 +160,15 @@ def load() -> str:
 
 
 def written(file: Path, sections: dict[str, list[str]]) -> str:
-    """The page with `sections` put in, the others kept."""
-    kept = {}
+    """Returns the page with `sections` replaced."""
+    stored = {}
     if file.is_file():
         for part in file.read_text().split("\n## ")[1:]:
             title, _, body = part.partition("\n")
-            kept[title] = body.strip().splitlines()
+            stored[title] = body.strip().splitlines()
     command = "`.ci/dockerd python -m benchmarks.swegym --real ../shared/data/swe --markdown benchmarks/swegym.md`"
     parts = [f"# SWE-Gym: measured\n\n{command}"]
-    parts += [f"## {title}\n\n" + "\n".join(body) for title, body in {**kept, **sections}.items()]
+    parts += [f"## {title}\n\n" + "\n".join(body) for title, body in {**stored, **sections}.items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -189,20 +193,20 @@ def main() -> None:
             [name, f"{row['warm']:.0f}", f"{row['cold']:.0f}", f"{row['cold'] / row['warm']:.1f}"]
             for name, row in rows.items()
         ]
-        said = table(("ms (median)", "warm", "cold", "cold / warm"), cells)
-        sections["Warm pool against cold starts"] = [WARMTH, "", *said, "", f"{args.n} repetitions; {load()}"]
+        message = table(("ms (median)", "warm", "cold", "cold / warm"), cells)
+        sections["Warm pool against cold starts"] = [WARMTH, "", *message, "", f"{args.n} repetitions; {load()}"]
     if args.real:
         names = ("instance", "driver", "reset, s", "gold patch", "without use", "no change")
-        found = []
+        results = []
         for driver in chosen:
             for instance in registry.panel(registry.TASKS["SWEGym-records-v0"], records=args.real).games:
-                found.append([instance, driver, *real(driver, args.real, instance)])
-                print(found[-1], file=sys.stderr)
-        said = table(names, found)
+                results.append([instance, driver, *real(driver, args.real, instance)])
+                print(results[-1], file=sys.stderr)
+        message = table(names, results)
         sections["Real instances"] = [
             REAL,
             "",
-            *said,
+            *message,
             "",
             f"In brackets: FAIL_TO_PASS and PASS_TO_PASS tests that pass, or why nothing was run. {load()}",
         ]

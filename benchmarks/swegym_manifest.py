@@ -1,10 +1,12 @@
-"""SWE-Gym's generated tasks: what was tried and kept, how fast, and a sample played through the environment.
+"""Generated tasks of SWE-Gym: candidates tried and kept, speed, and a sample played through the
+environment.
 
     python -m benchmarks.swegym_manifest FOLDER [--play N] [--markdown FILE]
 
-FOLDER is what `make swe-manifest` or `python -m envsuite.envs.swegym.build` works in. Where it holds tasks that can be
-played (`packages.json`), they are told of, else the shipped list. A sample, over all packages and numbers of bugs, is
-played by the expert, who must win, and by a player who submits at once, who must lose.
+FOLDER is the working folder of `make swe-manifest` or `python -m envsuite.envs.swegym.build`. If it
+contains playable tasks (`packages.json`), they are described, otherwise the shipped list. A sample
+over all packages and numbers of bugs is played by the expert, who must win, and by a player who
+submits at once, who must lose.
 """
 
 from __future__ import annotations
@@ -33,29 +35,29 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     return [*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows), ""]
 
 
-def by_package(listed: Sequence[tasks.Generated], known: dict[str, packages.Package]) -> list[str]:
+def by_package(listed: Sequence[tasks.GeneratedTask], known: dict[str, packages.Package]) -> list[str]:
     rows = []
     for name, package in [*known.items(), ("all", None)]:
-        found = [task for task in listed if name in ("all", task.package.name)]
-        bugs = Counter(len(task.bugs) for task in found)
-        failing = [len(task.fail_to_pass) for task in found]
+        results = [task for task in listed if name in ("all", task.package.name)]
+        bugs = Counter(len(task.bugs) for task in results)
+        failing = [len(task.fail_to_pass) for task in results]
         rows.append(
             (
                 package.title if package else "all",
                 package.split if package else "",
                 *(bugs[count] for count in (1, 2, 3)),
-                len(found),
+                len(results),
                 f"{statistics.median(failing):g}, {max(failing)}" if failing else "–",
-                sum(task.hops > 1 for task in found),
-                sum(len(task.paths) > 1 for task in found),
+                sum(task.hops > 1 for task in results),
+                sum(len(task.paths) > 1 for task in results),
             )
         )
     head = ("package", "split", "1 bug", "2 bugs", "3 bugs", "all", "failing tests: median, most", "2 hops or more")
     return table((*head, "2 files or more"), rows)
 
 
-def interacting(listed: Sequence[tasks.Generated]) -> str:
-    """How many compounds have a test that fails for one of their bugs as well as for another."""
+def interacting(listed: Sequence[tasks.GeneratedTask]) -> str:
+    """Returns how many compounds have a test that fails for each of two bugs."""
     alone = {bug: set(task.fail_to_pass) for task in listed if len(task.bugs) == 1 for bug in task.bugs}
     compounds = [task for task in listed if len(task.bugs) > 1 and all(bug in alone for bug in task.bugs)]
     met = [
@@ -70,22 +72,22 @@ def interacting(listed: Sequence[tasks.Generated]) -> str:
 
 def by_operator(rows: Rows) -> list[str]:
     tried: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
-    for row in (row for found in rows.values() for row in found):
+    stored: Counter[str] = Counter()
+    for row in (row for results in rows.values() for row in results):
         kind = row["operators"][0] if len(row["operators"]) == 1 else f"compound of {len(row['operators'])}"
         tried[kind] += 1
-        kept[kind] += "task" in row
-    order = sorted(tried, key=lambda kind: (kind.startswith("compound"), -kept[kind] / tried[kind]))
+        stored[kind] += "task" in row
+    order = sorted(tried, key=lambda kind: (kind.startswith("compound"), -stored[kind] / tried[kind]))
     return table(
         ("operator", "tried", "kept", "share"),
-        [(kind, tried[kind], kept[kind], f"{kept[kind] / tried[kind]:.0%}") for kind in order],
+        [(kind, tried[kind], stored[kind], f"{stored[kind] / tried[kind]:.0%}") for kind in order],
     )
 
 
 def by_reason(rows: Rows) -> list[str]:
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, found in rows.items():
-        for row in found:
+    for name, results in rows.items():
+        for row in results:
             reasons[row.get("no", "kept")][name] += 1
     order = sorted(reasons, key=lambda reason: -reasons[reason].total())
     return table(("", *rows), [(reason, *(reasons[reason][name] for name in rows)) for reason in order])
@@ -110,22 +112,22 @@ def rate(folder: Path) -> list[str]:
     return table(head, rows)
 
 
-def sample(listed: Sequence[tasks.Generated], count: int) -> list[tasks.Generated]:
-    """So many tasks by chance, as evenly as may be over packages and numbers of bugs."""
+def sample(listed: Sequence[tasks.GeneratedTask], count: int) -> list[tasks.GeneratedTask]:
+    """Returns a random sample of `count` tasks, spread over packages and numbers of bugs."""
     chance = random.Random(0)
-    groups: dict[tuple[str, int], list[tasks.Generated]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[tasks.GeneratedTask]] = defaultdict(list)
     for task in listed:
         groups[task.package.name, len(task.bugs)].append(task)
     for group in groups.values():
         chance.shuffle(group)
-    found: list[tasks.Generated] = []
-    while len(found) < min(count, len(listed)):
-        found += [group.pop() for group in groups.values() if group]
-    return found[:count]
+    results: list[tasks.GeneratedTask] = []
+    while len(results) < min(count, len(listed)):
+        results += [group.pop() for group in groups.values() if group]
+    return results[:count]
 
 
-def play(chosen: Sequence[tasks.Generated], seconds: float, folder: str = "") -> list[str]:
-    """Plays them as agents do, the failing tests hidden in every other one."""
+def play(chosen: Sequence[tasks.GeneratedTask], seconds: float, folder: str = "") -> list[str]:
+    """Plays tasks like agents do, with the failing tests hidden in every second one."""
     won: dict[str, Counter[str]] = {"expert": Counter(), "idle": Counter()}
     played: Counter[str] = Counter()
     strange, began = [], time.monotonic()
@@ -177,14 +179,15 @@ def main() -> None:
     for name in known:
         path = args.folder / f"{name}.jsonl"
         rows[name] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    whole = [json.loads(line) for path in args.folder.glob("*.whole.jsonl") for line in path.read_text().splitlines()]
+    files = sorted(args.folder.glob("*.whole.jsonl"))
+    complete = [json.loads(line) for path in files for line in path.read_text().splitlines()]
     lines = ["## The list", "", *by_package(listed, known), interacting(listed)]
     lines += [f"{tasks.MANIFEST.name} takes {size / 1000:.0f} kB.", ""]
     lines += ["## What was tried", "", *by_reason(rows), *by_operator(rows)]
     lines += ["## How fast", "", *rate(args.folder)]
-    same = sum(row["confirmed"] for row in whole)
+    same = sum(row["confirmed"] for row in complete)
     lines += [
-        f"The whole suite was run once more on {len(whole)} tasks: on {same} exactly the listed tests failed.",
+        f"The whole suite was run once more on {len(complete)} tasks: on {same} exactly the listed tests failed.",
         "",
     ]
     if args.play:

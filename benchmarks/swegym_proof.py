@@ -1,11 +1,13 @@
-"""Eight sandboxes at once, 200 episodes, a Ctrl-C and a SIGKILL in their midst: what is left of it all?
+"""Cleanup after interrupts: 200 episodes in eight sandboxes at once, with a Ctrl-C and a SIGKILL in
+between.
 
     `.ci/dockerd python -m benchmarks.swegym_proof [driver] [--episodes 200] [--markdown FILE]`
 
-The expert plays generated tasks by `envsuite-eval`, eight at a time. When a third is done the run gets the terminal's
-Ctrl-C, when two thirds are, it is resumed and all its processes are killed at once; then it is resumed to its end. After
-each ending the containers, processes, mounts and folders of the run are counted: none may be left after Ctrl-C and at
-the end, and what SIGKILL leaves must be gone then too. Exits 1 where that, or an episode, fails.
+The expert plays generated tasks with `envsuite-eval`, eight at a time. After a third the run
+receives the terminal's Ctrl-C; it is resumed, after two thirds all its processes are killed at
+once, and it is resumed to its end. After each ending the containers, processes, mounts and folders
+of the run are counted: there must be none after Ctrl-C and at the end, and what SIGKILL leaves must
+be gone by then too. Exits with 1 if that, or an episode, fails.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ PATIENCE = 120.0
 
 
 class Trial:
-    """A run of `envsuite-eval` that can be watched, stopped and resumed; all that it makes can be told from others'."""
+    """A run of `envsuite-eval` that can be watched, stopped and resumed, and whose processes and
+    folders can be identified.
+    """
 
     def __init__(self, driver: str, episodes: int, folder: Path) -> None:
         self.driver, self.episodes, self.folder = driver, episodes, folder
@@ -58,16 +62,22 @@ class Trial:
         environment = {**os.environ, "TMPDIR": str(self.temporary), "ENVSUITE_PROOF": self.token}
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where this is in the background
-            )  # fmt: skip
+                command,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by background processes
+            )
 
     def played(self) -> int:
         journals = (self.folder / "runs").rglob("journal.jsonl")
         return sum(file.read_bytes().count(b"\n") for file in journals)
 
     def wait(self, running: subprocess.Popen[bytes], until: int) -> None:
-        """Until so many episodes are done, or the run has ended; notes how many sandboxes there were at once."""
+        """Waits until `count` episodes are done or the run has ended; records the largest number of
+        sandboxes at once.
+        """
         while running.poll() is None and self.played() < until:
             self.peak = max(self.peak, len({name.rpartition("-")[0] for name in containers()}) or self.folders())
             time.sleep(0.5)
@@ -76,8 +86,10 @@ class Trial:
         return sum(1 for path in self.temporary.iterdir() if path.name.startswith("envsuite-"))
 
     def processes(self) -> int:
-        """Those that inherited this run's environment, and zygotes, which inherit nothing but are told its folders."""
-        found = 0
+        """Returns processes that inherited this run's environment, and zygotes, whose arguments name
+        its folders.
+        """
+        results = 0
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 seen = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
@@ -85,11 +97,13 @@ class Trial:
                 alive = (entry / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
             except OSError:
                 continue
-            found += alive and (self.token.encode() in seen or str(self.temporary).encode() in seen)
-        return found
+            results += alive and (self.token.encode() in seen or str(self.temporary).encode() in seen)
+        return results
 
     def mounts(self) -> int:
-        """Of this run's folders, and the file systems of containers; not the daemon's own."""
+        """Returns mounts of this run's folders and the file systems of containers, without the
+        daemon's own.
+        """
         places = [str(self.temporary), *([f"{root()}/"] if self.driver == "docker" else [])]
         lines = Path("/proc/mounts").read_text().splitlines()
         return sum(any(line.split()[1].startswith(place) for place in places) for line in lines)
@@ -103,12 +117,14 @@ class Trial:
         }
 
     def settled(self) -> dict[str, int]:
-        """What is left when nothing goes away any more: the kernel and the daemon need a moment."""
-        found, deadline = self.left(), time.monotonic() + PATIENCE / 4
-        while any(found.values()) and time.monotonic() < deadline:
+        """Returns what is left once nothing disappears any more: the kernel and the daemon need a
+        moment.
+        """
+        results, deadline = self.left(), time.monotonic() + PATIENCE / 4
+        while any(results.values()) and time.monotonic() < deadline:
             time.sleep(1)
-            found = self.left()
-        return found
+            results = self.left()
+        return results
 
 
 def containers() -> list[str]:
@@ -119,15 +135,15 @@ def containers() -> list[str]:
 
 
 def root() -> Path:
-    """The daemon's folder: where it mounts what containers see."""
-    said = subprocess.run(
+    """Returns the daemon's folder, where it mounts what containers see."""
+    message = subprocess.run(
         ["docker", "info", "--format", "{{.DockerRootDir}}"], capture_output=True, text=True, check=True
     )
-    return Path(said.stdout.strip())
+    return Path(message.stdout.strip())
 
 
 def prove(driver: str, episodes: int, folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """What failed, and what was seen."""
+    """Returns what failed, and the observations."""
     trial, began = Trial(driver, episodes, folder), time.monotonic()
     wrong: list[str] = []
     seen: dict[str, Any] = {}
@@ -219,7 +235,8 @@ def table(driver: str, seen: dict[str, Any]) -> list[str]:
     ended = seen["Ctrl-C"]["seconds to end"]
     lines += [
         "",
-        f"{seen['won']} episodes won in {seen['seconds']} s; {seen['at once']} sandboxes at once at most (a judge's own is one); ended {ended} s "
+        f"{seen['won']} episodes won in {seen['seconds']} s; {seen['at once']} sandboxes at once at most (a "
+        f"judge's own is one); ended {ended} s "
         f"after Ctrl-C; {os.cpu_count()} cores, load average {load}.",
         "",
     ]

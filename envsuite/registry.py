@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from envsuite.core import TextEnv, check_knobs, declared_knobs
 from envsuite.errors import MissingExtra, UnknownTask, UntrustedKnob, UsageError, did_you_mean
-from envsuite.types import Family, Panel, RewardMode, Task
+from envsuite.types import Family, Panel, RewardMode, ShapingUnit, Task
 
 NAMESPACE = "envsuite"
 PLUGINS = "envsuite.envs"  # entry-point group for other packages; each entry is called or imported once
@@ -183,6 +183,7 @@ def make(
     reward_mode: RewardMode | str = RewardMode.SPARSE,
     *,
     shaping_gamma: float = 0.99,
+    shaping_unit: ShapingUnit | str = ShapingUnit.COMMAND,
     render_mode: str | None = None,
     **knobs: Any,
 ) -> gym.Env[str, str]:
@@ -197,7 +198,7 @@ def make(
         False
     """
     task = _single(task)
-    settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
+    settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), render_mode, knobs)
     return _with_extra(task, lambda: gym.make(f"{NAMESPACE}/{task.id}", **settings))
 
 
@@ -207,6 +208,7 @@ def build(
     reward_mode: RewardMode | str = RewardMode.SPARSE,
     *,
     shaping_gamma: float = 0.99,
+    shaping_unit: ShapingUnit | str = ShapingUnit.COMMAND,
     render_mode: str | None = None,
     **knobs: Any,
 ) -> TextEnv:
@@ -214,7 +216,7 @@ def build(
     right order.
     """
     task = _single(task)
-    settings = _settings(task, reward_mode, shaping_gamma, render_mode, knobs)
+    settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), render_mode, knobs)
     return _with_extra(task, lambda: env_class(task)(**settings))
 
 
@@ -225,6 +227,7 @@ def make_vec(
     reward_mode: RewardMode | str = RewardMode.SPARSE,
     *,
     shaping_gamma: float = 0.99,
+    shaping_unit: ShapingUnit | str = ShapingUnit.COMMAND,
     autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
     **knobs: Any,
 ) -> Any:
@@ -238,7 +241,7 @@ def make_vec(
         2
     """
     task = _single(task)
-    settings = _settings(task, reward_mode, shaping_gamma, None, knobs)
+    settings = _settings(task, reward_mode, (shaping_gamma, shaping_unit), None, knobs)
     reset_option = {"autoreset_mode": autoreset_mode}
     options: dict[str, Any] = reset_option if task.vector_entry_point else {"vector_kwargs": reset_option}
     return _with_extra(task, lambda: gym.make_vec(f"{NAMESPACE}/{task.id}", num_envs, **options, **settings))
@@ -254,11 +257,16 @@ def _single(task: str | Task) -> Task:
 
 
 def _settings(
-    task: Task, mode: RewardMode | str, gamma: float, render: str | None, knobs: dict[str, Any]
+    task: Task,
+    mode: RewardMode | str,
+    shaping: tuple[float, ShapingUnit | str],
+    render: str | None,
+    knobs: dict[str, Any],
 ) -> dict[str, Any]:
     settings = {**task.kwargs, **knobs}
     check_knobs(env_class(task), settings)
-    return {**settings, "reward_mode": mode, "shaping_gamma": gamma, "render_mode": render}
+    gamma, unit = shaping
+    return {**settings, "reward_mode": mode, "shaping_gamma": gamma, "shaping_unit": unit, "render_mode": render}
 
 
 def default_split(task: Task) -> str:

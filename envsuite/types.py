@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
-from envsuite.errors import BadKnob, did_you_mean
+from envsuite.errors import BadKnob, UsageError, did_you_mean
 
 
 class RewardMode(StrEnum):
@@ -17,6 +17,38 @@ class RewardMode(StrEnum):
     SPARSE = "sparse"  # 1 on the turn that solves the task, 0 on every other turn
     DENSE = "dense"  # the environment's own reward, or its paper's, turn by turn
     SHAPED = "shaped"  # sparse + gamma * phi(s') - phi(s), phi from the exact expert (Ng et al., 1999)
+
+
+class ShapingUnit(StrEnum):
+    """Units of time that a learner's discount counts."""
+
+    COMMAND = "command"  # one factor gamma per command
+    STEP = "step"  # one factor gamma per primitive step: an SMDP, `smdp = true` in a recipe
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """Discount of the learner, which the potential-based reward `shaped` needs to keep the optimal policy."""
+
+    gamma: float = 0.99
+    unit: ShapingUnit | str = ShapingUnit.COMMAND
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gamma <= 1:
+            raise UsageError(f"shaping_gamma cannot be {self.gamma!r}: a discount is from 0 to 1.")
+        if self.unit not in list(ShapingUnit):
+            raise UsageError(f"shaping_unit cannot be {self.unit!r}: it is {' or '.join(ShapingUnit)}.")
+
+    def discount(self, primitive_steps: int) -> float:
+        """Returns the learner's discount of a command that took `primitive_steps`."""
+        return self.gamma**primitive_steps if self.unit == ShapingUnit.STEP else self.gamma
+
+    def keywords(self) -> dict[str, Any]:
+        """Returns the arguments of `registry.build` and `registry.make_vec`."""
+        return {"shaping_gamma": self.gamma, "shaping_unit": self.unit}
+
+
+DEFAULT_SHAPING = Shaping()
 
 
 class StopReason(StrEnum):

@@ -1,4 +1,4 @@
-"""The contract every environment inherits."""
+"""Properties that every environment inherits from `TextEnv`."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Being registered is being tested: one task of every family, whole, and every task's row."""
+"""Tests of every registered task's row, and of one complete task per family."""
 
 import gymnasium as gym
 import pytest
@@ -73,8 +73,8 @@ def test_a_task_whose_data_are_not_here_is_named_and_not_failed(monkeypatch, cap
     with pytest.raises(SystemExit) as done:
         command.main(["ALFWorld-valid_seen-v0"])
     assert done.value.code == 1  # nothing was checked
-    told = capsys.readouterr().out
-    assert "not checked: ALFWORLD_DATA is not set" in told and "FAIL" not in told
+    text = capsys.readouterr().out
+    assert "not checked: ALFWORLD_DATA is not set" in text and "FAIL" not in text
     with pytest.raises(SystemExit) as done:
         command.main(["ALFWorld-valid_seen-v0", "HiLo-v0", "--seconds", "1", "--seeds", "1"])
     assert done.value.code == 0
@@ -90,5 +90,5 @@ def test_a_game_without_a_known_plan_may_refuse_the_shaped_reward():
 
     here.Unknown = Unknown
     task = envsuite.Task(id="Unknown-v0", entry_point="tests.test_every_task:Unknown")
-    said = checks._rewards(lambda mode=RewardMode.SPARSE: registry.build(task, mode), [0, 1])
-    assert said.endswith("shaped (refused for 2 of 2 games)")
+    message = checks._rewards(lambda mode=RewardMode.SPARSE: registry.build(task, mode), [0, 1])
+    assert message.endswith("shaped (refused for 2 of 2 games)")

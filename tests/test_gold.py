@@ -1,4 +1,6 @@
-"""`envsuite-check --gold`: games that cannot be won, or are won by doing nothing, are found and set aside by name."""
+"""`envsuite-check --gold`: games that cannot be won, or are won by doing nothing, are detected and
+listed.
+"""
 
 import pytest
 
@@ -10,18 +12,18 @@ from tests import toys
 
 
 def test_every_game_gets_the_verdict_it_deserves():
-    found = {verdict.game: verdict for verdict in examine(registry.TASKS["Instances-v0"], times=2)}
-    assert {game: verdict.status for game, verdict in found.items()} == {
+    results = {verdict.game: verdict for verdict in examine(registry.TASKS["Instances-v0"], times=2)}
+    assert {game: verdict.status for game, verdict in results.items()} == {
         "sound": "sound",
         "broken": "broken",
         "flaky": "flaky",
         "free": "free",
         "unreadable": "broken",
     }
-    assert "won 0 of 2 (failed)" in found["broken"].detail
-    assert "won 1 of 2" in found["flaky"].detail
-    assert found["unreadable"].detail == "The file of this game is torn."
-    assert [line.split("  #")[0] for line in deny_list(list(found.values())).splitlines()] == [
+    assert "won 0 of 2 (failed)" in results["broken"].detail
+    assert "won 1 of 2" in results["flaky"].detail
+    assert results["unreadable"].detail == "The file of this game is torn."
+    assert [line.split("  #")[0] for line in deny_list(list(results.values())).splitlines()] == [
         *toys.Instances.games[1:]
     ]
 
@@ -40,9 +42,9 @@ def test_the_command_reports_writes_the_deny_list_and_exits_1(tmp_path, capsys):
     with pytest.raises(SystemExit) as done:
         check.main(["--gold", "Instances", "--times", "2", "--deny-list", str(file)])
     assert done.value.code == 1
-    said = capsys.readouterr().out
-    assert "broken broken: the expert won 0 of 2 (failed)" in said
-    assert "5 games, 4 to be set aside" in said
+    message = capsys.readouterr().out
+    assert "broken broken: the expert won 0 of 2 (failed)" in message
+    assert "5 games, 4 to be set aside" in message
     denied = [line.partition("  #")[0] for line in file.read_text().splitlines()]
     with pytest.raises(SystemExit) as done:
         check.main(["--gold", "Instances", "--times", "2", "--set", f"deny={','.join(denied)}"])

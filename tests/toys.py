@@ -1,4 +1,4 @@
-"""Small true environments for tests of everything that is not an environment."""
+"""Small complete environments for tests of the harness and the trainer."""
 
 import os
 import select
@@ -14,19 +14,18 @@ __all__ = ["Apart", "Faulty", "HiLo", "Holding", "Instances", "Signpost", "Slow"
 
 
 class Slow(HiLo):
-    """HiLo whose engine takes its time, so that a run can be killed in the middle."""
+    """HiLo with a slow engine, so that a run can be killed in the middle."""
 
     knobs = (*HiLo.knobs, Knob("delay", 0.02, "seconds per guess", low=0.0))
 
     def _act(self, command: str) -> Outcome:
-        select.select(
-            [], [], [], self.settings.delay
-        )  # time.sleep fails under a faked clock: it waits for a moment of it
+        # time.sleep fails under a faked clock, because it waits for a time of that clock.
+        select.select([], [], [], self.settings.delay)
         return super()._act(command)
 
 
 class Faulty(HiLo):
-    """HiLo whose engine breaks on every third seed: by an exception, or by taking its process down."""
+    """HiLo whose engine fails on every third seed, by an exception or by ending its process."""
 
     knobs = (*HiLo.knobs, Knob("how", "raise", "what goes wrong", choices=("raise", "exit", "hang", "reset")))
 
@@ -47,7 +46,7 @@ class Faulty(HiLo):
 
 
 class Holding(HiLo):
-    """HiLo that holds something which takes its time to be given back: a file, gone when all is well."""
+    """HiLo that holds a file until `close`, which takes some seconds."""
 
     knobs = (*HiLo.knobs, Knob("held", "", "the file"), Knob("delay", 0.0, "seconds per guess", low=0.0))
 
@@ -70,7 +69,9 @@ register(Task(id="Faulty-v0", entry_point="tests.toys:Faulty"))
 
 
 class Signpost(TextEnv):
-    """Says one of four words; the word itself is the right answer. As small as a task for a language model can be."""
+    """An environment that shows one of four words, which is also the right answer: a minimal task for
+    a language model.
+    """
 
     knobs = (Knob("max_steps", 2, "answers", low=1),)
     instructions = "Say the word."
@@ -98,7 +99,7 @@ register(Task(id="Signpost-v0", entry_point="tests.toys:Signpost"))
 
 
 class Apart(Signpost):
-    """Signpost in a process of its own."""
+    """Signpost in a separate process."""
 
     isolate = True
 
@@ -107,7 +108,7 @@ register(Task(id="Apart-v0", entry_point="tests.toys:Apart"))
 
 
 class Instances(TextEnv):
-    """A panel of games of which only the first is as it should be."""
+    """A panel of games of which only the first is sound."""
 
     knobs = (Knob("max_steps", 1, "answers", low=1), Knob("deny", (), "games left out"))
     instructions = "Say the word."

@@ -1,8 +1,8 @@
-"""The policy that plays training episodes: the model in this process, or servers that hold its weights."""
+"""The policy that plays training episodes: the model in this process, or servers that hold its
+weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from baselines.model import Model
@@ -12,7 +12,8 @@ from harness.lm.template import Template
 from harness.policies.hf import HFPolicy, end_tokens
 from harness.policies.score import ScorePolicy
 from harness.prompting.prompting import Prompting
-from harness.types import Prompt, Reply, Trajectory
+from harness.types import Prompt, Trajectory
+from harness.waiting import Forwarding
 
 if TYPE_CHECKING:
     from harness.policies.tokens import TokensPolicy
@@ -23,7 +24,7 @@ def template(model: Model, prompting: Prompting) -> Template:
     return Template(model.tokenizer, end_tokens(model.lm, model.tokenizer), prompting.thinking)
 
 
-class Actor:
+class Actor(Forwarding):
     """Samples replies with the model's present weights. Make a new one after every update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`).
@@ -60,7 +61,8 @@ class Actor:
                 tokenizer=model.tokenizer, end_ids=ends, stop=prompting.stop, **options, **servers
             )
         else:
-            # Without history, free replies share too little to cache; scored commands share the rules even then.
+            # Without history, free replies share too little to cache; scored commands share the
+            # rules even then.
             options["prefix_reuse"] = prompting.history != 0 or acting.choose == "admissible"
             options["cache_gb"] = acting.cache_gb
             if acting.choose == "admissible":
@@ -69,21 +71,21 @@ class Actor:
                 self.policy = HFPolicy.of(model.lm, model.tokenizer, stop=prompting.stop, **options)
         self.template = self.policy.template
 
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        return self.policy.act(prompts)
-
     def next_prompt(self, run: Trajectory) -> list[int]:
-        """Returns the tokens of the prompt that would follow an episode, as the policy would have seen it.
+        """Returns the tokens of the prompt that would follow an episode, as the policy would have
+        seen it.
 
-        The value of a truncated episode's final observation is read at its end. Like any prompt it loses its oldest turns
-        if it does not fit the context; [] if even the last message alone leaves no room for a reply.
+        The value of a truncated episode's final observation is read at its end. Like any prompt it
+        loses its oldest turns if it does not fit the context; [] if even the last message alone
+        leaves no room for a reply.
         """
         messages = self.prompting.messages(
             run.instructions, run.objective, run.turns, run.final_observation, run.turns[-1].info["admissible_commands"]
         )
         conversation = Conversations(self.template, self.max_tokens, self.context)
         key = "final"
-        # Sampled replies appear as the tokens that were sampled; chosen commands are tokenised from their text.
+        # Sampled replies appear as the tokens that were sampled; chosen commands are tokenised from
+        # their text.
         sampled = [] if isinstance(self.policy, ScorePolicy) else run.turns
         for number, turn in enumerate(sampled):
             conversation.remember(Prompt((), key=key, turn=number), list(turn.reply.ids))

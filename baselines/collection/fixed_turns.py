@@ -1,8 +1,9 @@
 """Batches of a fixed number of turns, for episodes of any length (Verlog's fixed-turn batching).
 
-Each stream plays one episode after another, and an update takes the next turns of each stream. An episode that is unfinished
-at the end of a batch bootstraps from its observation there and continues in the next batch. Environments answer equal
-commands equally, so that an episode is continued by replaying its earlier replies without asking the model again.
+Each stream plays one episode after another, and an update takes the next turns of each stream. An
+episode that is unfinished at the end of a batch bootstraps from its observation there and continues
+in the next batch. Environments answer equal commands equally, so that an episode is continued by
+replaying its earlier replies without asking the model again.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 from envsuite import registry
 from envsuite.types import StopReason
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory
+from harness.waiting import Forwarding
 
 Key = tuple[str, str, int, int]
 TurnLimit = Callable[[Episode], int]
 Play = Callable[[Sequence[Episode], Policy, TurnLimit], list[Trajectory]]
 
 REPLY_FIELDS = ("text", "prompt_ids", "ids", "logprobs", "finish_reason", "dropped_turns", "commands")
-"""What a checkpoint keeps of a reply."""
+"""Fields of a reply that a checkpoint stores."""
 
 
 @dataclass
@@ -62,19 +64,14 @@ class EpisodeStream:
         return cls(state["started"], episode, replies)
 
 
-class ReplayingPolicy:
+class ReplayingPolicy(Forwarding):
     """Repeats the replies of unfinished episodes, and asks `policy` for everything after them."""
 
     def __init__(self, policy: Policy, replies: Mapping[Key, Sequence[Reply]]) -> None:
         self.policy, self.replies = policy, replies
         self.name, self.advice_kind, self.deterministic = policy.name, policy.advice_kind, policy.deterministic
 
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        earlier = [self._earlier(prompt) for prompt in prompts]
-        new = iter(self.policy.act([p for p, reply in zip(prompts, earlier, strict=True) if reply is None]))
-        return [next(new) if reply is None else reply for reply in earlier]
-
-    def _earlier(self, prompt: Prompt) -> Reply | None:
+    def known(self, prompt: Prompt) -> Reply | None:
         replies = self.replies[prompt.episode.key] if prompt.episode else ()
         return replies[prompt.turn] if prompt.turn < len(replies) else None
 
@@ -90,9 +87,11 @@ def collect(
     play: Play,
     policy: Policy,
 ) -> list[tuple[Trajectory, int]]:
-    """Plays the next `turns` turns of every stream; returns each episode with the number of its first new turn.
+    """Plays the next `turns` turns of every stream; returns each episode with the number of its
+    first new turn.
 
-    `max_turns` ends an episode (0: only the environment does); `next_episode(stream, k)` is a stream's k-th episode.
+    `max_turns` ends an episode (0: only the environment does); `next_episode(stream, k)` is a
+    stream's k-th episode.
     """
     left = [turns] * len(streams)
     collected: list[tuple[Trajectory, int]] = []

@@ -161,7 +161,7 @@ def _mounts(spec: Spec, home: Path) -> list[str]:
     for name in ("bin", "lib", "lib64", "sbin"):
         if Path("/usr", name).is_dir():
             options += ["--symlink", f"usr/{name}", f"/{name}"]
-    options += ["--proc", "/proc", "--dev", "/dev"]
+    options += ["--proc", "/proc", *_devices()]
     for folder in ("/dev/shm", "/tmp"):
         options += ["--perms", "1777", "--size", str(spec.limits.disk_mb << 20), "--tmpfs", folder]
     created.add("/tmp")
@@ -175,6 +175,20 @@ def _mounts(spec: Spec, home: Path) -> list[str]:
             spec.workspace,
         ]
     return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", spec.workspace or "/tmp"]
+
+
+def _devices() -> list[str]:
+    """Returns options that create /dev with single devices.
+
+    bwrap's own `--dev` mounts a terminal file system, for which it nests a second user namespace when an ordinary user
+    starts it; the zygote in the inner one could not return to its PID namespace after a fork.
+    """
+    options = ["--perms", "0755", "--tmpfs", "/dev"]
+    for name in ("null", "zero", "full", "random", "urandom"):
+        options += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        options += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
+    return [*options, "--symlink", "/proc/self/fd", "/dev/fd"]
 
 
 def _folders_above(target: str, created: set[str], mounted: Iterable[str]) -> list[str]:

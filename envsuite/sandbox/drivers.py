@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,10 @@ DRIVERS = ("bwrap", "landlock", "docker", "process")
 LATER = ("podman", "apptainer")
 SAFE = ("bwrap", "landlock", "docker")
 """drivers for model-written code in order of preference; `process` offers no protection"""
+
+
+class SandboxWarning(UserWarning):
+    """The automatic choice of a driver passed over a preferred one."""
 
 
 class NoSandbox(UsageError):
@@ -41,7 +46,10 @@ def resources(driver: str) -> dict[str, float]:
 
 
 def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
-    """Returns the name of the driver that `open` would use. Raises NoSandbox."""
+    """Returns the name of the driver that `open` would use. Raises NoSandbox.
+
+    Warns if "auto" passes over a preferred driver.
+    """
     if driver != "auto":
         if driver in LATER:
             raise NoSandbox(f"The {driver} sandbox is not implemented yet: use {', '.join(SAFE)}.")
@@ -50,16 +58,30 @@ def choose(driver: str = "auto", order: Sequence[str] = SAFE) -> str:
         if reason := probe(driver):
             raise NoSandbox(f"The {driver} sandbox does not work here: {reason}. {_module(driver).CURE}.")
         return driver
-    reasons = {}
+    reasons: dict[str, str] = {}
     for name in order:
         reasons[name] = probe(name)
         if not reasons[name]:
+            _report_weaker(name, tuple(reasons.items()))
             return name
     summary = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     raise NoSandbox(
         f"No sandbox for model-written code works here ({summary}). Install one: `apt-get install bubblewrap`; or, "
         "without protection against hostile code, use --set sandbox=process."
     )
+
+
+@functools.cache
+def _report_weaker(name: str, reasons: tuple[tuple[str, str], ...]) -> None:
+    """Warns, once per process, that "auto" passed over drivers that are preferred to `name`."""
+    skipped = "; ".join(f"{driver}: {reason}" for driver, reason in reasons if reason)
+    if skipped:
+        warnings.warn(
+            f"Model-written code runs in the {name} sandbox, because a preferred one does not work here ({skipped}). "
+            "`envsuite-check --sandbox` lists what holds on this machine.",
+            SandboxWarning,
+            stacklevel=4,
+        )
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.sandbox import docker as driver
 from envsuite.sandbox import leftovers
+from envsuite.sandbox.inside import archive
 
 LABEL, BUILT = "envsuite.image", "envsuite-built:"
 """label of an image built here (its value is a hash of the content), and prefix of its name"""
@@ -144,18 +145,16 @@ def copy_out(client: Any, image: str, path: str, target: Path, leave_out: Sequen
     """
     import docker
 
+    def kept(member: tarfile.TarInfo) -> bool:
+        return not set(member.name.split("/")[1:2]) & set(leave_out)
+
     container = client.containers.create(image, ["true"], network_mode="none", labels={driver.LABEL: leftovers.owner()})
     try:
         pieces, _ = client.api.get_archive(container.id, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             with tarfile.open(fileobj=_Stream(pieces), mode="r|") as tar:
-                for member in tar:
-                    parts = member.name.split("/")
-                    if len(parts) > 1 and parts[1] in leave_out:
-                        continue
-                    with contextlib.suppress(tarfile.FilterError):
-                        tar.extract(member, folder, filter="data")
+                archive.extract(tar, folder, skip_unsafe=True, keep=kept)
             os.replace(Path(folder, Path(path).name), target)
     except docker.errors.NotFound:
         raise DataError(f"The image {image} holds no {path}.") from None

@@ -4,7 +4,9 @@
 Stops: reading and writing outside the allow-list, every network socket, ptrace and other inspection
 of processes, System V and POSIX message queues, keyrings, new namespaces. Each run has its own
 folder, which is removed after it, and all its processes are ended. As root the runs of each session
-have their own user, so that the process limit holds.
+have their own user, so that the process limit holds. Without root, a run may change modes and times
+of files in its own folders only (`inside.attributes`), and cannot change owners, extended
+attributes, file flags, or limits and priorities of other processes.
 
 Does not stop: seeing that a path exists (stat), reading the clock. Servers on localhost do not
 work. Without root the process limit counts the processes that the user runs already.
@@ -54,6 +56,7 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
         parent="{parent}",
         uid=uid,
         own_user=uid is not None,
+        shared_user=locked and uid is None,
         keep_search=not local.open_to_all(needed),
         rules=_rules(spec, home, code, site) if locked else None,
         seccomp=locked,
@@ -70,6 +73,8 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
 def _rules(spec: Spec, home: Path, code: str, site: str) -> dict[str, list[str]]:
     """Returns which paths runs may list, read and write."""
     hidden = [*packages.foreign_packages(), *local.hidden_paths(spec)]
+    # Landlock cannot mount a folder over another path; it hides the path instead.
+    hidden += [target for path, target in spec.read_only if str(path) != target]
     entries = packages.closure(spec.distributions).values()
     roots = ["/usr", packages.interpreter_root(), *(os.path.realpath(path) for path in entries)]
     if spec.program:

@@ -47,6 +47,7 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "uid": None,  # user that every run switches to
         "keep_search": False,
         "own_user": False,  # the runs' user has no other processes, so that a plain process limit holds
+        "shared_user": False,  # the runs' user owns other files: the zygote guards changes of attributes
         "rules": None,  # Landlock: {"listed", "read", "write"}
         "seccomp": False,
         "sockets": True,

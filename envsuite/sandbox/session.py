@@ -67,7 +67,7 @@ class ZygoteSession(Session):
         self.driver, self._module, self.spec = name, driver, spec
         leftovers.sweep()
         self._home = leftovers.folder("sandbox")
-        self._home.chmod(0o755)
+        self._home.chmod(0o755 if os.geteuid() == 0 else 0o700)  # as root, runs have another user
         if spec.workspace:
             (self._home / "workspace").mkdir()
         self.workspace = driver.seen_workspace(spec, self._home) if spec.workspace else ""
@@ -115,7 +115,7 @@ class ZygoteSession(Session):
             raise DataError(f"{path!r} cannot be copied out of the workspace ({result.fate}, is it there?).")
         try:
             with tarfile.open(fileobj=io.BytesIO(result.value)) as tar:
-                tar.extractall(target, filter="data")
+                archive.extract(tar, str(target))
         except (tarfile.TarError, OSError) as error:
             raise DataError(f"{path!r} cannot be copied out of the workspace: {error}.") from error
 

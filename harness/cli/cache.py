@@ -1,4 +1,4 @@
-"""envsuite-cache: what lies in the cache folder, and how to be rid of it."""
+"""envsuite-cache: lists the cache folder, and removes parts of it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from envsuite.cache import cache_dir
+import platformdirs
+
+from envsuite.cache import MARKER, cache_dir
 from envsuite.errors import UsageError, did_you_mean
 from harness import cli
 
+PARTS = ("alfworld", "datascicoding", "docker", "envsuite", "models", "openml", "play", "swegym", "textworld")
+"""folders that may be removed from a cache without the marker, which an older version made"""
+
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="envsuite-cache",
-        description="Everything here can be made or fetched again. The folder is $ENVSUITE_CACHE, or the user's cache folder.",
+        description="List or clear the cache: $ENVSUITE_CACHE, or the user's cache folder. Everything in it can be made or "
+        "downloaded again.",
     )
-    verbs = found.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("list", help="parts and sizes")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("list", help="print parts and sizes")
     clear = verbs.add_parser("clear", help="remove one part, or all")
-    clear.add_argument("part", nargs="?", help="a part that `list` names; all of them without it")
+    clear.add_argument("part", nargs="?", help="a part that `list` prints (default: all of them)")
     clear.add_argument("-y", "--yes", action="store_true", help="do not ask")
     cli.add_verbose(verbs)
-    return found
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -33,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     root = cache_dir()
-    parts = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+    marked = (root / MARKER).exists()
+    folders = (path for path in sorted(root.iterdir()) if path.is_dir())
+    parts = {path.name: path for path in folders if marked or path.name in PARTS}
     if args.verb == "list":
         print(root)
         for name, path in parts.items():
@@ -44,23 +52,33 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError(
             f"The cache has no part {args.part!r}: it has {', '.join(parts) or 'none'}.{did_you_mean(args.part, parts)}"
         )
-    doomed = [parts[args.part]] if args.part else list(parts.values())
-    size = sum(_size(path)[1] for path in doomed)
-    question = (
-        f"Remove {', '.join(path.name for path in doomed) or 'nothing'} ({size / 2**20:.1f} MB) from {root}? [y/N] "
-    )
-    if doomed and (args.yes or _agreed(question)):
-        for path in doomed:
-            shutil.rmtree(path)
-        print(f"removed {size / 2**20:.1f} MB")
+    if not marked and root != Path(platformdirs.user_cache_dir("envsuite")):
+        raise UsageError(
+            f"{root} was not made by envsuite: it has no file {MARKER}. Nothing was removed; check ENVSUITE_CACHE, and "
+            "create that file if the folder is the cache."
+        )
+    _clear([parts[args.part]] if args.part else list(parts.values()), root, args.yes)
     return 0
 
 
-def _agreed(question: str) -> bool:
+def _clear(folders: Sequence[Path], root: Path, confirmed: bool) -> None:
+    size = sum(_size(path)[1] for path in folders)
+    names = ", ".join(path.name for path in folders) or "nothing"
+    question = f"Remove {names} ({size / 2**20:.1f} MB) from {root}? [y/N] "
+    if folders and (confirmed or _confirms(question)):
+        for path in folders:
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+        print(f"removed {size / 2**20:.1f} MB")
+
+
+def _confirms(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
-        raise UsageError("Nobody is there to answer: say --yes. Nothing was removed.") from None
+        raise UsageError("There is no terminal to ask: add --yes. Nothing was removed.") from None
 
 
 def _size(path: Path) -> tuple[int, int]:

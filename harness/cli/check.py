@@ -14,6 +14,7 @@ from envsuite.cache import write_atomically
 from envsuite.checks import LEAK_SECONDS, absent, check
 from envsuite.errors import UsageError
 from envsuite.gold import TIMES, deny_list, examine
+from envsuite.sandbox import drivers, selftest
 from envsuite.types import Task
 from harness import cli
 from harness.suites.plan import parse_setting
@@ -27,7 +28,12 @@ def parser() -> argparse.ArgumentParser:
         epilog="An environment of yours: envsuite-check MyEnv-v0 --module my_package.my_env. "
         "Instances: envsuite-check --gold SWEGym-records --set records=FILE --deny-list bad.txt",
     )
-    found.add_argument("env", nargs="+", help="family, task id or glob")
+    found.add_argument("env", nargs="*", help="family, task id or glob")
+    found.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="instead: attack every sandbox driver and list what holds on this machine",
+    )
     found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
     found.add_argument("--module", action="append", default=[], help="import this first: it registers your tasks")
     found.add_argument("--seconds", type=float, default=LEAK_SECONDS, help="bound of the leak check (default: 60)")
@@ -56,6 +62,10 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError(f"--seeds must be at least 1 and --seconds above 0, not {args.seeds} and {args.seconds:g}.")
     if args.times < 1 or (args.n is not None and args.n < 1):
         raise UsageError(f"--times and -n must be at least 1, not {args.times} and {args.n}.")
+    if args.sandbox:
+        return _sandbox(console)
+    if not args.env:
+        raise UsageError("There is nothing to check: name a task, or use --sandbox.")
     knobs = dict(parse_setting(word) for word in args.set)
     tasks = [task for pattern in args.env for task in registry.tasks(pattern)]
     if args.gold:
@@ -78,6 +88,25 @@ def _main(argv: Sequence[str] | None) -> int:
         highlight=False,
     )
     return 1 if failed or skipped == len(tasks) else 0
+
+
+def _sandbox(console: Console) -> int:
+    """Prints what every sandbox driver stops; returns 1 if a driver for model-written code fails or none works."""
+    worked: set[str] = set()
+    failed = 0
+    for finding in selftest.examine():
+        protects = finding.driver in drivers.SAFE
+        if finding.name != selftest.WORKS:
+            worked.add(finding.driver)
+            failed += protects and not finding.holds
+        mark = "[green]ok  [/]" if finding.holds else "[red]FAIL[/]" if protects else "[yellow]open[/]"
+        mark = "[dim]none[/]" if finding.name == selftest.WORKS else mark
+        console.print(f"  {mark} {finding.driver}: {finding.name}: ", end="", highlight=False, markup=True)
+        console.print(finding.detail, highlight=False, soft_wrap=True)
+    usable = [name for name in drivers.SAFE if name in worked]
+    chosen = usable[0] if usable else "none of them"
+    console.print(f"auto chooses {chosen}; `process` protects against accidents only", highlight=False)
+    return 1 if failed or not usable else 0
 
 
 def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, console: Console) -> int:

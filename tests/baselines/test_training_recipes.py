@@ -10,7 +10,11 @@ import pytest
 
 from baselines import configs, tables
 from baselines import recipe as recipes
+from baselines.collection.env_cache import EnvCache
+from envsuite import registry
 from envsuite.errors import UsageError
+from harness.evaluate import Execution, RunConfig
+from harness.types import Episode
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = {"algorithm": "ppo", "model": {"name": "x"}, "tasks": ["Signpost-v0"]}
@@ -45,7 +49,7 @@ def test_every_number_of_a_recipe_has_a_range(cls):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("updates", -3, "at least 0"),
         ("train_seeds", -2, "at least 0"),
@@ -79,8 +83,8 @@ def test_every_number_of_a_recipe_has_a_range(cls):
         ("config", {"aggregation": "seq-sum-constant"}, "needs config.constant"),
     ],
 )
-def test_a_value_outside_its_range_is_refused(key, value, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_value_outside_its_range_is_refused(key, value, message):
+    with pytest.raises(UsageError, match=message):
         recipes.parse({**BASE, key: value})
 
 
@@ -92,12 +96,12 @@ def test_groups_hold_episodes(size):
 
 def test_twosome_refuses_what_it_would_pass_over():
     recipes.parse(TWOSOME)
-    for changed, said in (
+    for changed, message in (
         ({"acting": {"choose": "free"}}, "acting.choose cannot be 'free'"),
         ({"config": {"kl_coef": 0.1}}, "config.kl_coef cannot be 0.1"),
         ({"config": {"aggregation": "seq-mean-token-sum"}}, "config.aggregation"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             recipes.parse({**TWOSOME, **changed})
 
 
@@ -122,3 +126,49 @@ def test_the_command_refuses_in_one_line_before_torch_is_imported(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "sft = 3 is no table" in done.stderr
+
+
+SHAPED = {"model": {"name": "gpt2-tiny"}, "tasks": ["Overcooked-tomato_salad-v0"], "reward_mode": "shaped"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "config", "discount"),
+    [
+        ("ppo", {"level": "turn", "gamma": 0.95}, (0.95, "command")),
+        ("poad", {"gamma": 0.98, "smdp": True}, (0.98, "step")),
+        ("grpo", {}, (1.0, "command")),
+        ("rloo", {"per_turn": True, "gamma": 0.9}, (0.9, "command")),
+    ],
+)
+def test_shaped_rewards_use_the_discount_of_the_algorithm_and_no_other(algorithm, config, discount):
+    table = {**SHAPED, "algorithm": algorithm, "config": config}
+    shaping = recipes.parse(table).shaping
+    assert (shaping.gamma, shaping.unit) == discount
+    recipes.parse({**table, "shaping_gamma": discount[0]})
+    with pytest.raises(UsageError, match=r"shaping_gamma = 0\.5 is not the discount"):
+        recipes.parse({**table, "shaping_gamma": 0.5})
+    recipes.parse({**table, "shaping_gamma": 0.5, "reward_mode": "sparse"})  # nothing is shaped
+
+
+@pytest.mark.parametrize(("algorithm", "config"), [("ppo", {}), ("ntpo", {}), ("gigpo", {})])
+def test_shaped_rewards_are_refused_where_no_single_discount_exists(algorithm, config):
+    table = {**SHAPED, "algorithm": algorithm, "config": config}
+    with pytest.raises(UsageError, match="needs one discount"):
+        recipes.parse(table)
+    recipes.parse({**table, "config": {**config, "gamma": 1.0}})
+
+
+def test_the_environments_of_a_run_receive_its_discount():
+    recipe = recipes.parse({**SHAPED, "algorithm": "poad", "config": {"gamma": 0.9, "smdp": True}})
+    config = RunConfig(registry.tasks(recipe.tasks[0])[0], "expert", reward_mode=recipe.reward_mode)
+    cache = EnvCache()
+    try:
+        executor = cache.executor(config, Execution(), 1, "expert", recipe.shaping)
+        executor.start(0, Episode(config.task, "{}", 0))
+        [(_, result)] = executor.poll()
+        executor.step(0, (result.advice,), 0)
+        [(_, result)] = executor.poll()
+        steps = result.info["primitive_steps"]
+        assert steps > 1 and result.reward == pytest.approx(0.9**steps * (-5 / 6) + 1)
+    finally:
+        cache.close()

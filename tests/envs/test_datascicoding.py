@@ -1,4 +1,4 @@
-"""The task: data sets, difficulty, scoring, endings and rewards."""
+"""DataSciCoding: data sets, difficulty, scoring, endings and rewards."""
 
 from types import SimpleNamespace
 
@@ -10,21 +10,31 @@ from hypothesis import strategies as st
 import envsuite
 from envsuite import registry
 from envsuite.envs.datascicoding import datasets, instances, pipelines, scoring
-from envsuite.envs.datascicoding.env import DataSciCoding, extract
+from envsuite.envs.datascicoding.env import DataSciCoding
+from envsuite.envs.datascicoding.replies import extract
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from harness.cli import eval as evaluation
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
-PLAIN = {"complete": False, "rows": 0, "imbalance": 1.0, "features": 0, "noise": 0, "missing": 0.0, "categorical": 0.0}
+PLAIN = {
+    "complete": False,
+    "holdout": 0.0,
+    "rows": 0,
+    "imbalance": 1.0,
+    "features": 0,
+    "noise": 0,
+    "missing": 0.0,
+    "categorical": 0.0,
+}
 STUMP = pipelines._plain("tree", "DecisionTreeClassifier", "max_depth=1, random_state=0")
 CONSTANT = pipelines._plain("dummy", "DummyClassifier")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    """Holds one warm pool through the module, so that each environment need not start its own."""
+    """Keeps one pool warm for the module, so that environments share it."""
     lease = Lease(scoring.SPEC, drivers.choose("auto", (*drivers.SAFE, "process")))
     yield lease
     lease.close()
@@ -47,7 +57,7 @@ def game(name="breast-cancer", seed=0, **knobs) -> instances.Instance:
     return instances.instance(datasets.load(name), SimpleNamespace(**{**PLAIN, **knobs}), seed)
 
 
-# ---- scoring ------------------------------------------------------------------------------------------------------------
+# ---- scoring --------------------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=60)
@@ -92,7 +102,61 @@ def test_the_splits_are_the_papers_with_shuffled_rows_and_a_fresh_index():
         assert [rows[tuple(row)] for row in x_test.to_numpy()] != list(test)
 
 
-# ---- endings and rewards ------------------------------------------------------------------------------------------------
+# ---- the holdout ----------------------------------------------------------------------------------------------------
+
+
+def held_rows(instance) -> set[tuple]:
+    return set(map(tuple, instance.held_out()[0].to_numpy()))
+
+
+def test_the_same_rows_are_held_out_whatever_the_seed_and_the_sample():
+    everything = held_rows(game("breast-cancer", holdout=0.3))
+    assert 100 < len(everything) < 240
+    for seed, knobs in ((1, {}), (2, {"rows": 150}), (3, {"imbalance": 3.0})):
+        assert held_rows(game("breast-cancer", seed, holdout=0.3, **knobs)) <= everything
+
+
+def test_no_held_out_row_is_in_any_split_and_equal_rows_are_on_the_same_side():
+    for name in ("breast-cancer", "iris", "wine"):
+        instance = game(name, holdout=0.3)
+        held = held_rows(instance)
+        for x_train, _, x_test, _ in instance.splits(5):
+            assert not held & {tuple(row) for part in (x_train, x_test) for row in part.to_numpy()}
+
+
+def test_without_a_holdout_no_row_is_held_out():
+    features, labels = game("iris").held_out()
+    assert len(features) == len(labels) == 0
+
+
+def test_what_is_shown_comes_from_the_halves_and_what_counts_from_the_holdout(build):
+    env = build(task="DataSciCoding-breast-cancer-v1")
+    assert "which is not shown" in env.instructions
+    env.reset(seed=0)
+    text, reward, *_, info = env.step(STUMP)
+    score = env._best
+    assert f"Mean ROC AUC {score.shown_auc:.4f}" in text
+    assert reward == info["auc"] == score.auc != score.shown_auc
+    assert f"{score.auc:.4f}" not in text
+
+
+def test_improving_counts_the_program_with_the_best_score_shown(build):
+    env = build(task="DataSciCoding-improve-v1", dataset=("breast-cancer",))
+    env.reset(seed=0)
+    rewards = [env.step(code)[1] for code in (STUMP, env.expert(), CONSTANT)]
+    assert sum(rewards) == pytest.approx(env._best.auc)
+    assert rewards[2] == 0.0
+
+
+def test_errors_are_short_and_ascii_in_version_1(build):
+    env = build(task="DataSciCoding-iris-v1")
+    env.reset(seed=0)
+    text = env.step("def build_model(x, y): raise ValueError('ä' + 'x' * 500)")[0]
+    assert text.isascii()
+    assert len(text) < 200
+
+
+# ---- endings and rewards --------------------------------------------------------------------------------------------
 
 FAILING = {
     "": "no_code",
@@ -102,7 +166,14 @@ FAILING = {
     "x = '\0'": "syntax_error",
     "from sklearn.svm import SVC": "forbidden",
     "import sklearn.model_selection as m\nm.GridSearchCV": "forbidden",
-    "import sklearn.svm as m\ndef build_model(x, y): return getattr(m, 'SV' + 'C')(probability=True).fit(x, y)": "forbidden",
+    "import sklearn.svm as m\ndef build_model(x, y): return getattr(m, 'SV' + 'C')(probability=True).fit(x, "
+    "y)": "forbidden",
+    "import sklearn.svm as m\nclass W:\n    def __init__(s, e): s.inner = [{'e': e}]\n"
+    "    def predict_proba(s, x): return s.inner[0]['e'].predict_proba(x)\n"
+    "def build_model(x, y): return W(vars(m)['SV' + 'C'](probability=True).fit(x, y))": "forbidden",
+    "import sklearn.svm as m\ndef build_model(x, y):\n    e = vars(m)['SV' + 'C'](probability=True).fit(x, y)\n"
+    "    class W:\n        predict_proba = staticmethod(lambda t: e.predict_proba(t))\n"
+    "    w = W()\n    w.f = lambda: e\n    return w": "forbidden",
     "import no_such_module": "exception",
     "def build_model(x, y): raise KeyError('oh')": "exception",
     "def build_model(x, y): return y.nope": "exception",
@@ -210,7 +281,7 @@ def test_shaped_rewards_sum_to_the_start_potential(build):
 
 
 def test_the_same_submission_scores_the_same_again(build):
-    forest = pipelines._plain("ensemble", "RandomForestClassifier", "n_estimators=5")  # no random_state of its own
+    forest = pipelines._plain("ensemble", "RandomForestClassifier", "n_estimators=5")  # sets no random_state
     scores = set()
     for _ in range(2):
         env = build(task="DataSciCoding-wine-v0")
@@ -246,7 +317,7 @@ def test_any_answer_can_be_searched_for_code(answer):
     assert isinstance(extract(answer), str)
 
 
-# ---- data sets ----------------------------------------------------------------------------------------------------------
+# ---- data sets ------------------------------------------------------------------------------------------------------
 
 
 def test_balance_scale_follows_from_its_rule():
@@ -266,18 +337,18 @@ def test_breast_w_has_openmls_rows():
 
 def test_the_kaggle_files_are_taken_in_checked_and_noticed_when_changed(shared, tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
-    for name, rows, whole in (
+    for name, rows, complete in (
         ("pharyngitis", 676, 512),
         ("health-insurance", 50882, 23548),
         ("spaceship-titanic", 8693, 6606),
     ):
         with pytest.raises(DataError, match=f"envsuite-data add {name} FILE"):
             datasets.load(name)
-        kept = datasets.add(name, shared / "data" / "datasci" / f"{name.replace('-', '_')}.csv")
+        stored = datasets.add(name, shared / "data" / "datasci" / f"{name.replace('-', '_')}.csv")
         table = datasets.load(name)
         assert len(table.features) == rows
-        assert int(table.features.notna().all(axis=1).sum()) == whole  # pharyngitis: the paper's 512 samples
-    kept.write_text(kept.read_text() + " ")
+        assert int(table.features.notna().all(axis=1).sum()) == complete  # pharyngitis: the paper's 512 samples
+    stored.write_text(stored.read_text() + " ")
     with pytest.raises(DataError, match="was changed"):
         datasets.load(name)
 
@@ -325,35 +396,35 @@ def test_any_csv_of_the_users_can_be_played(build, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "does not exist"),
         (b"", "cannot be read as CSV"),
         (b"\xff\xfe\x00\x81", "cannot be read as CSV"),
         (b'a,y\n1,2\n3,4,5,6\n"x', "cannot be read as CSV"),
         (b"a,y\n1,0\n2,0\n", "1 different values"),
-        (b"y\n0\n1\n", "no column beside 'y'"),
+        (b"y\n0\n1\n", "no column besides 'y'"),
     ],
 )
-def test_a_csv_that_cannot_be_played_is_one_line_before_any_episode(build, tmp_path, content, said):
+def test_a_csv_that_cannot_be_played_is_one_line_before_any_episode(build, tmp_path, content, message):
     path = tmp_path / "bad.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises((DataError, UsageError), match=said) as caught:
+    with pytest.raises((DataError, UsageError), match=message) as caught:
         build(csv=str(path), target="y")
     assert "\n" not in str(caught.value)
 
 
 def test_a_run_on_a_csv_that_is_not_there_ends_at_once_and_scores_nothing(tmp_path, capsys):
-    asked = ["-m", "random", "-e", "DataSciCoding-easy", "-n", "3", "--set", f"csv={tmp_path / 'no.csv'}"]
+    requested = ["-m", "random", "-e", "DataSciCoding-easy", "-n", "3", "--set", f"csv={tmp_path / 'no.csv'}"]
     with pytest.raises(SystemExit) as done:
-        evaluation.main([*asked, "--baselines", "none", "-o", str(tmp_path / "runs")])
+        evaluation.main([*requested, "--baselines", "none", "-o", str(tmp_path / "runs")])
     assert done.value.code == 2
     assert "no.csv does not exist" in capsys.readouterr().err
     assert not list(tmp_path.glob("runs/*/*/results.jsonl"))
 
 
-# ---- difficulty ---------------------------------------------------------------------------------------------------------
+# ---- difficulty -----------------------------------------------------------------------------------------------------
 
 
 def test_each_knob_does_what_it_says():
@@ -406,7 +477,7 @@ def test_a_bad_knob_is_refused(knobs):
         envsuite.make("DataSciCoding-iris-v0", **knobs)
 
 
-# ---- variants -----------------------------------------------------------------------------------------------------------
+# ---- variants -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", pipelines.BUGS)

@@ -573,16 +573,23 @@ def test_rewards_are_knobs():
     assert rewards == [0.0, 0.0, 0.1, 0.0, 0.0]
 
 
-def test_shaped_pays_the_telescoped_potential():
-    env = registry.build("Overcooked-easy-v0", reward_mode="shaped", shaping_gamma=0.9)
+@pytest.mark.parametrize("unit", ["step", "command"])
+def test_shaped_pays_the_telescoped_potential_in_the_unit_it_was_told(unit):
+    env = registry.build("Overcooked-easy-v0", reward_mode="shaped", shaping_gamma=0.9, shaping_unit=unit)
     env.reset(seed=2)
     total, discount, over = 0.0, 1.0, False
     while not over:
         _, reward, terminated, truncated, info = env.step(env.expert())
         over = terminated or truncated
         total += discount * (reward - info["success"])
-        discount *= 0.9 ** info["primitive_steps"]
+        discount *= 0.9 ** (info["primitive_steps"] if unit == "step" else 1)
     assert total == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("settings", "word"), [({"shaping_gamma": 1.5}, "1.5"), ({"shaping_unit": "turn"}, "turn")])
+def test_a_discount_that_cannot_be_is_refused(settings, word):
+    with pytest.raises(UsageError, match=word):
+        registry.build("Overcooked-easy-v0", reward_mode="shaped", **settings)
 
 
 def test_pictures_show_every_move():

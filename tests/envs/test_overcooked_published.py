@@ -12,6 +12,7 @@ from envsuite.envs.overcooked.engine import Simulation, macro_actions
 from envsuite.envs.overcooked.graph import best_return, distances, explore
 from envsuite.envs.overcooked.kitchen import DIRECTION_NAMES, published_kitchen
 from envsuite.envs.overcooked.planner import COMMAND, Planner
+from envsuite.types import Shaping
 from tests.golden import digests
 
 TASKS = {
@@ -234,9 +235,8 @@ def test_the_dense_reward_can_be_farmed_and_these_are_its_two_returns(stem):
     assert total == pytest.approx(straight, abs=1e-9)
 
 
-@STEMS
-def test_the_shaped_reward_has_no_farming_optimum(stem):
-    """Over every policy and the whole graph, its best return is the sparse one's, less the potential of the start."""
+def shaped_rewards(stem, shaping):
+    """Sparse and shaped rewards of every transition, the potential of every state, and the shortest plan's length."""
     sim, macros = simulation(stem)
     graph = explore(sim, macros)
     planner = Planner(sim, macros)
@@ -244,16 +244,38 @@ def test_the_shaped_reward_has_no_farming_optimum(stem):
     potential = np.where(graph.done, 0.0, -np.array(left) / left[0])
     running = ~graph.done[:, None]
     sparse = (graph.done[graph.to] & running).astype(float)
-    for gamma in (0.99, 0.95):
-        shaped = sparse + running * (gamma**graph.steps * potential[graph.to] - potential[:, None])
-        best_sparse, _ = best_return(graph, gamma, reward=sparse)
-        best_shaped, path = best_return(graph, gamma, reward=shaped)
-        assert best_shaped == pytest.approx(best_sparse - potential[0], abs=1e-12)
-        sim.reset()
-        wrong = 0
-        for macro in path:
-            sim.begin(0, macros[macro])
-            while sim.macro[0] is not None:
-                sim.tick()
-                wrong += sim.wrong_now
-        assert sim.delivered and wrong == 0 and len(path) == left[0]
+    discount = np.vectorize(shaping.discount)(graph.steps)
+    return graph, sparse, sparse + running * (discount * potential[graph.to] - potential[:, None]), potential, left[0]
+
+
+DISCOUNTS = pytest.mark.parametrize(
+    ("gamma", "unit"), [(0.99, "step"), (0.95, "step"), (0.99, "command"), (0.95, "command"), (1.0, "command")]
+)
+
+
+@STEMS
+@DISCOUNTS
+def test_the_best_policy_under_shaped_is_the_best_under_sparse_for_the_same_discount(stem, gamma, unit):
+    graph, sparse, shaped, potential, shortest = shaped_rewards(stem, Shaping(gamma, unit))
+    per_macro = unit == "command"
+    best_sparse, _ = best_return(graph, gamma, per_macro=per_macro, reward=sparse)
+    best_shaped, path = best_return(graph, gamma, per_macro=per_macro, reward=shaped)
+    assert best_shaped == pytest.approx(best_sparse - potential[0], abs=1e-12)
+    state, time, earned = 0, 0, 0.0
+    for macro in path:
+        earned += gamma**time * sparse[state, macro]
+        time += 1 if per_macro else int(graph.steps[state, macro])
+        state = int(graph.to[state, macro])
+    assert graph.done[state]
+    assert earned == pytest.approx(best_sparse, abs=1e-12)  # the policy itself, not only its value
+    if gamma < 1:
+        assert len(path) == shortest
+
+
+@STEMS
+def test_with_another_discount_than_the_learners_shaped_is_farmed(stem):
+    """The reason why recipes with a mismatch are refused: the best policy puts the order off."""
+    graph, _, shaped, _, shortest = shaped_rewards(stem, Shaping(0.99, "step"))
+    for gamma in (0.99, 1.0):
+        _, path = best_return(graph, gamma, per_macro=True, reward=shaped)
+        assert len(path) > 2 * shortest

@@ -1,4 +1,6 @@
-"""What an agent or a user says wrongly: a lost turn or a line, never a broken episode, a lost repository or a traceback."""
+"""Bad input by agents and users costs a turn or gives one line, never a broken episode, lost files or
+a traceback.
+"""
 
 import json
 import subprocess
@@ -30,11 +32,11 @@ def env():
     made.close()
 
 
-# ---- commands -------------------------------------------------------------------------------------------------------------
+# ---- commands -------------------------------------------------------------------------------------------------------
 
 
-def tool(verb, **given):
-    return json.dumps({"name": "str_replace_editor", "arguments": {"command": verb, "path": "README.rst", **given}})
+def tool(verb, **arguments):
+    return json.dumps({"name": "str_replace_editor", "arguments": {"command": verb, "path": "README.rst", **arguments}})
 
 
 LOST = {
@@ -62,11 +64,11 @@ LOST = {
 def test_each_of_these_is_a_lost_turn_with_a_clear_word_and_the_same_word_each_time(env):
     env.reset(seed=0)
     env.step("mkdir locked; chmod 500 locked; mkfifo pipe")
-    for command, said in LOST.items():
+    for command, message in LOST.items():
         texts = set()
         for _ in range(2):
             text, reward, terminated, truncated, info = env.step(command)
-            assert said in text, (command[:80], text[:300])
+            assert message in text, (command[:80], text[:300])
             assert not info["is_action_valid"], command[:80]
             assert (reward, terminated, truncated) == (0.0, False, False)
             texts.add(text)
@@ -148,15 +150,21 @@ KEYS = st.sampled_from(
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(
-    st.sampled_from([tool["function"]["name"] for tool in edits.TOOLS] + ["fly"]), st.dictionaries(KEYS, VALUES, max_size=5),
-    st.sampled_from(["view", "create", "str_replace", "insert", "undo_edit", None]), st.text(max_size=40),
-)  # fmt: skip
+    st.sampled_from([tool["function"]["name"] for tool in edits.TOOLS] + ["fly"]),
+    st.dictionaries(KEYS, VALUES, max_size=5),
+    st.sampled_from(["view", "create", "str_replace", "insert", "undo_edit", None]),
+    st.text(max_size=40),
+)
 def test_nothing_that_is_said_breaks_the_parser(name, arguments, verb, words):
     if verb:
         arguments = {"path": "a", **arguments, "command": verb}
-    for said in (json.dumps({"name": name, "arguments": arguments}), json.dumps({"name": name, "arguments": json.dumps(arguments)}),
-                 f"{verb} {words}", words):  # fmt: skip
-        action = edits.parse(said)
+    for message in (
+        json.dumps({"name": name, "arguments": arguments}),
+        json.dumps({"name": name, "arguments": json.dumps(arguments)}),
+        f"{verb} {words}",
+        words,
+    ):
+        action = edits.parse(message)
         assert action.kind in ("", "shell", *edits.VERBS)
         assert isinstance(action.first, int) and isinstance(action.last, int)
         assert all(isinstance(text, str) for text in (action.text, action.path, action.old, *action.tests))
@@ -166,8 +174,8 @@ def test_nothing_that_is_said_breaks_the_parser(name, arguments, verb, words):
 @given(st.text(max_size=12), st.sampled_from(["view", "create", "insert", "undo", "search"]))
 def test_no_path_breaks_an_episode(path, verb):
     env = _shared()
-    given = {"path": path, "file_text": "x", "insert_line": 0, "new_str": "x"}
-    call = {"name": "str_replace_editor", "arguments": {"command": verb, **given}}
+    arguments = {"path": path, "file_text": "x", "insert_line": 0, "new_str": "x"}
+    call = {"name": "str_replace_editor", "arguments": {"command": verb, **arguments}}
     if verb == "search":
         call = {"name": "search", "arguments": {"pattern": "x", "path": path}}
     _, _, terminated, truncated, _ = env.step(json.dumps(call))
@@ -194,7 +202,7 @@ def close_shared():
         _made.pop().close()
 
 
-# ---- records and recipes --------------------------------------------------------------------------------------------------
+# ---- records and recipes --------------------------------------------------------------------------------------------
 
 
 def test_the_task_of_published_records_plays_nothing_else():
@@ -223,13 +231,13 @@ BAD_RECIPES = {
 
 @pytest.mark.parametrize("kind", BAD_RECIPES)
 def test_a_recipe_is_looked_at_before_it_is_followed(tmp_path, kind):
-    recipe, said = BAD_RECIPES[kind]
+    recipe, message = BAD_RECIPES[kind]
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "instance.json").write_text(json.dumps(little.record("a__b-1")))
     (tmp_path / "one" / "replay.json").write_text(json.dumps(recipe))
     with pytest.raises(DataError) as caught:
         published.find(str(tmp_path))
-    assert said in str(caught.value) and "replay.json" in str(caught.value)
+    assert message in str(caught.value) and "replay.json" in str(caught.value)
 
 
 def test_what_cannot_be_played_is_said_before_the_first_episode_in_a_line_and_with_code_2(tmp_path, capsys):
@@ -240,14 +248,14 @@ def test_what_cannot_be_played_is_said_before_the_first_episode_in_a_line_and_wi
     (tmp_path / "plain.jsonl").write_text(json.dumps(little.record("a__b-1")) + "\n")
     little.instances(tmp_path / "strange", [{**little.record("a__b-1"), "repo": "no/where"}])
     knobs = {
-        "none": "instance.json holds 0 records",
-        "empty": "instance.json holds 0 records",
-        "two": "instance.json holds 2 records",
+        "none": "instance.json contains 0 records",
+        "empty": "instance.json contains 0 records",
+        "two": "instance.json contains 2 records",
         "plain.jsonl": "a__b-1 has no recipe",
         "strange": "how the tests of 'no/where' are run is not known",
         "": "none are named",
     }
-    for name, said in knobs.items():
+    for name, message in knobs.items():
         records_ = f"records={tmp_path / name}" if name else "split=all"
         words = [
             "-m",
@@ -263,10 +271,10 @@ def test_what_cannot_be_played_is_said_before_the_first_episode_in_a_line_and_wi
         ]
         with pytest.raises(SystemExit) as ended:
             cli.main([*words, "-o", str(tmp_path / "out")])
-        told = capsys.readouterr()
-        assert ended.value.code == 2, told
-        assert said in told.err + told.out
-        assert "Traceback" not in told.err
+        text = capsys.readouterr()
+        assert ended.value.code == 2, text
+        assert message in text.err + text.out
+        assert "Traceback" not in text.err
 
 
 def other_than_docker():
@@ -274,13 +282,13 @@ def other_than_docker():
 
 
 def test_data_sets_by_name_are_asked_for_the_split_they_have(monkeypatch):
-    asked = []
+    requested = []
 
     def load_dataset(name, split):
-        asked.append((name, split))
+        requested.append((name, split))
         return [little.record("a__b-1")]
 
-    hub = types.ModuleType("datasets")  # no hub can be reached, and what is asked of it is the matter here
+    hub = types.ModuleType("datasets")  # the hub cannot be reached: the test looks at the request
     hub.load_dataset = load_dataset
     monkeypatch.setitem(sys.modules, "datasets", hub)
     for name in (
@@ -290,6 +298,6 @@ def test_data_sets_by_name_are_asked_for_the_split_they_have(monkeypatch):
         "princeton-nlp/SWE-bench_Verified",
     ):
         assert len(records.load(name)) == 1
-    assert [split for _, split in asked] == ["train", "train", "test", "test"]
+    assert [split for _, split in requested] == ["train", "train", "test", "test"]
     published.find("SWE-bench/SWE-bench_Lite", "dev")
-    assert asked[-1] == ("SWE-bench/SWE-bench_Lite", "dev")
+    assert requested[-1] == ("SWE-bench/SWE-bench_Lite", "dev")

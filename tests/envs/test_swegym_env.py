@@ -1,4 +1,4 @@
-"""The environment: commands, edits, endings, rewards, expert."""
+"""SWE-Gym: commands, edits, endings, rewards, expert."""
 
 import json
 
@@ -32,7 +32,7 @@ def envs():
         env.close()
 
 
-# ---- commands -------------------------------------------------------------------------------------------------------------
+# ---- commands -------------------------------------------------------------------------------------------------------
 
 
 def test_shell_keeps_the_working_directory_and_says_how_it_ended(envs):
@@ -93,7 +93,7 @@ def test_structured_edits_view_create_replace_insert_search_and_undo(envs):
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("view ../../etc/passwd", "not in the repository"),
         ("create /etc/x\na", "not in the repository"),
@@ -113,12 +113,12 @@ def test_structured_edits_view_create_replace_insert_search_and_undo(envs):
         ('{"name": "bash", "arguments": {"command": 3}}', "wrong type"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_words_and_costs_a_turn(envs, command, said):
+def test_what_cannot_be_done_is_said_in_words_and_costs_a_turn(envs, command, message):
     env = envs(max_steps=1000)
     if env._over:
         env.reset(seed=0)
     text, reward, terminated, truncated, info = env.step(command)
-    assert said in text
+    assert message in text
     assert (reward, terminated, truncated, info["is_action_valid"]) == (0.0, False, False, False)
 
 
@@ -151,8 +151,8 @@ def test_tool_calls_are_the_same_commands():
 
 
 def test_nothing_of_one_instance_is_left_in_the_next_and_a_second_try_is_the_first_again(envs):
-    other = next(task.instance_id for task in tasks.manifest() if task.package.name == "xmltodict")
-    env = envs(instances=(SMALL, other))
+    second = next(task.instance_id for task in tasks.manifest() if task.package.name == "xmltodict")
+    env = envs(instances=(SMALL, second))
     seen = []
     for seed in (0, 1, 0, 0):
         env.reset(seed=seed)
@@ -163,7 +163,7 @@ def test_nothing_of_one_instance_is_left_in_the_next_and_a_second_try_is_the_fir
     assert seen[0] == seen[2] == seen[3] != seen[1]
 
 
-# ---- endings and rewards --------------------------------------------------------------------------------------------------
+# ---- endings and rewards --------------------------------------------------------------------------------------------
 
 
 def test_the_expert_is_paid_once_at_the_end_and_the_idle_player_is_not(envs):
@@ -238,8 +238,8 @@ def test_pass_ratio_pays_a_change_that_does_nothing_nearly_everything(envs):
     env.reset(seed=0)
     env.step("echo '# nothing' >> uritemplate/api.py")
     _, reward, *_, info = env.step("submit")
-    kept, failing = len(task.pass_to_pass), len(task.fail_to_pass)
-    assert reward == pytest.approx(kept / (kept + failing))
+    stored, failing = len(task.pass_to_pass), len(task.fail_to_pass)
+    assert reward == pytest.approx(stored / (stored + failing))
     assert not info["success"]
 
 
@@ -320,7 +320,7 @@ def test_every_driver_plays_and_judges_alike(driver):
         env.close()
 
 
-# ---- the expert's commands ------------------------------------------------------------------------------------------------
+# ---- the expert's commands ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -350,12 +350,14 @@ def test_the_experts_command_makes_the_file_it_wants(envs, before, after):
     assert env.workspace.read("dir/it.txt") == after
 
 
-# ---- knobs ----------------------------------------------------------------------------------------------------------------
+# ---- knobs ----------------------------------------------------------------------------------------------------------
 
 
 def test_train_and_test_share_no_package():
-    train, test = ({name.split("-")[0] for name in registry.panel(registry.TASKS[task]).games} for task in
-                   ("SWEGym-medium-train-v0", "SWEGym-medium-v0"))  # fmt: skip
+    train, test = (
+        {name.split("-")[0] for name in registry.panel(registry.TASKS[task]).games}
+        for task in ("SWEGym-medium-train-v0", "SWEGym-medium-v0")
+    )
     assert train and test and not train & test
 
 
@@ -366,7 +368,7 @@ def test_what_cannot_be_played_is_said_at_once(tmp_path):
         ({"hops": 10, "size": 1}, UsageError, "No SWE-Gym task fits"),
         ({"instances": ("nowhere-1",)}, UsageError, "no instance 'nowhere-1'"),
         ({"records": str(tmp_path / "none.jsonl")}, DataError, "does not exist"),
-        ({"records": str(tmp_path)}, DataError, "holds no NAME/instance.json"),
+        ({"records": str(tmp_path)}, DataError, "contains no NAME/instance.json"),
     ):
         with pytest.raises(error, match=word):
             registry.build("SWEGym-medium-v0", sandbox=DRIVER, **knobs)

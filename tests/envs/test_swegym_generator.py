@@ -1,4 +1,4 @@
-"""Generated tasks: bugs planted by the syntax tree, verified by running the tests, shipped as a list."""
+"""Generated tasks: bugs planted in the syntax tree, verified by running the tests, shipped as a list."""
 
 import ast
 import gzip
@@ -59,9 +59,9 @@ WANTED = {
 
 @pytest.mark.parametrize("name", WANTED)
 def test_every_operator_plants_its_bug_and_touches_nothing_else(name):
-    found = [operators.apply(CODE, bug.edits) for bug in operators.bugs(CODE) if bug.operator == name]
-    assert any(WANTED[name] in text for text in found), found
-    for text in found:
+    results = [operators.apply(CODE, bug.edits) for bug in operators.bugs(CODE) if bug.operator == name]
+    assert any(WANTED[name] in text for text in results), results
+    for text in results:
         ast.parse(text)
         assert '"""More words, 1 < 2."""' in text
         changed = sum(line not in CODE.split("\n") for line in text.split("\n"))
@@ -88,10 +88,10 @@ def test_the_sources_are_the_published_archives_with_their_licences(package):
 
 
 def test_the_shipped_tasks_are_what_they_say():
-    found = tasks.manifest()
-    assert len({task.instance_id for task in found}) == len(found)
+    results = tasks.manifest()
+    assert len({task.instance_id for task in results}) == len(results)
     assert tasks.MANIFEST.stat().st_size < 2_000_000
-    for task in found:
+    for task in results:
         tests = {*task.fail_to_pass, *task.pass_to_pass}
         assert task.fail_to_pass and task.pass_to_pass
         assert len(task.fail_to_pass) <= generator.SHARE * len(tests)
@@ -100,22 +100,22 @@ def test_the_shipped_tasks_are_what_they_say():
         sound = packages.tree(task.package)
         assert {path for path in sound if sound[path] != task.files[path]} == set(task.paths)
         assert all(packages.is_code(task.package, path) for path in task.paths)
-    for task in found[::20]:
+    for task in results[::20]:
         for path in task.paths:
             ast.parse(task.files[path])
     # Both splits have tasks of every number of bugs, and every package has its share.
-    kinds = {(task.package.split, len(task.bugs)) for task in found}
+    kinds = {(task.package.split, len(task.bugs)) for task in results}
     assert kinds == {(split, bugs) for split in ("train", "test") for bugs in (1, 2, 3)}
-    assert {task.package.name for task in found} == set(packages.PACKAGES)
+    assert {task.package.name for task in results} == set(packages.PACKAGES)
 
 
 def test_an_issue_tells_what_was_asked_for_and_never_where_the_bug_is():
     for task in tasks.manifest():
-        told = {detail: statement.write(task, detail, visible=True) for detail in statement.DETAILS}
-        assert task.fail_to_pass[0] in told["full"] and task.fail_to_pass[0] in told["names"]
-        assert not any(test in told["symptom"] for test in task.fail_to_pass)
-        assert len(told["nothing"]) < len(told["symptom"])
-        for words in told.values():
+        text = {detail: statement.write(task, detail, visible=True) for detail in statement.DETAILS}
+        assert task.fail_to_pass[0] in text["full"] and task.fail_to_pass[0] in text["names"]
+        assert not any(test in text["symptom"] for test in task.fail_to_pass)
+        assert len(text["nothing"]) < len(text["symptom"])
+        for words in text.values():
             assert not any(re.search(rf"(?<![\w/]){re.escape(path)}:\d", words) for path in task.paths)
             assert not any(re.search(rf"line {bug.line}\b", words) for bug in task.bugs)
 
@@ -180,23 +180,25 @@ def test_a_bug_is_verified_and_what_is_none_is_rejected(pools, base):
 
 def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(pools):
     """isodate's test_date takes its parameters from a set with None in it: no seed fixes their order."""
-    found = generator.baseline(pools, packages.package("isodate"))
-    names = {test.partition("[")[0] for test in found.tests}
+    results = generator.baseline(pools, packages.package("isodate"))
+    names = {test.partition("[")[0] for test in results.tests}
     assert "tests/test_time.py::test_parse" in names and "tests/test_date.py::test_parse" not in names
-    assert len(found.tests) == 228
+    assert len(results.tests) == 228
 
 
 @pytest.mark.timeout(900)  # the judge's own limit is 600 s
 @pytest.mark.parametrize("name", packages.PACKAGES)
 def test_the_judge_accepts_every_published_package(name):
-    """What every gold patch comes to; so every task of the package is won by its own."""
-    found = [task for task in tasks.manifest() if task.package.name == name]
-    assert found
-    problem = problems.GeneratedProblem(found[0], "full", False, DRIVER)
+    """Every gold patch restores the published package, so accepting that means every task can be won."""
+    results = [task for task in tasks.manifest() if task.package.name == name]
+    assert results
+    problem = problems.GeneratedProblem(results[0], "full", False, DRIVER)
     try:
         report = problem.judge(problem.gold(), 600)
         assert report.resolved, (report.fault, report.fail_to_pass_left, report.pass_to_pass_broken)
-        assert len(report.fail_to_pass) + len(report.pass_to_pass) == len(found[0].fail_to_pass + found[0].pass_to_pass)
+        assert len(report.fail_to_pass) + len(report.pass_to_pass) == len(
+            results[0].fail_to_pass + results[0].pass_to_pass
+        )
     finally:
         problem.close()
 
@@ -212,7 +214,7 @@ def test_compounds_are_of_known_bugs_in_different_functions_and_half_of_them_mee
             assert len({(path, bug.function) for path, bug in sites}) == count
             each = [failing[(planted_as(site),)] for site in sites]
             assert len(set.union(*each)) <= generator.SHARE * len(base.tests)
-            assert all(tests - set.union(*(other for other in each if other is not tests)) for tests in each)
+            assert all(tests - set.union(*(second for second in each if second is not tests)) for tests in each)
 
 
 def planted_as(site):
@@ -235,9 +237,9 @@ def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(tmp_path, monkey
 
 @pytest.mark.slow
 def test_the_shipped_tasks_fail_and_are_mended_as_listed(pools):
-    """A sample over the whole list, every test run, both ways."""
-    found = tasks.manifest()
-    for task in found[:: max(1, len(found) // 40)]:
+    """Checks a sample of the list with every test, broken and repaired."""
+    results = tasks.manifest()
+    for task in results[:: max(1, len(results) // 40)]:
         run = suite.run(pools[0], task.package, task.files)
         assert {test for test in task.fail_to_pass if run.statuses.get(test) != "PASSED"} == set(task.fail_to_pass)
         assert not [test for test in task.pass_to_pass if run.statuses.get(test) != "PASSED"], task.instance_id
@@ -247,8 +249,8 @@ def test_the_shipped_tasks_fail_and_are_mended_as_listed(pools):
 
 @pytest.mark.slow
 def test_every_bug_of_a_compound_is_needed(pools):
-    found = [task for task in tasks.manifest() if len(task.bugs) > 1]
-    for task in found[:: max(1, len(found) // 10)]:
+    results = [task for task in tasks.manifest() if len(task.bugs) > 1]
+    for task in results[:: max(1, len(results) // 10)]:
         for left_out in task.bugs:
             files = tasks.plant(packages.tree(task.package), [bug for bug in task.bugs if bug is not left_out])
             run = suite.run(pools[0], task.package, files, task.fail_to_pass)

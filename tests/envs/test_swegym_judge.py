@@ -1,4 +1,4 @@
-"""Ways to have tests pass, or seem to, without mending anything: forged logs, replaced runners, values that equal everything."""
+"""Attacks on the judge of SWE-Gym: forged logs, replaced runners, values that equal everything."""
 
 import ast
 import base64
@@ -22,7 +22,7 @@ def hidden(code):
     return f"import base64 as _b\nexec(_b.b64decode('{base64.b64encode(code.encode()).decode()}').decode())\n"
 
 
-# ---- published records ----------------------------------------------------------------------------------------------------
+# ---- published records ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -39,18 +39,23 @@ DJANGO = {
     "repo": "django/django",
     "FAIL_TO_PASS": ["test_one (tests.test_calc.T.test_one)"],
     "PASS_TO_PASS": ["Nought is nought."],
-    "test_patch": little.TEST_PATCH.replace("@@ -3,3 +3,7 @@", "@@ -3,3 +3,16 @@").replace(
+    "test_patch": little.TEST_PATCH.replace("@@ -3,3 +3,7 @@", "@@ -3,3 +3,16 @@")
+    .replace(
         "+def test_one():\n+    assert double(1) == 2\n",
-        "+import unittest\n+\n+\n+class T(unittest.TestCase):\n+    def test_one(self):\n+        self.assertEqual(double(1), 2)\n+\n"
-        "+    def test_nought(self):\n+        '''Nought is nought.'''\n+        self.assertEqual(double(0), 0)\n+\n+\n",
-    ).replace("@@ -3,3 +3,16 @@", "@@ -3,3 +3,17 @@"),
+        "+import unittest\n+\n+\n+class T(unittest.TestCase):\n+    def test_one(self):\n"
+        "+        self.assertEqual(double(1), 2)\n+\n"
+        "+    def test_nought(self):\n+        '''Nought is nought.'''\n"
+        "+        self.assertEqual(double(0), 0)\n+\n+\n",
+    )
+    .replace("@@ -3,3 +3,16 @@", "@@ -3,3 +3,17 @@"),
     "test_cmd": "python -m unittest -v tests.test_calc; :",
-}  # fmt: skip
+}
 SYMPY_RUNNER = (
-    "python -c 'import sys; sys.path.insert(0, \"tests\")\nimport test_calc as t\n"
-    "for n in [n for n in dir(t) if n.startswith(\"test_\")]:\n"
-    "    try: getattr(t, n)(); print(n, \"ok\")\n    except AssertionError: print(n, \"F\")\n    except Exception: print(n, \"E\")\n' "
-)  # fmt: skip
+    'python -c \'import sys; sys.path.insert(0, "tests")\nimport test_calc as t\n'
+    'for n in [n for n in dir(t) if n.startswith("test_")]:\n'
+    '    try: getattr(t, n)(); print(n, "ok")\n    except AssertionError: print(n, "F")\n'
+    '    except Exception: print(n, "E")\n\' '
+)
 SYMPY = {
     "repo": "sympy/sympy",
     "FAIL_TO_PASS": ["test_one"],
@@ -66,23 +71,25 @@ KINDS = {"pytest": {}, "django": DJANGO, "sympy": SYMPY}
 
 
 def at_the_end(lines):
-    """Code that prints `lines` at once, and again when the interpreter ends, with success: pytest holds what is printed before."""
+    """Returns code that prints `lines` at once and again at interpreter exit, because pytest captures
+    earlier output.
+    """
     write = f"os.write(1, b'\\n{lines}\\n')\n"
     return f"import atexit, os\n\ndef end():\n    {write}    os._exit(0)\n\natexit.register(end)\n{write}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_that_is_printed_by_the_code_under_test_is_not_paid_and_the_gold_patch_is(problem, kind):
-    one = problem(**KINDS[kind])
-    assert one.judge(one.gold(), 60).resolved, one.judge(one.gold(), 60)
+    first = problem(**KINDS[kind])
+    assert first.judge(first.gold(), 60).resolved, first.judge(first.gold(), 60)
     forged = f"import os\n{at_the_end(LINES[kind])}os._exit(0) if {kind != 'pytest'} else None\n{little.CODE}"
-    assert one.judge({"calc.py": forged.encode()}, 60).fault == "tampered"
+    assert first.judge({"calc.py": forged.encode()}, 60).fault == "tampered"
 
 
 def test_tests_that_were_to_go_on_passing_cannot_be_forged_while_the_failing_ones_are_mended(problem):
-    one = problem()
+    first = problem()
     code = at_the_end(f"PASSED {TESTS}::test_zero") + "def double(x):\n    return 2 * x or 7\n"
-    report = one.judge({"calc.py": code.encode()}, 60)
+    report = first.judge({"calc.py": code.encode()}, 60)
     assert (report.resolved, report.fault, report.f2p_gated) == (False, "tampered", 0.0)
 
 
@@ -92,60 +99,66 @@ def test_tests_that_passed_by_being_skipped_or_expected_to_fail_did_so_before(pr
     )
     skipped += "+\n+\n+@pytest.mark.skipif(double(0) == 0, reason='why')\n+def test_two():\n+    assert 0\n"
     skipped = skipped.replace("+1,15 @@", "+1,16 @@")
-    one = problem(
+    first = problem(
         test_patch=skipped,
         PASS_TO_PASS=[f"{TESTS}::test_zero", f"{TESTS}::test_two"],
         FAIL_TO_PASS=[f"{TESTS}::test_one"],
     )
-    log, *_ = run_plain(one, one.gold())
+    log, *_ = run_plain(first, first.gold())
     assert "2 passed, 1 skipped" in log, log
-    # A line that counts skips names no test, so a skipped test of PASS_TO_PASS is a missing one: only a forged line names it.
-    assert one.judge(one.gold(), 60).pass_to_pass_broken == (f"{TESTS}::test_two",)
+    # A line that counts skips names no test, so a skipped PASS_TO_PASS test is missing: only a
+    # forged line names it.
+    assert first.judge(first.gold(), 60).pass_to_pass_broken == (f"{TESTS}::test_two",)
     forged = at_the_end(f"XFAI' b'L {TESTS}::test_two") + little.CODE.replace("return x", "return 2 * x")
-    assert one.judge({"calc.py": forged.encode()}, 60).fault == "tampered"
+    assert first.judge({"calc.py": forged.encode()}, 60).fault == "tampered"
 
 
-def run_plain(one, changes):
-    with one._bench(60) as session:
-        return one.run_tests(session, changes)
+def run_plain(first, changes):
+    with first._bench(60) as session:
+        return first.run_tests(session, changes)
 
 
 def test_a_failing_test_that_cannot_be_made_to_fail_is_not_taken_on_trust(problem):
-    one = problem(FAIL_TO_PASS=["cases/words.yml::one"])
+    first = problem(FAIL_TO_PASS=["cases/words.yml::one"])
     forged = at_the_end("PASSED cases/words.yml::one") + little.CODE
-    report = one.judge({"calc.py": forged.encode()}, 60)
+    report = first.judge({"calc.py": forged.encode()}, 60)
     assert not report.resolved
     assert report.fault == "cannot_be_checked: cases/words.yml::one"
 
 
 def test_values_that_equal_everything_are_not_paid(problem):
-    code = "class Any(int):\n    __hash__ = None\n    def __eq__(self, other):\n        return True\n\ndef double(x):\n    return Any(x)\n"
+    code = (
+        "class Any(int):\n    __hash__ = None\n    def __eq__(self, other):\n        return True\n\n"
+        "def double(x):\n    return Any(x)\n"
+    )
     assert problem().judge({"calc.py": code.encode()}, 60).fault == "tampered"
 
 
 def test_an_honest_patch_may_speak_of_expected_failures_and_one_that_brings_them_is_refused(problem):
-    one = problem()
-    honest = {**one.gold(), "NEWS.md": b"xfail is gone\n"}
+    first = problem()
+    honest = {**first.gold(), "NEWS.md": b"xfail is gone\n"}
     honest["calc.py"] += b"\n# it was an xfail once\n"
-    assert one.judge(honest, 60).resolved
-    one._files["calc.py"] += b"\nKINDS = ('xfail', 'skip')\n"  # as the repository had it all along
-    assert one.judge({"calc.py": one.gold()["calc.py"] + b"\nKINDS = ('xfail',)\n"}, 60).resolved
-    one._files["calc.py"] = little.CODE.encode()
+    assert first.judge(honest, 60).resolved
+    first._files["calc.py"] += b"\nKINDS = ('xfail', 'skip')\n"  # as the repository had it all along
+    assert first.judge({"calc.py": first.gold()["calc.py"] + b"\nKINDS = ('xfail',)\n"}, 60).resolved
+    first._files["calc.py"] = little.CODE.encode()
     code = b"import pytest\n\ndef double(x):\n    pytest.xfail('no') if x else None\n    return x\n"
-    assert one.judge({"calc.py": code}, 60).fault == "expects_failure"
+    assert first.judge({"calc.py": code}, 60).fault == "expects_failure"
 
 
 def test_each_way_to_apply_the_held_out_tests_begins_where_the_one_before_began(problem):
-    """`git apply --reject` leaves the parts that fitted behind: `patch` after it would find them already there."""
+    """`git apply --reject` leaves the hunks that fitted: a later `patch` would find them already
+    applied.
+    """
     shifted = little.TEST_PATCH.replace(
         "+++ b/tests/test_calc.py\n", "+++ b/tests/test_calc.py\n@@ -1,1 +1,2 @@\n from calc import double\n+# a word\n"
     ).replace("@@ -3,3 +3,7 @@\n \n def test_zero", "@@ -3,3 +4,7 @@\n # not quite the line before\n def test_zero")
-    one = problem(test_patch=shifted)
-    log, code, fault = run_plain(one, one.gold())
+    first = problem(test_patch=shifted)
+    log, code, fault = run_plain(first, first.gold())
     assert (code, fault) == (0, ""), log
     assert "2 passed" in log
-    with one._bench(60) as session:
-        one._laid(session, {}, True)
+    with first._bench(60) as session:
+        first._apply(session, {}, True)
         assert session.run("cat tests/test_calc.py").stdout.count(b"# a word") == 1
         assert b".rej" not in session.run("ls tests").stdout
 
@@ -158,7 +171,7 @@ def test_the_patch_of_a_record_reaches_no_file_outside_the_repository(tmp_path):
         published.changes_of(patch, tmp_path / "repo")
 
 
-# ---- what is sabotaged ----------------------------------------------------------------------------------------------------
+# ---- what is sabotaged ----------------------------------------------------------------------------------------------
 
 
 def test_mypys_cases_are_made_to_fail_in_their_file():
@@ -181,7 +194,10 @@ def test_django_ids_lead_to_their_file_with_or_without_the_tests_own_name():
     assert "tests/admin/test_a.py" in sabotage.paths("test_x (admin.test_a.C)", "django", [])
     assert "tests/admin/test_a.py" in sabotage.paths("test_x (admin.test_a.C.test_x)", "django", [])
     assert sabotage.paths("A docstring (of sorts).", "django", ["a.py", "b.txt"]) == ["a.py"]
-    text = "class C:\n    def test_x(self):\n        pass\n    def test_y(self):\n        '''A docstring.\n\n        More.'''\n        pass\n"
+    text = (
+        "class C:\n    def test_x(self):\n        pass\n    def test_y(self):\n        '''A docstring.\n\n"
+        "        More.'''\n        pass\n"
+    )
     for test in ("test_x (a.C)", "test_x (a.C.test_x)", "A docstring."):
         made = sabotage.in_python(text, [test], "a.py", "django", random.Random(1))
         assert made.expected == {test}, test
@@ -232,9 +248,19 @@ def test_late():
 
 
 def test_whatever_is_drawn_every_sabotaged_test_fails_and_no_sign_is_the_same(tmp_path):
-    names = ["test_plain", "test_head", "test_loop[1]", "test_loop[2]", "TestIn::test_tuple", "TestIn::test_nothing",
-             "T::test_equal", "T::test_raises", "test_late", "made_by_a_factory"]  # fmt: skip
-    texts, wanted = [], 0
+    names = [
+        "test_plain",
+        "test_head",
+        "test_loop[1]",
+        "test_loop[2]",
+        "TestIn::test_tuple",
+        "TestIn::test_nothing",
+        "T::test_equal",
+        "T::test_raises",
+        "test_late",
+        "made_by_a_factory",
+    ]
+    texts, expected = [], 0
     for seed in range(8):
         ids = [f"test_{seed}.py::{name}" for name in names]
         made = sabotage.in_python(FORMS, ids, f"test_{seed}.py", "pytest", random.Random(seed))
@@ -243,7 +269,7 @@ def test_whatever_is_drawn_every_sabotaged_test_fails_and_no_sign_is_the_same(tm
         assert len(made.expected) == len(names)
         ast.parse(made.text)
         texts.append(made.text)
-        wanted += len(made.expected)
+        expected += len(made.expected)
         (tmp_path / f"test_{seed}.py").write_text(made.text)
     assert len(set(texts)) == len(texts)
     command = [
@@ -260,12 +286,12 @@ def test_whatever_is_drawn_every_sabotaged_test_fails_and_no_sign_is_the_same(tm
         ".",
     ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert f"{wanted} failed" in done.stdout
+    assert f"{expected} failed" in done.stdout
     assert "passed" not in done.stdout
     assert "error" not in done.stdout
 
 
-# ---- generated tasks ------------------------------------------------------------------------------------------------------
+# ---- generated tasks ------------------------------------------------------------------------------------------------
 
 TASK = next(task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1)
 INIT, SOUND = "uritemplate/__init__.py", packages.tree(packages.package("uritemplate"))
@@ -281,7 +307,8 @@ def generated():
 UNLESS = (
     "import _pytest.runner as r\nold = r.TestReport.from_item_and_call.__func__\n"
     "def new(cls, item, call):\n"
-    "    if call.excinfo and {sign} not in str(call.excinfo.value):\n        call.excinfo = None\n    return old(cls, item, call)\n"
+    "    if call.excinfo and {sign} not in str(call.excinfo.value):\n        call.excinfo = None\n"
+    "    return old(cls, item, call)\n"
     "r.TestReport.from_item_and_call = classmethod(new)\n"
 )
 SIGNS = {"the old one": "'sabotaged'", "one for every kind": "'a sign that nothing holds'"}
@@ -301,25 +328,41 @@ def test_a_runner_that_hides_failures_but_for_a_sign_is_found_by_name_by_seal_an
 def test_words_in_comments_docstrings_and_variables_are_not_code_that_reaches():
     before = {"a.py": "import gc\n\nx = 1\n"}
     honest = (
-        "import gc\n\n# kill, gc, unittest, exec and eval\ndef f(compiled):\n    '''pytest kills eval(x) in unittest.'''\n"
+        "import gc\n\n# kill, gc, unittest, exec and eval\ndef f(compiled):\n"
+        "    '''pytest kills eval(x) in unittest.'''\n"
         "    return re.compile(compiled).evaluate('a unittest of sorts')\n"
     )
     assert tampering.reaches(before, {"a.py": honest, "notes.md": "exec kill"}) == set()
-    for code in ("import os as o\no._exit(0)", "from os import kill as k", "import unittest.mock", "eval('1')", "x = exec",
-                 "getattr(o, '_exit')", "from _pytest import runner", "m['_pytest.runner']", "f.__globals__", "__import__('x')"):  # fmt: skip
+    for code in (
+        "import os as o\no._exit(0)",
+        "from os import kill as k",
+        "import unittest.mock",
+        "eval('1')",
+        "x = exec",
+        "getattr(o, '_exit')",
+        "from _pytest import runner",
+        "m['_pytest.runner']",
+        "f.__globals__",
+        "__import__('x')",
+    ):
         assert tampering.reaches(before, {"a.py": code}), code
     assert tampering.reaches(before, {"a.py": "import gc\ngc.collect()"}) == set()  # it was named before
 
 
 CLOCK_TASK = next(
-    task for task in tasks.manifest() if task.package.name == "cachetools" and len(task.bugs) == 1
+    task
+    for task in tasks.manifest()
+    if task.package.name == "cachetools"
+    and len(task.bugs) == 1
     and any("ttl" in test.lower() for test in task.fail_to_pass)
-)  # fmt: skip
+)
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 def test_faked_clocks_do_not_pay_where_time_decides(problem):
-    """A test of the clock, which a fake clock passes: what was replaced is seen, or the failing test still fails."""
+    """A fake clock passes a test of the clock: the replacement is detected, or the failing test still
+    fails.
+    """
     path, sound = CLOCK_TASK.paths[0], packages.tree(CLOCK_TASK.package)
     made = GeneratedProblem(CLOCK_TASK, "full", False, DRIVER)
     fakes = "import time as _t\n_t.time = _t.monotonic = _t.perf_counter = lambda: 0.0\n"

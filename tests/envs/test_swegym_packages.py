@@ -1,4 +1,4 @@
-"""Generated tasks of any package: a source archive looked through, tasks made of it, a folder that is played."""
+"""Generated tasks of any package: inspecting a source archive, generating tasks, playing a folder."""
 
 import io
 import shutil
@@ -81,7 +81,7 @@ TREE = {
 
 
 def sdist(folder, files=TREE):
-    """A source archive as a build backend makes it."""
+    """Writes a source archive like a build backend does."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "wordy-1.0.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
@@ -94,7 +94,7 @@ def sdist(folder, files=TREE):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """(archive, folder with tasks of it)."""
+    """Returns (archive, folder with its tasks)."""
     scratch = tmp_path_factory.mktemp("wordy")
     archive, folder = sdist(scratch / "index"), scratch / "tasks"
     with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +105,7 @@ def made(tmp_path_factory):
 
 
 def played(folder, player, **knobs):
-    """How many of all tasks are won."""
+    """Returns the share of all tasks that are won."""
     env = registry.build("SWEGym-medium-v0", sandbox=DRIVER, tasks=str(folder), bugs=0, **knobs)
     won = 0
     try:
@@ -144,8 +144,8 @@ def test_what_is_played_is_the_list_the_archives_and_their_description_alone(mad
 
 def test_an_id_stands_for_the_archive_too(made):
     task = tasks.manifest(made[1])[0]
-    other = replace(task, package=replace(task.package, sha256="0" * 64))
-    assert other.instance_id != task.instance_id
+    second = replace(task, package=replace(task.package, sha256="0" * 64))
+    assert second.instance_id != task.instance_id
     shipped = tasks.manifest()[0]
     assert replace(shipped, package=replace(shipped.package, folder=made[1])).instance_id == shipped.instance_id
 
@@ -155,32 +155,32 @@ def test_a_folder_goes_on_with_what_it_holds_and_takes_nothing_else_under_that_n
     known = packages.package("wordy", folder)
     assert build.admit(folder, "wordy") == build.admit(folder, "wordy==1.0") == known
     assert build.admit(folder, str(archive), tests=["tests"]) == known
-    other = sdist(tmp_path, {**TREE, "README": "another one"})
-    with pytest.raises(UsageError, match=r"holds tasks of wordy 1\.0 made otherwise"):
-        build.admit(folder, str(other))
+    second = sdist(tmp_path, {**TREE, "README": "another one"})
+    with pytest.raises(UsageError, match=r"holds tasks of wordy 1\.0 made with other settings"):
+        build.admit(folder, str(second))
     built_in = build.admit(tmp_path / "both", "inflection")
     assert packages.described(tmp_path / "both") == {"inflection": built_in}
     assert built_in.shipped and packages.tree(built_in) == packages.tree(packages.package("inflection"))
 
 
 def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
-    def looked(files, **said):
-        keys = {"code": (), "tests": (), "needs": (), "split": "", **said}
+    def looked(files, **message):
+        keys = {"code": (), "tests": (), "needs": (), "split": "", **message}
         return sdists.look(sdist(tmp_path, {"PKG-INFO": ABOUT, **files}), tmp_path, **keys)
 
     test = {"tests/test_a.py": ""}
-    found = looked({"wordy.py": "", "setup.py": "", **test})
-    assert (found.name, found.version, found.licence, found.split) == ("wordy", "1.0", "MIT", "test")
-    assert (found.path, found.code, found.tests) == (".", ("wordy.py",), ("tests",))
+    results = looked({"wordy.py": "", "setup.py": "", **test})
+    assert (results.name, results.version, results.licence, results.split) == ("wordy", "1.0", "MIT", "test")
+    assert (results.path, results.code, results.tests) == (".", ("wordy.py",), ("tests",))
     assert looked({"src/other/__init__.py": "", **test}).code == ("src/other",)
     assert looked({"wordy/__init__.py": "", "more/__init__.py": "", **test}).code == ("wordy",)
     assert looked({"wordy/__init__.py": "", "wordy/tests/test_a.py": ""}).tests == ("wordy/tests",)
     assert looked({"wordy.py": "", "test_b.py": "", "test_c.py": ""}).tests == ("test_b.py", "test_c.py")
     assert looked({"wordy.py": "", "tests.py": ""}).tests == ("tests.py",)
-    said = looked(
+    message = looked(
         {"a/__init__.py": "", "b.py": "", "check/it.py": ""}, code=("a", "b.py"), tests=("check/it.py",), split="train"
     )
-    assert (said.path, said.code, said.tests, said.split) == (".", ("a", "b.py"), ("check/it.py",), "train")
+    assert (message.path, message.code, message.tests, message.split) == (".", ("a", "b.py"), ("check/it.py",), "train")
     more = {
         "PKG-INFO": ABOUT + 'Requires-Dist: NumPy>1\nRequires-Dist: nothing; extra == "x"\n',
         "wordy.py": "",
@@ -190,34 +190,61 @@ def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "said", "words"),
+    ("files", "message", "words"),
     [
         ({"wordy.py": "", "tests/test_a.py": ""}, {}, "no PKG-INFO"),
-        ({"PKG-INFO": ABOUT, "wordy.py": "", "README": "x"}, {}, "holds no tests: take another version"),
-        ({"PKG-INFO": ABOUT, "wordy.py": "", "check/test_a.py": ""}, {}, "say it with --tests, say check/test_a.py"),
-        ({"PKG-INFO": ABOUT, "a.py": "", "b.py": "", "test_a.py": ""}, {}, "say it with --code, of a.py, b.py"),
-        ({"PKG-INFO": ABOUT, "wordy/__init__.py": "", "wordy/fast.c": "", "test_a.py": ""}, {}, r"not pure Python \(wordy/fast.c\)"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "", "README": "x"}, {}, "contains no tests: use another version"),
+        (
+            {"PKG-INFO": ABOUT, "wordy.py": "", "check/test_a.py": ""},
+            {},
+            "name them with --tests, e.g. check/test_a.py",
+        ),
+        ({"PKG-INFO": ABOUT, "a.py": "", "b.py": "", "test_a.py": ""}, {}, "name it with --code, from a.py, b.py"),
+        (
+            {"PKG-INFO": ABOUT, "wordy/__init__.py": "", "wordy/fast.c": "", "test_a.py": ""},
+            {},
+            r"not pure Python "
+            r"\(wordy/fast.c\)",
+        ),
         ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"tests": ["nowhere"]}, "no 'nowhere' in wordy 1.0"),
-        ({"PKG-INFO": ABOUT, "a.py": "", "b/c.py": "", "test_a.py": ""}, {"code": ["a.py", "b/c.py"]}, "must lie in one folder"),
-        ({"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""}, {"needs": ["no-such-thing"]}, "pip install no-such-thing"),
-        ({"PKG-INFO": ABOUT.replace("Wordy", "pluggy"), "pluggy.py": "", "test_a.py": ""}, {}, "would lie beside the copy"),
+        (
+            {"PKG-INFO": ABOUT, "a.py": "", "b/c.py": "", "test_a.py": ""},
+            {"code": ["a.py", "b/c.py"]},
+            "must be in one folder",
+        ),
+        (
+            {"PKG-INFO": ABOUT, "wordy.py": "", "test_a.py": ""},
+            {"needs": ["no-such-thing"]},
+            "pip install no-such-thing",
+        ),
+        (
+            {"PKG-INFO": ABOUT.replace("Wordy", "pluggy"), "pluggy.py": "", "test_a.py": ""},
+            {},
+            "importable next to the copy",
+        ),
         ({"PKG-INFO": ABOUT, "wordy.py": "x" * (sdists.LARGE + 1), "test_a.py": ""}, {}, "a package may hold 4000000"),
     ],
-)  # fmt: skip
-def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, said, words):
+)
+def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, message, words):
     with pytest.raises(EnvsuiteError, match=words):
-        build.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), **said)
+        build.admit(tmp_path / "tasks", str(sdist(tmp_path, files)), **message)
     assert not (tmp_path / "tasks" / packages.DESCRIBED).exists()
 
 
 @pytest.mark.parametrize(
     ("tests", "words"),
     [
-        ("import no_such_thing\n", "tests/test_wordy.py: ModuleNotFoundError: No module named 'no_such_thing'.*--with NAME"),
-        ("def test_a():\n    assert 0\ndef test_b(): pass\n", "1 of 2 tests pass, tests/test_wordy.py::test_a does not"),
+        (
+            "import no_such_thing\n",
+            "tests/test_wordy.py: ModuleNotFoundError: No module named 'no_such_thing'.*--with NAME",
+        ),
+        (
+            "def test_a():\n    assert 0\ndef test_b(): pass\n",
+            "1 of 2 tests pass, tests/test_wordy.py::test_a does not",
+        ),
         ("x = 1\n", "do not run here"),
     ],
-)  # fmt: skip
+)
 def test_a_suite_that_does_not_pass_here_is_refused_with_the_cure(tmp_path, tests, words):
     chosen = build.admit(tmp_path, str(sdist(tmp_path / "index", {**TREE, "tests/test_wordy.py": tests})))
     with pytest.raises(DataError, match=words):
@@ -226,7 +253,7 @@ def test_a_suite_that_does_not_pass_here_is_refused_with_the_cure(tmp_path, test
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A package index on disk, and pip that knows no other."""
+    """Returns a package index on disk, the only one that pip uses."""
     for name, *files in (("wordy", "wordy-1.0.tar.gz"), ("wheely", "wheely-2.0-py3-none-any.whl")):
         folder = tmp_path / "simple" / name
         sdist(folder)
@@ -236,10 +263,10 @@ def index(tmp_path, monkeypatch):
 
 
 def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
-    found = build.admit(tmp_path / "tasks", "wordy==1.0", split="train")
-    assert (found.title, found.split) == ("wordy 1.0", "train")
-    assert packages.tree(found)["src/wordy/__init__.py"] == CODE
-    assert packages.described(tmp_path / "tasks") == {"wordy": found}
+    results = build.admit(tmp_path / "tasks", "wordy==1.0", split="train")
+    assert (results.title, results.split) == ("wordy 1.0", "train")
+    assert packages.tree(results)["src/wordy/__init__.py"] == CODE
+    assert packages.described(tmp_path / "tasks") == {"wordy": results}
 
 
 def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monkeypatch, capsys):
@@ -261,8 +288,8 @@ def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monke
 
 def test_a_folder_that_cannot_be_played_says_why(made, tmp_path):
     for knobs, words in (
-        ({"tasks": str(tmp_path)}, "holds no generated tasks .* -p NAME"),
-        ({"tasks": str(made[1]), "split": "train"}, "are to test on: set split=all"),
+        ({"tasks": str(tmp_path)}, "contains no generated tasks .* -p NAME"),
+        ({"tasks": str(made[1]), "split": "train"}, "belong to the split test: set split=all"),
         ({"tasks": str(made[1]), "package": ("wordi",)}, "Did you mean 'wordy'"),
         ({"tasks": str(made[1]), "records": "x.jsonl"}, "one at a time"),
     ):

@@ -56,15 +56,15 @@ def test_instances_whose_gold_patch_fails_are_found_and_set_aside(tmp_path):
     rows[2]["patch"] = rows[2]["patch"].replace("return x", "return y")
     knobs = {"records": little.instances(tmp_path / "records", rows), "sandbox": DRIVER}
     task = registry.TASKS["SWEGym-records-v0"]
-    found = list(gold.examine(task, times=1, **knobs))
-    assert [(verdict.game, verdict.status) for verdict in found] == [
+    results = list(gold.examine(task, times=1, **knobs))
+    assert [(verdict.game, verdict.status) for verdict in results] == [
         ("a__b-1", "sound"),
         ("a__b-2", "broken"),
         ("a__b-3", "broken"),
     ]
-    assert "does not apply" in found[2].detail
+    assert "does not apply" in results[2].detail
     bad = tmp_path / "bad.txt"
-    bad.write_text(gold.deny_list(found))
+    bad.write_text(gold.deny_list(results))
     assert registry.panel(task, **knobs, deny=(str(bad),)).games == ("a__b-1",)
     assert registry.panel(task, **knobs, deny=("a__b-1", str(bad))).games == ()
     with pytest.raises(DataError, match=r"nowhere/bad.txt does not exist"):
@@ -93,7 +93,7 @@ def docker_works():
 
 
 def beaten(env):
-    """Whether the expert wins the first instance, having looked at what there is to see of its history."""
+    """Returns True if the expert wins the first instance after reading the visible history."""
     env.reset(seed=0)
     assert env.step("git log --all --oneline | wc -l; ls -a; cat .git/HEAD")[0].split()[5] == "1"
     assert "the-fix" not in env.step("grep -r the-fix .git; pwd")[0]

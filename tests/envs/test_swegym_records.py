@@ -28,9 +28,9 @@ def write(path, *rows):
 
 
 def test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser(shared):
-    found = records.load(shared / "data" / "swe" / "records.jsonl")
-    assert len(found) == 28
-    for record in found:
+    results = records.load(shared / "data" / "swe" / "records.jsonl")
+    assert len(results) == 28
+    for record in results:
         row = repos.repo_of(record)
         assert row.parser in logs.PARSERS
         files = repos.test_files(record.test_patch)
@@ -38,7 +38,7 @@ def test_the_shared_records_are_read_and_each_has_a_test_command_and_a_parser(sh
         assert repos.directives(record)
         assert record.extra["dataset"] in ("SWE-Gym", "SWE-bench")
         assert records.parse(record.plain(), "again") == record
-    by_id = {record.instance_id: record for record in found}
+    by_id = {record.instance_id: record for record in results}
     moto = by_id["getmoto__moto-7365"]
     assert repos.test_command(moto) == "pytest -n0 -rA tests/test_dynamodb/test_dynamodb_update_expressions.py"
     assert repos.image_name(moto) == "xingyaoww/sweb.eval.x86_64.getmoto_s_moto-7365:latest"
@@ -72,8 +72,13 @@ def test_the_command_of_mypy_depends_on_its_version():
         "repo": "python/mypy",
         "test_patch": "diff --git a/t.test b/t.test\n+[case testOne]\n+[case testTwo]\n",
     }
-    for version, command in (("0.820", "pytest -n0 -rA -k"), ("1.6", "pytest -n0 -rA -k"), ("1.7", "pytest -rA -k"),
-                             ("1.11", "pytest -rA -k"), ("", "pytest -rA -k")):  # fmt: skip
+    for version, command in (
+        ("0.820", "pytest -n0 -rA -k"),
+        ("1.6", "pytest -n0 -rA -k"),
+        ("1.7", "pytest -rA -k"),
+        ("1.11", "pytest -rA -k"),
+        ("", "pytest -rA -k"),
+    ):
         record = records.parse({**row, "version": version}, "here")
         assert repos.test_command(record) == f'{command} "testOne or testTwo"'
 
@@ -89,7 +94,7 @@ def test_parquet_and_json_hold_the_same_records(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ("{", "line 2: no JSON"),
         ("[1]", "line 2: a record is a JSON object, not a list"),
@@ -97,17 +102,17 @@ def test_parquet_and_json_hold_the_same_records(tmp_path):
         ({**PLAIN, "patch": " "}, "line 2: field 'patch' is empty"),
         ({**PLAIN, "repo": 3}, "line 2: field 'repo' is a int, not text"),
         ({**PLAIN, "repo": "moto"}, "line 2: field 'repo' is 'moto', not owner/name"),
-        ({**PLAIN, "FAIL_TO_PASS": "test_a"}, "line 2: field 'FAIL_TO_PASS' is text that is no JSON list"),
+        ({**PLAIN, "FAIL_TO_PASS": "test_a"}, "line 2: field 'FAIL_TO_PASS' is text but not a JSON list"),
         ({**PLAIN, "FAIL_TO_PASS": []}, "line 2: field 'FAIL_TO_PASS' names no test"),
         ({**PLAIN, "PASS_TO_PASS": [1]}, "line 2: field 'PASS_TO_PASS' is a list, not a list of test names"),
         ({key: PLAIN[key] for key in PLAIN if key != "PASS_TO_PASS"}, "field 'PASS_TO_PASS' is missing"),
-        (PLAIN, "instance_id 'owner__name-1' is there twice"),
+        (PLAIN, "instance_id 'owner__name-1' occurs twice"),
     ],
 )
-def test_a_malformed_record_is_named_by_line_and_field(tmp_path, row, said):
+def test_a_malformed_record_is_named_by_line_and_field(tmp_path, row, message):
     with pytest.raises(DataError) as caught:
         records.load(write(tmp_path / "r.jsonl", PLAIN, row))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -119,7 +124,7 @@ def test_a_file_that_is_none_is_refused_in_a_line(tmp_path):
             records.load(tmp_path / name)
 
 
-# ---- logs -----------------------------------------------------------------------------------------------------------------
+# ---- logs -----------------------------------------------------------------------------------------------------------
 
 LOG = """\
 collected 5 items
@@ -134,11 +139,11 @@ PASSED
 
 
 def test_names_are_cut_where_the_data_sets_cut_them():
-    found = logs.pytest(LOG)
-    assert found["tests/t.py::test_b[with"] == "PASSED"
-    assert found["tests/t.py::test_c"] == "FAILED"
-    assert "PASSED" not in found
-    assert len(found) == 5  # a line that counts skips names no test
+    results = logs.pytest(LOG)
+    assert results["tests/t.py::test_b[with"] == "PASSED"
+    assert results["tests/t.py::test_c"] == "FAILED"
+    assert "PASSED" not in results
+    assert len(results) == 5  # a line that counts skips names no test
 
 
 def test_the_other_forms_are_read():
@@ -147,12 +152,17 @@ def test_the_other_forms_are_read():
     assert logs.pytest_plain("t.py::test_p PASSED") == {"t.py::test_p": "PASSED"}
     assert logs.pytest_progress("t.py::test_p PASSED     [ 50%]") == {"t.py::test_p": "PASSED"}
     assert logs.sympy("test_one ok\ntest_two F\ntest_three E") == {
-        "test_one": "PASSED", "test_two": "FAILED", "test_three": "ERROR",
-    }  # fmt: skip
+        "test_one": "PASSED",
+        "test_two": "FAILED",
+        "test_three": "ERROR",
+    }
     log = "test_a (x.Y) ... ok\ntest_b (x.Y) ... FAIL\ntest_c (x.Y) ... skipped 'no'\ntest_d (x.Y) ... noise\nok\n"
     assert logs.django(log) == {
-        "test_a (x.Y)": "PASSED", "test_b (x.Y)": "FAILED", "test_c (x.Y)": "SKIPPED", "test_d (x.Y)": "PASSED",
-    }  # fmt: skip
+        "test_a (x.Y)": "PASSED",
+        "test_b (x.Y)": "FAILED",
+        "test_c (x.Y)": "SKIPPED",
+        "test_d (x.Y)": "PASSED",
+    }
 
 
 def test_a_real_pytest_log_is_read(tmp_path):
@@ -173,12 +183,12 @@ def test_a_real_pytest_log_is_read(tmp_path):
         "test_it.py",
     ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    found = logs.pytest(done.stdout)
+    results = logs.pytest(done.stdout)
     expected = {"test_a": "PASSED", "test_b": "FAILED", "test_c": "XFAIL", "test_d": "ERROR"}
-    assert {name: found[f"test_it.py::{name}"] for name in expected} == expected
+    assert {name: results[f"test_it.py::{name}"] for name in expected} == expected
 
 
-# ---- grading --------------------------------------------------------------------------------------------------------------
+# ---- grading --------------------------------------------------------------------------------------------------------
 
 
 def graded(statuses, fail=("f1", "f2"), keep=("p1", "p2")):
@@ -211,13 +221,13 @@ def test_a_change_that_does_nothing_is_paid_nearly_one_by_pass_ratio():
 
 
 def test_a_log_without_markers_results_or_with_a_contradicting_exit_code_counts_nothing():
-    whole = f"{grading.START}\nPASSED f1\nPASSED p1\n{grading.END}\n"
-    assert grading.grade_log(whole, "pytest", ["f1"], ["p1"], 0).resolved
+    complete = f"{grading.START}\nPASSED f1\nPASSED p1\n{grading.END}\n"
+    assert grading.grade_log(complete, "pytest", ["f1"], ["p1"], 0).resolved
     for log, code, fault in (
         ("PASSED f1\nPASSED p1", 0, "no_log"),
         (f"{grading.START}\nPASSED f1\nPASSED p1\n", 0, "no_log"),
         (f"{grading.START}\n{grading.END}", 0, "no_log"),
-        (whole, 1, "exit_code"),
+        (complete, 1, "exit_code"),
     ):
         report = grading.grade_log(log, "pytest", ["f1"], ["p1"], code)
         assert (report.resolved, report.fault) == (False, fault)

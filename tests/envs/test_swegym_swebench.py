@@ -1,4 +1,4 @@
-"""Our reading of logs and our verdicts beside those of the `swebench` package, on the same logs."""
+"""Log parsers and verdicts compared with the `swebench` package on the same logs."""
 
 import json
 import os
@@ -25,11 +25,42 @@ PAIRS = {
     "pytest_progress": "parse_log_pytest_v2",  # which knows no percentages: they are put in below
 }
 PIECES = [
-    "PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL", " ", " - ", "\n", "\n", "t.py::test_a", "t.py::test_b[x y]", "[1]",
-    "t.py::test_c[/a/b/c]", "t.py::test_d[//x]", "t.py::test_e[/a*b]", "[ 50%]", "\x1b[32m", "\x1b[0m", " ... ok", " ... FAIL",
-    " ... skipped", " ... ERROR", "test_f (x.Y)", "ok", "FAIL:", "ERROR:", "test_g", " ok", " F", " E", "MouseButton.LEFT",
-    "____ sympy/core/x.py:test_h ____", "assert 1 == 2", "test_i (x.Y) ... Internal Server Error: /a/\nok\n", " PASSED ",
-]  # fmt: skip
+    "PASSED",
+    "FAILED",
+    "ERROR",
+    "SKIPPED",
+    "XFAIL",
+    " ",
+    " - ",
+    "\n",
+    "\n",
+    "t.py::test_a",
+    "t.py::test_b[x y]",
+    "[1]",
+    "t.py::test_c[/a/b/c]",
+    "t.py::test_d[//x]",
+    "t.py::test_e[/a*b]",
+    "[ 50%]",
+    "\x1b[32m",
+    "\x1b[0m",
+    " ... ok",
+    " ... FAIL",
+    " ... skipped",
+    " ... ERROR",
+    "test_f (x.Y)",
+    "ok",
+    "FAIL:",
+    "ERROR:",
+    "test_g",
+    " ok",
+    " F",
+    " E",
+    "MouseButton.LEFT",
+    "____ sympy/core/x.py:test_h ____",
+    "assert 1 == 2",
+    "test_i (x.Y) ... Internal Server Error: /a/\nok\n",
+    " PASSED ",
+]
 
 
 def some_logs(count):
@@ -92,7 +123,7 @@ def test_the_verdict_is_theirs():
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("instance", ["getmoto__moto-5876", "getmoto__moto-6920", "getmoto__moto-7365"])
 def test_on_the_logs_of_real_instances_reports_agree(shared, tmp_path, instance, monkeypatch):
-    """With the gold patch, with nothing, with a patch that breaks the package, and with what a shell would leave of a log."""
+    """Compares the gold patch, no patch, a patch that breaks the package, and a truncated log."""
     from swebench.harness import grading as theirs
 
     if "ENVSUITE_PROOF_CACHE" in os.environ:  # virtual environments take minutes to make
@@ -113,17 +144,20 @@ def test_on_the_logs_of_real_instances_reports_agree(shared, tmp_path, instance,
             file = tmp_path / f"{kind}.log"
             file.write_text(text)
             spec = types.SimpleNamespace(
-                instance_id=instance, log_parser="parse_log_pytest", eval_type="pass_and_fail",
-                FAIL_TO_PASS=list(record.fail_to_pass), PASS_TO_PASS=list(record.pass_to_pass),
-            )  # fmt: skip
-            given = {"instance_id": instance, "model_name_or_path": "x", "model_patch": "x"}
-            report = theirs.get_eval_report(spec, given, str(file), include_tests_status=True)[instance]
+                instance_id=instance,
+                log_parser="parse_log_pytest",
+                eval_type="pass_and_fail",
+                FAIL_TO_PASS=list(record.fail_to_pass),
+                PASS_TO_PASS=list(record.pass_to_pass),
+            )
+            arguments = {"instance_id": instance, "model_name_or_path": "x", "model_patch": "x"}
+            report = theirs.get_eval_report(spec, arguments, str(file), include_tests_status=True)[instance]
             ours = grading.grade_log(text, "pytest", record.fail_to_pass, record.pass_to_pass, None)
             assert ours.resolved == report["resolved"], kind
-            found = theirs.get_logs_eval(spec, str(file))
-            assert bool(ours.fault) == (not found[1] or not found[0]), kind
+            results = theirs.get_logs_eval(spec, str(file))
+            assert bool(ours.fault) == (not results[1] or not results[0]), kind
             if not ours.fault:
-                assert logs.pytest(grading.between_markers(text)) == found[0]
+                assert logs.pytest(grading.between_markers(text)) == results[0]
                 assert list(ours.fail_to_pass) == report["tests_status"]["FAIL_TO_PASS"]["success"]
                 assert list(ours.pass_to_pass) == report["tests_status"]["PASS_TO_PASS"]["success"]
             seen.append(ours.resolved)

@@ -106,6 +106,35 @@ def offered_graph(task):
         alive |= more
 
 
+@pytest.mark.parametrize("gamma", [0.99, 0.95, 1.0])
+@pytest.mark.parametrize("name", ["food_preparation", "entertainment"])
+def test_the_best_policy_under_shaped_is_the_best_under_sparse(name, gamma):
+    """Dynamic programming over every action of the published task, offered or not, and the 50 commands of an episode."""
+    task = published.published(name)
+    left = {s: remaining for s, (remaining, _) in solutions(name).items()}
+    start = task.engine.start
+    phi = {s: -remaining / left[start] for s, remaining in left.items()}
+    after = {s: {task.engine.apply(s, action)[0] for action in task.actions} for s in left if left[s]}
+    sparse, shaped = dict.fromkeys(left, 0.0), dict.fromkeys(left, 0.0)  # values with no command left
+    ends: dict = {}
+    for _ in range(50):
+        earned = {s: max((float(not left[n]) + gamma * sparse[n], n) for n in nexts)[0] for s, nexts in after.items()}
+        best = {
+            s: max((float(not left[n]) + gamma * (phi[n] + shaped[n]) - phi[s], -left[n], n) for n in nexts)
+            for s, nexts in after.items()
+        }
+        sparse |= earned
+        shaped |= {s: value for s, (value, _, _) in best.items()}
+        ends = {s: n for s, (_, _, n) in best.items()}
+    assert shaped[start] == pytest.approx(sparse[start] - phi[start], abs=1e-12)
+    if gamma < 1:
+        state = start
+        for commands_left in range(left[start], 0, -1):
+            assert left[state] == commands_left
+            state = ends[state]
+        assert not left[state]
+
+
 def test_the_uniform_player_does_as_badly_as_published():
     for name, success, value in (("food_preparation", 0.0150, 0.00288), ("entertainment", 0.00304, 0.000432)):
         task = published.published(name)

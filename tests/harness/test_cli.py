@@ -1,13 +1,20 @@
-"""What all commands have in common."""
+"""Behaviour that all commands share: names, control characters, interrupts, the cache, and files' permissions."""
+
+import os
+import re
+import stat
 
 import pytest
 
+from envsuite.cache import MARKER, cache_dir, write_atomically
+from envsuite.escaping import markdown, one_line, terminal
 from harness import cli
+from harness.cli import cache
 from harness.stats.summary import result_table, summarise
 
 
-def test_names_are_shown_as_they_are(capsys):
-    """Of '[v2]' nothing was shown before, and of ':star:' a picture; '[/x]' was a traceback."""
+def test_names_with_markup_are_printed_unchanged(capsys):
+    """Prints '[v2]', ':star:' and '[/x]' literally instead of reading them as Rich markup."""
     name = "runs/[v2]/ft:acme:star:[/x]"
     cli.console().print(result_table(name, [(name, summarise([]))]))
     cli.console().print(f"records: {name}", highlight=False, soft_wrap=True)
@@ -15,12 +22,76 @@ def test_names_are_shown_as_they_are(capsys):
 
 
 @pytest.mark.parametrize(
-    ("resumes", "said"), [("", "\nstopped\n"), ("--resume", "are kept, and --resume continues from there")]
+    ("resumes", "message"), [("", "\nstopped\n"), ("--resume", "are kept, and --resume continues from there")]
 )
-def test_only_a_command_that_goes_on_says_so_when_it_is_stopped(resumes, said, capsys):
+def test_an_interrupted_command_mentions_resume_only_if_it_can_resume(resumes, message, capsys):
     def command(argv):
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as done:
         cli.run(command, [], resumes)
-    assert done.value.code == 130 and said in capsys.readouterr().err
+    assert done.value.code == 130 and message in capsys.readouterr().err
+
+
+def run_cache(*words) -> int:
+    with pytest.raises(SystemExit) as stop:
+        cache.main(list(words))
+    return stop.value.code
+
+
+def test_the_cache_is_listed_and_cleared_by_part(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "new"))
+    (cache_dir("games") / "one").write_bytes(b"x" * 2**20)
+    assert run_cache("list") == 0 and "1.0 MB" in capsys.readouterr().out
+    assert run_cache("clear", "gmes", "-y") == 2 and "Did you mean 'games'" in capsys.readouterr().err
+    assert run_cache("clear", "games", "-y") == 0
+    assert not (tmp_path / "new" / "games").exists()
+
+
+def test_a_folder_that_envsuite_did_not_make_is_never_cleared(tmp_path, monkeypatch, capsys):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "models" / "mine").write_text("dear")
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+    for words in (["clear", "-y"], ["clear", "models", "-y"], ["clear", "photos", "-y"]):
+        assert run_cache(*words) == 2
+    assert MARKER in capsys.readouterr().err
+    assert (tmp_path / "models" / "mine").exists() and (tmp_path / "photos").exists()
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_written_files_have_the_permissions_that_the_umask_allows(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "file", "text")
+        assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~mask
+    finally:
+        os.umask(before)
+
+
+def test_no_text_controls_the_terminal(capsys):
+    hostile = "\x1b]0;title\x07 \u202egnp.exe \x9b2J\r\x7f \ud800"
+    cli.console().print(result_table(hostile, [(hostile, summarise([]))]))
+    cli.print_safely(hostile)
+    output = capsys.readouterr().out
+    assert not set(output) & set("\x1b\x07\u202e\x9b\r\x7f\ud800") and output.count("\\x1b]0;title") == 3
+    assert terminal("a\tb\nc") == "a\tb\nc" and one_line("a\tb\r\nc") == "a b\\x0d c"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[click](javascript:alert(1))",
+        "![pixel](https://evil.example/x.png)",
+        "<img src=x onerror=alert(1)>",
+        "a | b",
+        "line\n\n# heading",
+        "`code`",
+        "https://evil.example www.evil.example me@evil.example",
+        "[ref]: https://evil.example",
+    ],
+)
+def test_no_text_becomes_markup_of_a_page(text):
+    unescaped = re.sub(r"\\.", "", markdown(text))
+    assert not set(unescaped) & set("[]|`<>\n") and "://" not in unescaped
+    assert "www." not in unescaped and "@evil" not in unescaped

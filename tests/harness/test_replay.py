@@ -8,7 +8,6 @@ import pytest
 
 from envsuite import registry
 from harness import records, replay
-from harness.cli import cache
 from harness.cli.replay import main
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
@@ -142,17 +141,3 @@ def test_a_reply_that_was_cut_off_replays_as_one_without_a_command(alone):
     change(alone, lambda lines: lines.append(record))
     assert len(list(replay.check(alone))) == 13
     assert differences(alone) == []
-
-
-def test_the_cache_is_listed_and_cleared_by_part(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
-    (tmp_path / "games").mkdir()
-    (tmp_path / "games" / "one").write_bytes(b"x" * 2**20)
-    for words in (["list"], ["clear", "gmes", "-y"], ["clear", "games", "-y"]):
-        with pytest.raises(SystemExit) as stop:
-            cache.main(words)
-        assert stop.value.code == (2 if "gmes" in words else 0)
-    out = capsys.readouterr()
-    assert "1.0 MB" in out.out
-    assert "Did you mean 'games'" in out.err
-    assert not (tmp_path / "games").exists()

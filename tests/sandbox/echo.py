@@ -1,4 +1,4 @@
-"""A sandbox's program that answers with its payload, number by number turned round."""
+"""Program of a sandbox that returns each number of its payload reversed."""
 
 
 def handle(payload: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""Programs that mean harm, and what each must not achieve.
+"""Hostile programs, and what each must not achieve.
 
-A program that gets what it wants appends to `breaches`. `world` names targets outside: `secret` (a file anyone may
-read), `parent` (process id), `zygote`, ports and sockets of the parent, the folders of envsuite and of other sandboxes.
+A program that succeeds appends to `breaches`. `world` names targets outside: `secret` (a file that
+anyone may read), `parent` (process id), `zygote`, ports and sockets of the parent, the folders of
+envsuite and of other sandboxes.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ def attempt(what, action):
 """
 
 
-# How a run may come out: "answered" (it ended by itself and returned its breaches), "failed" (it ended by itself and
-# returned nothing: an exception, a signal, a bare exit), or the limit that ended it, as `Fate` names it.
+# Outcomes of a run: "answered" (it ended by itself and returned its breaches), "failed" (it ended
+# by itself without a value: an exception, a signal, a bare exit), or the limit that ended it, as in
+# `Fate`.
 ANSWERED = ("answered",)
-STOPPED = ("failed", "timeout", "memory", "output", "disk")  # any penalty: what it may not do is answer
-WHATEVER = (*ANSWERED, *STOPPED)  # it may also survive its own attack, and then has to show that it got nothing
+STOPPED = ("failed", "timeout", "memory", "output", "disk")  # any failure: it must not answer
+WHATEVER = (*ANSWERED, *STOPPED)  # it may survive its own attack, and must then report no breach
 
 
 @dataclass(frozen=True)
 class Hostile:
-    """A program and how it may end. Where one limit is named alone, `seconds` is far more than it takes to reach it."""
+    """A program and its allowed outcomes.
+
+    If a single limit is allowed, `seconds` is far more than it takes to reach it.
+    """
 
     code: str
     outcomes: tuple[str, ...] = ANSWERED
@@ -85,7 +90,8 @@ HOSTILE: dict[str, Hostile] = {
     # ---- writing what is outside ----
     "overwrite a file of the host": Hostile("attempt('write', lambda: open(world['secret'], 'a').write('x'))"),
     "poison the interpreter": Hostile(
-        "import json, os\nfor folder in (os.path.dirname(json.__file__), os.path.dirname(os.__file__), '/usr/lib', '/etc'):\n"
+        "import json, os\nfor folder in (os.path.dirname(json.__file__), os.path.dirname(os.__file__), "
+        "'/usr/lib', '/etc'):\n"
         "    attempt('poison', lambda: open(folder + '/poison.py', 'w').write('x'))"
     ),
     "write beside the scratch folder": Hostile(
@@ -113,11 +119,13 @@ HOSTILE: dict[str, Hostile] = {
         open_to_process="maybe",
     ),
     "mount something": Hostile(
-        "import ctypes\nlibc = ctypes.CDLL(None)\nattempt('mount', lambda: libc.mount(b'x', b'/tmp', b'tmpfs', 0, None) == 0)"
+        "import ctypes\nlibc = ctypes.CDLL(None)\nattempt('mount', lambda: libc.mount(b'x', b'/tmp', "
+        "b'tmpfs', 0, None) == 0)"
     ),
     "leave by chroot": Hostile("import os\nattempt('chroot', lambda: os.chroot('/tmp') or True)"),
     "make a device": Hostile(
-        "import os, stat\nattempt('mknod', lambda: os.mknod(os.environ['HOME'] + '/sda', 0o600 | stat.S_IFBLK, os.makedev(8, 0)) or True)"
+        "import os, stat\nattempt('mknod', lambda: os.mknod(os.environ['HOME'] + '/sda', 0o600 | "
+        "stat.S_IFBLK, os.makedev(8, 0)) or True)"
     ),
     "open the machine's memory": Hostile("attempt('mem', lambda: open('/dev/mem', 'rb').read(1))"),
     "raise its own limits": Hostile(
@@ -128,7 +136,8 @@ HOSTILE: dict[str, Hostile] = {
     "rename the host": Hostile("import socket\nattempt('name', lambda: socket.sethostname('mine') or True)"),
     "use io_uring or bpf": Hostile(
         "import ctypes\nlibc = ctypes.CDLL(None)\nblank = ctypes.create_string_buffer(256)\n"
-        "attempt('uring', lambda: libc.syscall(425, 4, blank) >= 0)\nattempt('bpf', lambda: libc.syscall(321, 0, blank, 64) >= 0)",
+        "attempt('uring', lambda: libc.syscall(425, 4, blank) >= 0)\n"
+        "attempt('bpf', lambda: libc.syscall(321, 0, blank, 64) >= 0)",
         open_to_process="maybe",
     ),
     # ---- reaching others ----
@@ -157,7 +166,8 @@ HOSTILE: dict[str, Hostile] = {
     "kill the parent": Hostile("import os\nattempt('kill', lambda: os.kill(world['parent'], 0) or True)"),
     "kill every process": Hostile("import os, signal\nos.kill(-1, signal.SIGTERM)", ("answered", "failed")),
     "kill the zygote": Hostile(
-        "import os, signal\nfor pid in {os.getppid(), 1, 2} - {0, os.getpid()}:\n    attempt('kill', lambda: os.kill(pid, signal.SIGKILL) or True)"
+        "import os, signal\nfor pid in {os.getppid(), 1, 2} - {0, os.getpid()}:\n"
+        "    attempt('kill', lambda: os.kill(pid, signal.SIGKILL) or True)"
     ),
     "trace the zygote": Hostile(
         "import ctypes, os\nlibc = ctypes.CDLL(None)\nfor pid in (os.getppid(), world['parent'], world['zygote']):\n"
@@ -170,7 +180,8 @@ HOSTILE: dict[str, Hostile] = {
         open_to_process="maybe",
     ),
     "forge the zygote's answers": Hostile(
-        "import os, json\nframe = b'x' + (60).to_bytes(4, 'big') + json.dumps({'fate': 'exited', 'status': 0, 'seconds': 0}).encode().ljust(60)\n"
+        "import os, json\nframe = b'x' + (60).to_bytes(4, 'big') + json.dumps({'fate': 'exited', 'status': "
+        "0, 'seconds': 0}).encode().ljust(60)\n"
         "for handle in range(4, 1024):\n    attempt(f'handle {handle}', lambda: os.write(handle, frame))"
     ),
     # ---- not ending ----
@@ -187,7 +198,8 @@ HOSTILE: dict[str, Hostile] = {
         "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True: pass", ("timeout",), 1.0
     ),
     "wait in other threads": Hostile(
-        "import threading, time\nfor _ in range(4): threading.Thread(target=time.sleep, args=(1000,)).start()\nraise ValueError",
+        "import threading, time\nfor _ in range(4): threading.Thread(target=time.sleep, "
+        "args=(1000,)).start()\nraise ValueError",
         STOPPED,
         1.0,
     ),
@@ -196,13 +208,15 @@ HOSTILE: dict[str, Hostile] = {
         "        os.execv('/bin/sleep', ['sleep', world['marker']])\n    os._exit(0)\nos.wait()"
     ),
     "leave a daemon that ignores signals and its output open": Hostile(
-        "import os, signal, time\nif os.fork() == 0:\n    os.setsid()\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "import os, signal, time\nif os.fork() == 0:\n    os.setsid()\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "    os.execv('/bin/sh', ['sh', '-c', f'trap \"\" TERM HUP INT; sleep {world[\"marker\"]}; sleep 9'])"
     ),
     "fork bomb": Hostile("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", STOPPED, 0.5),
     # Not by `threading`: its `start` waits for ever for a thread that had no memory to begin.
     "thread bomb": Hostile(
-        "import _thread, time\ncount = 0\ntry:\n    while count < 2000:\n        _thread.start_new_thread(time.sleep, (30,))\n        count += 1\n"
+        "import _thread, time\ncount = 0\ntry:\n    while count < 2000:\n"
+        "        _thread.start_new_thread(time.sleep, (30,))\n        count += 1\n"
         "except (RuntimeError, MemoryError): pass\nif count >= 2000: breaches.append('2000 threads')",
         WHATEVER,
         10.0,
@@ -216,7 +230,8 @@ HOSTILE: dict[str, Hostile] = {
         40.0,
     ),
     "memory bomb in shared memory": Hostile(
-        "import mmap, time\nhoard = []\nwhile True:\n    part = mmap.mmap(-1, 1 << 24)\n    part.write(b'x' * (1 << 24))\n    hoard.append(part)",
+        "import mmap, time\nhoard = []\nwhile True:\n    part = mmap.mmap(-1, 1 << 24)\n"
+        "    part.write(b'x' * (1 << 24))\n    hoard.append(part)",
         ("failed", "memory"),
     ),
     "memory bomb in the shared memory of many processes": Hostile(
@@ -226,7 +241,8 @@ HOSTILE: dict[str, Hostile] = {
         40.0,
     ),
     "memory bomb in files without a name": Hostile(
-        "import os\nhoard = []\ntry:\n    for _ in range(40):\n        handle = os.memfd_create('x')\n        os.write(handle, b'x' * (1 << 24))\n"
+        "import os\nhoard = []\ntry:\n    for _ in range(40):\n        handle = os.memfd_create('x')\n"
+        "        os.write(handle, b'x' * (1 << 24))\n"
         "    breaches.append('640 MB in memfd')\nexcept OSError: pass",
         open_to_process="yes",
     ),
@@ -234,13 +250,26 @@ HOSTILE: dict[str, Hostile] = {
     "endless output of a child": Hostile("import os\nos.system('yes >&2')", ("output",)),
     "endless answer": Hostile("import os\nwhile True: os.write(3, b'x' * (1 << 16))", ("output",)),
     "fill the disk with one file": Hostile(
-        "import os\nsize = 0\ntry:\n    with open(os.environ['HOME'] + '/big', 'wb') as file:\n        for _ in range(500): size += file.write(b'x' * (1 << 20))\n"
+        "import os\nsize = 0\ntry:\n    with open(os.environ['HOME'] + '/big', 'wb') as file:\n"
+        "        for _ in range(500): size += file.write(b'x' * (1 << 20))\n"
         "    breaches.append('500 MB')\nexcept OSError: pass",
         ("answered", "failed", "disk"),
     ),
     "fill the disk with many files": Hostile(
-        "import os, time\ntry:\n    for number in range(100):\n        with open(os.environ['HOME'] + f'/{number}', 'wb') as file: file.write(b'x' * (4 << 20))\n"
+        "import os, time\ntry:\n    for number in range(100):\n"
+        "        with open(os.environ['HOME'] + f'/{number}', 'wb') as file: file.write(b'x' * (4 << 20))\n"
         "    time.sleep(40)\n    breaches.append('400 MB')\nexcept OSError: pass",
+        ("answered", "failed", "disk"),
+    ),
+    "flood the disk with empty folders": Hostile(
+        "import os\nfor number in range(10**7): os.mkdir(os.environ['HOME'] + f'/{number}')",
+        ("failed", "disk"),
+    ),
+    "hide files below paths that are too long": Hostile(
+        "import os, time\nos.chdir(os.environ['HOME'])\ntry:\n"
+        "    for _ in range(30):\n        os.mkdir('d' * 200)\n        os.chdir('d' * 200)\n"
+        "    for number in range(50):\n        with open(str(number), 'wb') as file: file.write(b'x' * (4 << 20))\n"
+        "    time.sleep(30)\n    breaches.append('200 MB')\nexcept OSError: pass",
         ("answered", "failed", "disk"),
     ),
     "take every file handle": Hostile("import os\ntry:\n    while True: os.dup(0)\nexcept OSError: pass"),
@@ -258,22 +287,26 @@ HOSTILE: dict[str, Hostile] = {
         "class Odd(Exception):\n    def __str__(self): raise self\n    __repr__ = __str__\nraise Odd()", STOPPED
     ),
     "break its own interpreter": Hostile(
-        "import builtins, sys, os\nbuiltins.open = builtins.len = builtins.print = None\nsys.modules.clear()\nos.write = None",
+        "import builtins, sys, os\nbuiltins.open = builtins.len = builtins.print = None\n"
+        "sys.modules.clear()\nos.write = None",
         WHATEVER,
     ),
     "bury folders deep": Hostile(
-        "import os\nos.chdir(os.environ['HOME'])\ntry:\n    for _ in range(200):\n        os.mkdir('d' * 100)\n        os.chdir('d' * 100)\nexcept OSError: pass\n"
-        "said = 'done'"
+        "import os\nos.chdir(os.environ['HOME'])\ntry:\n    for _ in range(200):\n"
+        "        os.mkdir('d' * 100)\n        os.chdir('d' * 100)\nexcept OSError: pass\n"
+        "said = 'done'",
+        ("answered", "disk"),
     ),
     "make files that resist removal": Hostile(
-        "import os\nhome = os.environ['HOME']\nfor name in ('a', '-rf', '\\n'):\n    os.makedirs(home + '/' + name + '/b')\n    open(home + '/' + name + '/b/c', 'w').close()\n"
+        "import os\nhome = os.environ['HOME']\nfor name in ('a', '-rf', '\\n'):\n"
+        "    os.makedirs(home + '/' + name + '/b')\n    open(home + '/' + name + '/b/c', 'w').close()\n"
         "    os.chmod(home + '/' + name + '/b', 0)\n    os.chmod(home + '/' + name, 0)"
     ),
 }
 
-LEFT = f"envsuite_test_left_{uuid.uuid4().hex}"  # under `process` other tests' programs write there too
+LEFT = f"envsuite_test_left_{uuid.uuid4().hex}"  # under `process`, programs of other tests write there too
 
-# Two programs that follow each other: the second must not find what the first has left.
+# Pairs of programs: the second must not find what the first left.
 CARRIED: dict[str, tuple[str, str, bool]] = {
     "a file in the home folder": (
         "import os\nopen(os.environ['HOME'] + '/left', 'w').write('x')",
@@ -295,19 +328,22 @@ CARRIED: dict[str, tuple[str, str, bool]] = {
     ),
     "a System V segment": (
         "import ctypes\nctypes.CDLL(None).shmget(4711, 4096, 0o1666)",
-        "import ctypes\nlibc = ctypes.CDLL(None)\nnumber = libc.shmget(4711, 0, 0)\nattempt('shm', lambda: number >= 0 or None)\n"
+        "import ctypes\nlibc = ctypes.CDLL(None)\nnumber = libc.shmget(4711, 0, 0)\n"
+        "attempt('shm', lambda: number >= 0 or None)\n"
         "libc.shmctl(number, 0, None)",
         True,
     ),
     "a message queue": (
         "import ctypes\nctypes.CDLL('librt.so.1').mq_open(b'/envsuite_test', 0o102, 0o666, None)",
-        "import ctypes\nlibc = ctypes.CDLL('librt.so.1')\nattempt('mq', lambda: libc.mq_open(b'/envsuite_test', 0) >= 0 or None)\n"
+        "import ctypes\nlibc = ctypes.CDLL('librt.so.1')\n"
+        "attempt('mq', lambda: libc.mq_open(b'/envsuite_test', 0) >= 0 or None)\n"
         "libc.mq_unlink(b'/envsuite_test')",
         True,
     ),
     "a key in the user's keyring": (
         "import ctypes\nctypes.CDLL(None).syscall(248, b'user', b'envsuite_test', b'x', 1, -4)",
-        "import ctypes\nattempt('key', lambda: ctypes.CDLL(None).syscall(249, b'user', b'envsuite_test', None, -4) > 0 or None)",
+        "import ctypes\nattempt('key', lambda: ctypes.CDLL(None).syscall(249, b'user', b'envsuite_test', "
+        "None, -4) > 0 or None)",
         True,
     ),
     "a process that waits": (
@@ -320,10 +356,13 @@ CARRIED: dict[str, tuple[str, str, bool]] = {
     ),
     "the memory of the run before": (
         "said = world['token'] * 1000",
-        "import ctypes\ntoken = world['token'].encode()\nsize = len(token)\nfor area in open('/proc/self/maps').read().splitlines():\n"
+        "import ctypes\ntoken = world['token'].encode()\nsize = len(token)\n"
+        "for area in open('/proc/self/maps').read().splitlines():\n"
         "    span, rights, *_ = area.split()\n    start, stop = (int(x, 16) for x in span.split('-'))\n"
-        "    if rights[:2] != 'rw' or stop - start > 1 << 28: continue\n    seen = ctypes.string_at(start, stop - start)\n"
-        "    at = seen.find(token)\n    while at >= 0:\n        if seen[at + size : at + 2 * size] == token: breaches.append('found it in memory')\n"
+        "    if rights[:2] != 'rw' or stop - start > 1 << 28: continue\n"
+        "    seen = ctypes.string_at(start, stop - start)\n"
+        "    at = seen.find(token)\n    while at >= 0:\n"
+        "        if seen[at + size : at + 2 * size] == token: breaches.append('found it in memory')\n"
         "        at = seen.find(token, at + 1)",
         False,
     ),

@@ -1,4 +1,4 @@
-"""A sandbox's program that executes whatever it is sent, with a few names of the world outside to aim at."""
+"""Program of a sandbox that executes the code it receives, with names of targets outside."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A registry of images on loopback, as small as the daemon's pull allows, and images to put into it."""
+"""A minimal Docker registry on loopback, and images to serve."""
 
 import gzip
 import hashlib
@@ -97,12 +97,12 @@ def _part(kind: str, data: bytes) -> dict[str, object]:
     return {"mediaType": kind, "size": len(data), "digest": _digest(data)}
 
 
-def _error(code: str, said: str) -> bytes:
-    return json.dumps({"errors": [{"code": code, "message": said}]}).encode()
+def _error(code: str, message: str) -> bytes:
+    return json.dumps({"errors": [{"code": code, "message": message}]}).encode()
 
 
 def small_root() -> bytes:
-    """An image of nothing but folders and links."""
+    """Returns an image of folders and links only."""
     return docker._thin_root()
 
 
@@ -133,8 +133,11 @@ TOOLS = [
 
 
 def whole_root(testbed: dict[str, str]) -> bytes:
-    """An image with a system of its own, made of pieces of this one: Python, a shell, git, and, as the published images
-    have it, a repository with a history in /testbed and its tools (pytest) in a conda environment."""
+    """Returns an image with a complete system made from parts of this one: Python, a shell and git.
+
+    Like the published images it has a repository with a history in /testbed and its tools (pytest)
+    in a conda environment.
+    """
     stream = io.BytesIO()
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     with tarfile.open(fileobj=stream, mode="w") as tar:
@@ -201,12 +204,12 @@ def _slim(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _libraries(files: list[str]) -> list[str]:
-    """The shared libraries that programs are bound to, the loader among them."""
-    said = subprocess.run(["ldd", *files], capture_output=True, text=True).stdout
+    """Returns the shared libraries that programs are linked to, including the loader."""
+    message = subprocess.run(["ldd", *files], capture_output=True, text=True).stdout
     return sorted(
         {
             word
-            for line in said.splitlines()
+            for line in message.splitlines()
             for word in line.split()
             if word.startswith(("/lib", "/usr/lib", sys.base_prefix)) and not word.endswith(":")
         }

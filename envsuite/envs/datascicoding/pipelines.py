@@ -101,7 +101,7 @@ def broken(bugs: int, rng: np.random.Generator) -> tuple[str, tuple[str, ...]]:
     chosen: list[str] = []
     for name in rng.permutation(sorted(BUGS)):
         correct, wrong = BUGS[name]
-        if correct in program and not any(_overlap(correct, BUGS[other][0]) for other in chosen):
+        if correct in program and not any(_overlap(correct, BUGS[earlier][0]) for earlier in chosen):
             program = program.replace(correct, wrong, 1)
             chosen.append(str(name))
         if len(chosen) == bugs:

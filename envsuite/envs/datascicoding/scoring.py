@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import pickle
 import re
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from envsuite.errors import EngineFailure
 from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 
 if TYPE_CHECKING:
@@ -78,31 +81,77 @@ class Score:
 
     verdict: str
     message: str = ""
+    shown_auc: float = 0.0
+    shown_std: float = 0.0
+    """on the test halves, whose labels are training labels of other splits"""
     auc: float = 0.0
     std: float = 0.0
+    """what counts: on the holdout, or the same as shown without one"""
 
 
 def evaluate(
-    pool: Pool, code: str, instance: Instance, variant: str, splits: int, forbidden: tuple[str, ...], limits: Limits
+    pool: Pool,
+    code: str,
+    instance: Instance,
+    variant: str,
+    splits: int,
+    forbidden: tuple[str, ...],
+    limits: Limits,
+    error_characters: int = 0,
 ) -> Score:
     """Runs `code` on every split, each in a separate fork; stops at the first that fails.
 
-    `limits.seconds` covers all splits together. Raises EngineFailure if the sandbox fails.
+    `limits.seconds` covers all splits together. `error_characters`: length of an error's text, in
+    ASCII; 0 for the long form of the paper's protocol. Raises EngineFailure if the sandbox fails.
     """
-    aucs = []
+    import pandas as pd
+
+    shown: list[float] = []
+    counted: list[float] = []
     left = limits.seconds
-    for x_train, y_train, x_test, y_test in instance.splits(splits):
+    x_held, y_held = instance.held_out()
+    for number, (x_train, y_train, x_test, y_test) in enumerate(instance.splits(splits)):
+        tests = len(x_test)
+        order = _order(tests, len(x_held), instance.digest, number)
+        rows = pd.concat([x_test, x_held]).iloc[order] if len(x_held) else x_test
         job: dict[str, object] = {"code": code, "variant": variant, "forbidden": forbidden}
-        job.update(x_train=_plain(x_train), y_train=y_train, x_test=_plain(x_test))
-        result = pool.call(pickle.dumps(job), replace(limits, seconds=max(0.05, left)))
+        job.update(x_train=_plain(x_train), y_train=y_train, x_test=_plain(rows))
+        result = _run(pool, job, replace(limits, seconds=max(0.05, left)))
+        if result is None:
+            return Score("crash", "it took the sandbox down")
         left -= result.seconds
-        score, values = read(result, len(x_test), len(np.unique(y_train)))
+        score, values = read(result, len(rows), len(np.unique(y_train)), error_characters)
         if score.verdict == "timeout":
             score = replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
         if values is None:
             return score
-        aucs.append(mean_auc(y_test, values, np.unique(y_train)))
-    return Score("ok", auc=float(np.mean(aucs)), std=float(np.std(aucs)))
+        values = values[np.argsort(order)]
+        shown.append(mean_auc(y_test, values[:tests], np.unique(y_train)))
+        if len(x_held):
+            counted.append(mean_auc(y_held, values[tests:], np.unique(y_train)))
+    counts = counted or shown
+    return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
+
+
+def _order(tests: int, held: int, digest: str, split: int) -> np.ndarray:
+    """Returns the order in which a submission sees test rows and held-out rows, which tells them apart by nothing."""
+    if not held:
+        return np.arange(tests)
+    key = hashlib.sha256(f"{digest}/{split}/order".encode()).digest()
+    return np.random.default_rng(list(key)).permutation(tests + held)
+
+
+def _run(pool: Pool, job: dict[str, object], limits: Limits) -> Result | None:
+    """Runs a job; None if the job takes the sandbox down. Raises EngineFailure if the sandbox fails by itself.
+
+    The sandbox fails by itself unless it fails twice on the job and a harmless program runs afterwards.
+    """
+    payload = pickle.dumps(job)
+    for _ in range(2):
+        with contextlib.suppress(EngineFailure):
+            return pool.call(payload, limits)
+    pool.call(pickle.dumps({**job, "code": ""}))
+    return None
 
 
 def _plain(frame: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -110,7 +159,7 @@ def _plain(frame: pd.DataFrame) -> dict[str, np.ndarray]:
     return {str(name): frame[name].to_numpy(dtype=float if frame[name].dtype == float else object) for name in frame}
 
 
-def read(result: Result, rows: int, columns: int) -> tuple[Score, np.ndarray | None]:
+def read(result: Result, rows: int, columns: int, error_characters: int = 0) -> tuple[Score, np.ndarray | None]:
     """Returns the score of a run, and its predictions [rows, columns] if they are valid.
 
     Trusts nothing from inside.
@@ -126,10 +175,11 @@ def read(result: Result, rows: int, columns: int) -> tuple[Score, np.ndarray | N
         head = json.loads(first) if len(first) < _HEAD else None
     except (ValueError, RecursionError):
         head = None
-    if not isinstance(head, dict) or head.get("verdict") not in _OF_THE_RUNNER:
+    verdict = head.get("verdict") if isinstance(head, dict) else None
+    if not isinstance(head, dict) or not isinstance(verdict, str) or verdict not in _OF_THE_RUNNER:
         return Score("bad_return", "the answer is garbled"), None
-    if head["verdict"] != "ok":
-        return Score(head["verdict"], _clean(head.get("message"), head.get("line"))), None
+    if verdict != "ok":
+        return Score(verdict, _clean(head.get("message"), head.get("line"), error_characters)), None
     if len(body) != rows * columns * 8:
         return Score("bad_return", "the answer is garbled"), None
     values = np.frombuffer(body, dtype="<f8").reshape(rows, columns)
@@ -138,7 +188,7 @@ def read(result: Result, rows: int, columns: int) -> tuple[Score, np.ndarray | N
     return Score("ok"), values
 
 
-def _clean(message: object, line: object) -> str:
+def _clean(message: object, line: object, characters: int = 0) -> str:
     """Returns a message fit for the player, equal on every machine: no control characters, addresses
     or temporary paths.
     """
@@ -147,7 +197,11 @@ def _clean(message: object, line: object) -> str:
     text = re.sub(r"(/envsuite|/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+)/packages/", "", text)
     text = re.sub(r"/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+(/scratch/\d+)?", "/tmp", text)
     text = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
-    text = text if len(text) <= 300 else text[:150] + " ... " + text[-150:]
+    if characters:
+        text = text.encode("ascii", "replace").decode()
+        text = text if len(text) <= characters else text[: characters - 4] + " ..."
+    else:
+        text = text if len(text) <= 300 else text[:150] + " ... " + text[-150:]
     return f"{text} (line {line})" if isinstance(line, int) and 0 < line < 1_000_000 else text
 
 
@@ -155,7 +209,7 @@ def mean_auc(labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> flo
     """Returns the ROC AUC of `values` [n, K], columns as `classes`; for K > 2 the mean over pairs of
     classes (Hand & Till, 2001).
 
-    Equals sklearn's `multi_class="ovo", average="macro"`, except that rows need not sum to 1 and
+    Equals sklearn's `multi_class="ovo", average="macro"`, except that rows may sum to any value and
     that pairs without test rows of both classes are skipped. 0.5 if no pair is left.
     """
     if len(classes) == 2:

@@ -1,1 +1,3 @@
-"""Repositories to mend: SWE-Gym and SWE-bench records, and tasks generated from small packages."""
+"""SWE-Gym: repositories to repair, from SWE-Gym and SWE-bench records or generated from small
+packages.
+"""

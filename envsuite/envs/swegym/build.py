@@ -1,12 +1,13 @@
-"""Makes generated tasks: `python -m envsuite.envs.swegym.build FOLDER [-p PACKAGE]`.
+"""Generates tasks: `python -m envsuite.envs.swegym.build FOLDER [-p PACKAGE]`.
 
-PACKAGE is a built-in one, NAME or NAME==VERSION of the package index, or the path of a source archive (.tar.gz). Then
-FOLDER is played by `--set tasks=FOLDER`: it holds the archives, `packages.json` and `manifest.jsonl.gz`. Without -p all
-built-in ones are taken, and `--write` makes of theirs the shipped list (`make swe-manifest`).
+PACKAGE is a built-in package, NAME or NAME==VERSION of the package index, or the path of a source
+archive (.tar.gz). Use the result with `--set tasks=FOLDER`: it holds the archives, `packages.json`
+and `manifest.jsonl.gz`. Without -p all built-in packages are used, and `--write` updates the
+shipped list from theirs (`make swe-manifest`).
 
-What was tried is noted in FOLDER as it is decided, so that a run can be cut at any time and goes on where it was. The
-packages take turns, and so do tasks of one, two and three bugs. Which tasks the first so many rounds give hangs on the
-seed alone, not on time, workers or how often the run was cut.
+Decisions are logged in FOLDER as they are made, so that an interrupted run continues where it
+stopped. Packages take turns, and so do tasks of one, two and three bugs. The tasks of the first N
+rounds depend only on the seed, not on time, workers or interruptions.
 """
 
 from __future__ import annotations
@@ -34,47 +35,52 @@ from envsuite.sandbox.pool import Pool
 
 SEED = 0
 ROUND = {1: 12, 2: 3, 3: 1}
-"""tasks of so many bugs in a package's turn"""
+"""number of tasks per package and round, by number of bugs"""
 ROUNDS = 9
-MATERIAL = 36
-"""tasks of one bug that compounds are made of"""
+COMPOUND_SOURCES = 36
+"""number of one-bug tasks from which compounds are made"""
 
 
-class Journal:
-    """What was decided about a package: its baseline, and one line per candidate."""
+class BuildLog:
+    """Decisions about one package: its baseline, and one line per candidate."""
 
     def __init__(self, folder: Path, pools: Sequence[Pool], package: packages.Package) -> None:
         self.pools, self.lock = pools, Lock()
         name = package.name
         path = folder / f"{name}.baseline.json"
         if path.exists():
-            kept = json.loads(path.read_text())
-            self.base = generator.Baseline(package, **kept)
+            fields = json.loads(path.read_text())
+            self.base = generator.Baseline(package, **fields)
         else:
             self.base = generator.baseline(pools, package)
-            kept = {key: getattr(self.base, key) for key in ("tests", "lines", "hops", "seconds")}
-            write_atomically(path, json.dumps(kept))
+            fields = {key: getattr(self.base, key) for key in ("tests", "lines", "hops", "seconds")}
+            write_atomically(path, json.dumps(fields))
         self.path = folder / f"{name}.jsonl"
         self.rows = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
-        self.found_there = len(self.rows)
+        self.initial_rows = len(self.rows)
         self.decided = {row["digest"] for row in self.rows}
-        self.whole = folder / f"{name}.whole.jsonl"
-        rows = [json.loads(line) for line in self.whole.read_text().splitlines()] if self.whole.exists() else []
+        self.full_suite_path = folder / f"{name}.whole.jsonl"
+        rows = (
+            [json.loads(line) for line in self.full_suite_path.read_text().splitlines()]
+            if self.full_suite_path.exists()
+            else []
+        )
         self.confirmed: dict[str, bool] = {row["id"]: row["confirmed"] for row in rows}
-        self.tasks: dict[int, list[tasks.Generated]] = {bugs: [] for bugs in ROUND}
+        self.tasks: dict[int, list[tasks.GeneratedTask]] = {bugs: [] for bugs in ROUND}
         for row in self.rows:
             if "task" in row:
                 task = tasks.read(row["task"], package, self.base.tests)
                 self.tasks[len(task.bugs)].append(task)
 
-    def note(self, sites: Sequence[generator.Site], answer: tasks.Generated | str) -> None:
+    def note(self, sites: Sequence[generator.Site], decision: tasks.GeneratedTask | str) -> None:
+        """Records the decision on a candidate: its task, or the reason for rejecting it."""
         digest = generator.name_of(sites)
         row: dict[str, Any] = {"digest": digest, "operators": [bug.operator for _, bug in sites]}
-        if isinstance(answer, str):
-            row["no"] = answer
+        if isinstance(decision, str):
+            row["no"] = decision
         else:
-            row["task"] = tasks.row(answer, self.base.tests)
-            self.tasks[len(answer.bugs)].append(answer)
+            row["task"] = tasks.row(decision, self.base.tests)
+            self.tasks[len(decision.bugs)].append(decision)
         self.decided.add(digest)
         self.rows.append(row)
         with self.path.open("a") as file:
@@ -84,15 +90,18 @@ class Journal:
     def singles(self) -> list[list[generator.Site]]:
         return list(generator.singles(self.base, SEED))
 
-    def tried(self, bugs: int, rounds: int) -> Iterator[list[generator.Site]]:
-        """Candidates of a round that are not decided yet. Compounds are of the latest bugs at the end of this round."""
-        material = self.tasks[1][: rounds * ROUND[1]][-MATERIAL:]
+    def undecided(self, bugs: int, rounds: int) -> Iterator[list[generator.Site]]:
+        """Yields a round's candidates without a decision.
+
+        Compounds use the latest one-bug tasks at the end of this round.
+        """
+        sources = self.tasks[1][: rounds * ROUND[1]][-COMPOUND_SOURCES:]
         seed = f"{SEED}/{rounds}"
-        found = self.singles if bugs == 1 else generator.compounds(self.base, material, bugs, seed)
-        return (sites for sites in found if generator.name_of(sites) not in self.decided)
+        candidates = self.singles if bugs == 1 else generator.compounds(self.base, sources, bugs, seed)
+        return (sites for sites in candidates if generator.name_of(sites) not in self.decided)
 
     def fill(self, rounds: int, until: float) -> None:
-        """Makes what this package lacks of its tasks of so many rounds."""
+        """Generates this package's missing tasks of the first `rounds` rounds."""
 
         def lacking(bugs: int) -> int:
             return max(0, rounds * ROUND[bugs] - len(self.tasks[bugs]))
@@ -101,54 +110,57 @@ class Journal:
             for kinds in ([1], [bugs for bugs in ROUND if bugs > 1]):
                 if not any(map(lacking, kinds)):
                     continue
-                tried = {bugs: self.tried(bugs, rounds) for bugs in kinds}
+                candidates = {bugs: self.undecided(bugs, rounds) for bugs in kinds}
                 while time.monotonic() < until:
-                    some = [sites for bugs in kinds for sites in islice(tried[bugs], lacking(bugs))]
-                    if not some:
+                    batch = [sites for bugs in kinds for sites in islice(candidates[bugs], lacking(bugs))]
+                    if not batch:
                         break
-                    for sites, answer in zip(some, generator.verify(self.pools, self.base, some)):
-                        self.note(sites, answer)
+                    for sites, decision in zip(batch, generator.verify(self.pools, self.base, batch), strict=True):
+                        self.note(sites, decision)
 
-    def confirm(self, listed: Sequence[tasks.Generated], threads: ThreadPoolExecutor, until: float) -> None:
-        """Runs the whole suite once on every task that has not had it yet, and notes whether it says the same."""
+    def confirm(self, listed: Sequence[tasks.GeneratedTask], threads: ThreadPoolExecutor, until: float) -> None:
+        """Runs the complete suite once on every task not yet confirmed, and records whether the same
+        tests fail.
+        """
         pool = self.pools[0]
 
-        def look(task: tasks.Generated) -> tuple[str, bool | None]:
-            late = time.monotonic() >= until
-            return task.instance_id, None if late else generator.confirmed(pool, self.base, task)
+        def run_suite(task: tasks.GeneratedTask) -> tuple[str, bool | None]:
+            expired = time.monotonic() >= until
+            return task.instance_id, None if expired else generator.confirmed(pool, self.base, task)
 
-        for name, same in threads.map(look, [task for task in listed if task.instance_id not in self.confirmed]):
+        for name, same in threads.map(run_suite, [task for task in listed if task.instance_id not in self.confirmed]):
             if same is not None:
                 self.confirmed[name] = same
-                with self.whole.open("a") as file:
+                with self.full_suite_path.open("a") as file:
                     file.write(json.dumps({"id": name, "confirmed": same}) + "\n")
 
-    def listed(self, rounds: int) -> list[tasks.Generated]:
-        """What the first `rounds` rounds have made, without what the whole suite has not confirmed."""
-        made = [task for bugs, found in self.tasks.items() for task in found[: rounds * ROUND[bugs]]]
-        # Tests that a package leaves out may be all that a bug breaks.
-        return [task for task in made if task.fail_to_pass and self.confirmed.get(task.instance_id, True)]
+    def listed(self, rounds: int) -> list[tasks.GeneratedTask]:
+        """Returns the tasks of the first `rounds` rounds that the complete suite has not contradicted."""
+        generated = [task for bugs, of_kind in self.tasks.items() for task in of_kind[: rounds * ROUND[bugs]]]
+        # A bug may break only tests that the package leaves out.
+        return [task for task in generated if task.fail_to_pass and self.confirmed.get(task.instance_id, True)]
 
 
 def build(
     folder: Path, chosen: Sequence[packages.Package], workers: int, seconds: float, rounds: int
-) -> dict[str, Journal]:
-    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up; notes how long that took.
+) -> dict[str, BuildLog]:
+    """Tries candidates until `rounds` rounds are full, all are decided, or the time is up; logs the
+    duration.
 
-    Then the whole suite is run on what was made.
+    Then runs the complete suite on the generated tasks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     driver, threads = drivers.choose(), ThreadPoolExecutor(workers)
-    pools = {needs: suite.pools(driver, workers, needs) for needs in {one.needs for one in chosen}}
+    pools = {needs: suite.pools(driver, workers, needs) for needs in {package.needs for package in chosen}}
     began, load = time.monotonic(), os.getloadavg()[0]
     until = began + seconds
     try:
-        found = threads.map(lambda one: Journal(folder, pools[one.needs], one), chosen)
-        journals = {journal.base.package.name: journal for journal in found}
+        opened = threads.map(lambda package: BuildLog(folder, pools[package.needs], package), chosen)
+        journals = {journal.base.package.name: journal for journal in opened}
         jobs = [(journal, number) for number in range(1, rounds + 1) for journal in journals.values()]
         for _ in threads.map(lambda job: job[0].fill(job[1], until), jobs):
-            pass  # raises what a job has raised
-        new = [row for journal in journals.values() for row in journal.rows[journal.found_there :]]
+            pass  # raises the errors of jobs
+        new = [row for journal in journals.values() for row in journal.rows[journal.initial_rows :]]
         run = {
             "seconds": round(time.monotonic() - began, 1),
             "workers": workers,
@@ -163,68 +175,81 @@ def build(
             journal.confirm(journal.listed(rounds), threads, until)
     finally:
         threads.shutdown(cancel_futures=True)
-        for pool in (pool for three in pools.values() for pool in three):
+        for pool in (pool for group in pools.values() for pool in group):
             pool.close()
     return journals
 
 
-def admit(folder: Path, wanted: str, **said: Any) -> packages.Package:
-    """A package and its archive in `folder`: what is there already, a built-in one, or what `sdists.obtain` finds.
+def admit(folder: Path, name: str, **options: Any) -> packages.Package:
+    """Adds a package and its archive to `folder`: one already there, a built-in one, or one that
+    `sdists.obtain` finds.
 
     Raises DataError, MissingExtra, UsageError.
     """
     known = packages.described(folder) if (folder / packages.DESCRIBED).exists() else {}
-    for one in known.values():
-        if wanted in (one.name, f"{one.name}=={one.version}") and not any(said.values()):
-            return one
+    for package in known.values():
+        if name in (package.name, f"{package.name}=={package.version}") and not any(options.values()):
+            return package
     folder.mkdir(parents=True, exist_ok=True)
-    built_in = packages.PACKAGES.get(wanted)
+    built_in = packages.PACKAGES.get(name)
     if built_in is not None:
-        found = replace(built_in, folder=folder)
-        shutil.copyfile(built_in.archive, found.archive)
+        package_added = replace(built_in, folder=folder)
+        shutil.copyfile(built_in.archive, package_added.archive)
     else:
-        found = sdists.obtain(wanted, folder, **said)
-    if known.get(found.name, found) != found and (folder / f"{found.name}.baseline.json").exists():
-        raise UsageError(f"{folder} holds tasks of {known[found.name].title} made otherwise: take another folder.")
-    packages.describe(folder, {**known, found.name: found}.values())
-    return found
+        package_added = sdists.obtain(name, folder, **options)
+    if (
+        known.get(package_added.name, package_added) != package_added
+        and (folder / f"{package_added.name}.baseline.json").exists()
+    ):
+        raise UsageError(
+            f"{folder} holds tasks of {known[package_added.name].title} made with other settings: use another folder."
+        )
+    packages.describe(folder, {**known, package_added.name: package_added}.values())
+    return package_added
 
 
 def main() -> None:
+    """Parses the command line and runs the build."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("-p", "--package", action="append", metavar="PACKAGE", help="default: all built-in ones")
-    guessed = parser.add_argument_group("where a package of the index is not understood by itself")
-    guessed.add_argument("--code", action="append", default=[], metavar="PATH", help="of it may be mutated: src/foo")
-    guessed.add_argument("--tests", action="append", default=[], metavar="PATH", help="what pytest is given: tests")
+    guessed = parser.add_argument_group("for a package of the index whose layout cannot be guessed")
+    guessed.add_argument(
+        "--code", action="append", default=[], metavar="PATH", help="code that may be mutated: src/foo"
+    )
+    guessed.add_argument("--tests", action="append", default=[], metavar="PATH", help="arguments for pytest: tests")
     guessed.add_argument(
         "--with",
         dest="needs",
         action="append",
         default=[],
         metavar="NAME",
-        help="an installed package that its tests need",
+        help="an installed package that the tests need",
     )
-    guessed.add_argument("--split", choices=("train", "test"), help="what it is to be used for (test)")
+    guessed.add_argument("--split", choices=("train", "test"), help="split of the tasks (default: test)")
     parser.add_argument("-j", "--workers", type=int, default=2)
-    parser.add_argument("-r", "--rounds", type=int, default=ROUNDS, help=f"of {ROUND} tasks per package ({ROUNDS})")
-    parser.add_argument("-s", "--seconds", type=float, default=float("inf"), help="stop then; the next run goes on")
-    parser.add_argument("--write", action="store_true", help="write the shipped list from what the folder holds of all")
+    parser.add_argument(
+        "-r", "--rounds", type=int, default=ROUNDS, help=f"rounds of {ROUND} tasks per package ({ROUNDS})"
+    )
+    parser.add_argument(
+        "-s", "--seconds", type=float, default=float("inf"), help="stop after this time; the next run continues"
+    )
+    parser.add_argument("--write", action="store_true", help="update the shipped list from this folder")
     args = parser.parse_args()
-    said = {"code": args.code, "tests": args.tests, "needs": args.needs, "split": args.split or ""}
-    if any(said.values()) and len(args.package or ()) != 1:
-        parser.error("--code, --tests, --with and --split are about one package: name it alone with -p")
+    options = {"code": args.code, "tests": args.tests, "needs": args.needs, "split": args.split or ""}
+    if any(options.values()) and len(args.package or ()) != 1:
+        parser.error("--code, --tests, --with and --split apply to one package: name it with -p")
     try:
-        run(args, said)
+        run(args, options)
     except EnvsuiteError as error:
         parser.exit(2, f"error: {error}\n")
     except KeyboardInterrupt:
-        parser.exit(130, "stopped; the same command goes on from here\n")
+        parser.exit(130, "stopped; run the same command again to continue\n")
 
 
-def run(args: argparse.Namespace, said: dict[str, Any]) -> None:
-    """Does what the command line asks for."""
-    chosen = [admit(args.folder, name, **said) for name in args.package or packages.PACKAGES]
+def run(args: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Runs the build that the command line asks for."""
+    chosen = [admit(args.folder, name, **options) for name in args.package or packages.PACKAGES]
     journals = build(args.folder, chosen, args.workers, args.seconds, args.rounds)
     for name, journal in journals.items():
         reasons = Counter(row.get("no", f"{len(row['operators'])} bug(s)") for row in journal.rows)
@@ -235,17 +260,17 @@ def run(args: argparse.Namespace, said: dict[str, Any]) -> None:
 
 
 def write(folder: Path, chosen: Iterable[packages.Package], rounds: int, path: Path) -> None:
-    """Writes a list: what the first `rounds` rounds have of the journals of a folder."""
-    found, tests, whole = [], {}, 0
+    """Writes a list of tasks: the first `rounds` rounds in a folder's logs."""
+    listed, tests, confirmed = [], {}, 0
     for package in chosen:
         if (folder / f"{package.name}.baseline.json").exists():
-            journal = Journal(folder, (), package)
+            journal = BuildLog(folder, (), package)
             tests[package.name] = journal.base.tests
-            made = journal.listed(rounds)
-            found += made
-            whole += sum(task.instance_id in journal.confirmed for task in made)
-    tasks.write(found, tests, path)
-    print(f"{len(found)} tasks in {path}; of {whole} the whole suite was run too")
+            of_package = journal.listed(rounds)
+            listed += of_package
+            confirmed += sum(task.instance_id in journal.confirmed for task in of_package)
+    tasks.write(listed, tests, path)
+    print(f"{len(listed)} tasks in {path}; {confirmed} of them confirmed by the complete suite")
 
 
 if __name__ == "__main__":

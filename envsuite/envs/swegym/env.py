@@ -1,24 +1,29 @@
-"""SWE-Gym: a repository, an issue, a shell; paid when the failing tests pass and the passing ones still do.
+"""SWE-Gym: a repository, an issue and a shell; the reward is earned when the failing tests pass and
+passing ones still do.
 
-Rules. Every turn the player says one command: for the shell, or one of the structured edits of `edits`, as text or as an
-OpenAI tool call. A command runs in a sandbox without network; the working directory is kept between commands, shell
-variables and background processes are not. `submit` ends the episode. So do the limits of turns and time: then what
-lies in the repository is graded as it is, and the episode counts as truncated unless it is resolved.
+Rules. Each turn the player sends one command: a shell command, or one of the structured edits of
+`edits`, as text or as an OpenAI tool call. It runs in a sandbox without network; the working
+directory persists between commands, shell variables and background processes do not. `submit` ends
+the episode. So do the limits on turns and time: then the repository is graded as it is, and the
+episode counts as truncated unless it is resolved.
 
-What pays. `sparse`: 1 if all FAIL_TO_PASS and all PASS_TO_PASS tests pass. `dense`, by the knob of that name:
-`f2p_gated` (the share of FAIL_TO_PASS that passes, while all PASS_TO_PASS do), `pass_ratio` (the share of all tests that
-pass, as the Practitioner's Guide's code pays it: a change that does nothing is paid nearly 1 where PASS_TO_PASS is long;
-a test pins it), `gated` (nothing until a file of the gold patch is changed; then the share of FAIL_TO_PASS times the share
-of PASS_TO_PASS). It is paid at the end, or (`pay=turn`) as a difference at every turn that changed something. `shaped`:
-from the expert, who needs one command per file that is not yet as the gold patch leaves it, and `submit`; for
-generated tasks alone.
+Rewards. `sparse`: 1 if all FAIL_TO_PASS and all PASS_TO_PASS tests pass. `dense`, according to the
+knob of that name: `f2p_gated` (the share of FAIL_TO_PASS that passes, if all PASS_TO_PASS pass),
+`pass_ratio` (the share of all tests that pass, as in the Practitioner's Guide's code: a change that
+does nothing earns nearly 1 if PASS_TO_PASS is long; a test states this), `gated` (0 until a file of
+the gold patch is changed; then the share of FAIL_TO_PASS times the share of PASS_TO_PASS). It is
+paid at the end, or (`pay=turn`) as a difference at every turn that changed something. `shaped`:
+from the expert, which needs one command per file that differs from the gold patch, and `submit`;
+generated tasks only.
 
-What is graded is the agent's changes, laid over a fresh copy in a fresh sandbox: see `tampering`.
+The agent's changes are graded in a fresh sandbox, applied to a fresh copy of the repository: see
+`tampering`.
 
-Harder: more bugs, more files, more functions between a failing test and its cause, less said in the issue, held-out
-tests hidden, a larger package, fewer turns.
+Harder: more bugs, more files, more functions between a failing test and its cause, a vaguer issue,
+hidden failing tests, a larger package, fewer turns.
 
-Sources: SWE-Gym (Pan et al., 2025), SWE-bench (Jimenez et al., 2024), SWE-smith (Yang et al., 2025).
+Sources: SWE-Gym (Pan et al., 2025), SWE-bench (Jimenez et al., 2024), SWE-smith (Yang et al.,
+2025).
 """
 
 from __future__ import annotations
@@ -30,22 +35,22 @@ from typing import Any
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.swegym import edits, instances, published, suite, tasks
+from envsuite.envs.swegym import edits, instances, preflight, published, suite, tasks
 from envsuite.envs.swegym.expert import plan
 from envsuite.envs.swegym.grading import refused, worth
 from envsuite.envs.swegym.menu import LADDER
-from envsuite.envs.swegym.problems import GeneratedProblem, Problem
+from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
 from envsuite.envs.swegym.statement import DETAILS
-from envsuite.envs.swegym.workspace import SHOWN, Answer, Workspace
+from envsuite.envs.swegym.workspace import SHOWN, CommandReply, Workspace
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits, Session, Spec
 from envsuite.types import Knob, Outcome, RewardMode, StopReason
 
-RULES = """You are in a copy of a repository, in /testbed, with a problem to mend. Each turn you say one command. It is a shell \
-command (no network; it may take {seconds:g} seconds; the working directory is kept, variables and background processes \
-are not), or one of these:
+RULES = """You are in a copy of a repository, in /testbed, with a problem to mend. Each turn you say one command. \
+It is a shell command (no network; it may take {seconds:g} seconds; the working directory is kept, variables and \
+background processes are not), or one of these:
 view PATH [FIRST LAST]
 create PATH, with the file's text on the lines below
 str_replace PATH, with a line <<<<<<<, the old text, a line =======, the new text, and a line >>>>>>> below
@@ -59,37 +64,50 @@ _RANDOM = ("ls", "git status --short", "git diff", "view .", "search 'def '", "s
 
 
 class SWEGym(TextEnv):
-    """See the module's docstring."""
+    """Environment in which the player repairs a repository; the module's docstring gives rules and
+    rewards.
+    """
 
     knobs = (
-        Knob("max_steps", 50, "commands until the work is graded as it stands", low=1),
-        Knob("records", "", "a file of SWE-Gym or SWE-bench records, or a folder of instances, to play instead"),
-        Knob("data_split", "", "of a data set named on the hub; none: train of SWE-Gym, test of SWE-bench"),
-        Knob("published", False, "nothing but published records is played: `records` names them"),
-        Knob("build", False, "docker: a record's recipe is built into an image, instead of being mounted", trusted_only=True),
+        Knob("max_steps", 50, "commands until the repository is graded as it is", low=1),
+        Knob("records", "", "file of SWE-Gym or SWE-bench records, or folder of instances, instead of generated tasks"),
+        Knob("data_split", "", "split of a data set on the hub; default: train of SWE-Gym, test of SWE-bench"),
+        Knob("published", False, "play published records only, those that `records` names"),
+        Knob("build", False, "docker: build a record's recipe into an image instead of mounting it", trusted_only=True),
         Knob("instances", (), "only these instances, by id", trusted_only=False),
-        Knob("deny", (), "instances left out, by id, or a file of ids: broken or flaky ones"),
-        Knob("tasks", "", "a folder of generated tasks, to play instead of those that are shipped"),
+        Knob("deny", (), "instances to exclude, by id, or a file of ids: broken or flaky ones"),
+        Knob("tasks", "", "folder of generated tasks, instead of the shipped ones"),
         Knob("package", (), "packages of generated tasks, by name; none: all", trusted_only=False),
-        Knob("split", "test", "which packages: they are split, not their tasks", choices=("train", "test", "all")),
+        Knob("split", "test", "packages to use: packages are split, not their tasks", choices=("train", "test", "all")),
         Knob("bugs", 0, "bugs planted; 0: any number", low=0, high=3),
-        Knob("files", 0, "files that hold a bug; 0: any number", low=0, high=3),
+        Knob("files", 0, "files that contain a bug; 0: any number", low=0, high=3),
         Knob("hops", 1, "least number of functions from a failing test to the nearest bug", low=1, high=10),
-        Knob("size", 0, "most lines of code of the package; 0: any", low=0),
-        Knob("statement", "symptom", "what the issue tells", choices=DETAILS),
-        Knob("tests", "visible", "whether the failing tests are in the agent's copy", choices=("visible", "hidden")),
-        Knob("dense", "f2p_gated", "what the dense reward pays", choices=("f2p_gated", "pass_ratio", "gated")),
+        Knob("size", 0, "largest number of lines of code of the package; 0: any", low=0),
+        Knob("statement", "symptom", "level of detail of the issue", choices=DETAILS),
+        Knob(
+            "tests",
+            "visible",
+            "the failing tests are in the agent's copy (visible) or not",
+            choices=("visible", "hidden"),
+        ),
+        Knob("dense", "f2p_gated", "definition of the dense reward", choices=("f2p_gated", "pass_ratio", "gated")),
         Knob("pay", "end", "when the dense reward is paid", choices=("end", "turn")),
         Knob("seconds", 0.0, "wall clock of an episode; 0: no limit", low=0.0, high=1e6),
-        Knob("tokens", 0, "of all commands and observations, reckoned at 4 bytes each; 0: no limit", low=0),
+        Knob("tokens", 0, "tokens of all commands and observations, estimated at 4 bytes each; 0: no limit", low=0),
         Knob("command_seconds", 60.0, "wall clock of one command", low=0.1, high=36_000.0),
         Knob("grade_seconds", 600.0, "wall clock of one run of the tests", low=1.0, high=36_000.0),
-        Knob("characters", 10_000, "of a command's output that are shown", low=100, high=10_000_000),
+        Knob("characters", 10_000, "characters of a command's output to show", low=100, high=10_000_000),
         Knob("memory_mb", 2048, "memory of a command", low=64, high=1_000_000),
         Knob("disk_mb", 512, "disk of the repository and /tmp", low=16, high=1_000_000),
-        Knob("sandbox", "auto", "what holds the commands; `process` is no protection", choices=("auto", *drivers.DRIVERS, *drivers.LATER), trusted_only=True),
-        Knob("warm", True, "the next episode's sandbox is started while this one is played"),
-    )  # fmt: skip
+        Knob(
+            "sandbox",
+            "auto",
+            "sandbox driver; `process` offers no protection",
+            choices=("auto", *drivers.DRIVERS, *drivers.LATER),
+            trusted_only=True,
+        ),
+        Knob("warm", True, "start the next episode's sandbox during the present one"),
+    )
     levels = LADDER
     isolate = True
 
@@ -105,8 +123,8 @@ class SWEGym(TextEnv):
         super().__init__(**arguments)
         settings = self.settings
         if settings.records and self.reward_mode is RewardMode.SHAPED:
-            raise UsageError("Published records have no exact expert, so no shaped reward here: use sparse or dense.")
-        self.driver = drivers.choose(settings.sandbox)  # says at once where there is none
+            raise UsageError("Published records have no exact expert and so no shaped reward: use sparse or dense.")
+        self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
         self.panel = instances.panel(**vars(settings))
         if not len(self.panel):
             raise UsageError(f"No SWE-Gym task fits these knobs: {instances.why_none(vars(settings))}")
@@ -125,14 +143,14 @@ class SWEGym(TextEnv):
         self.instructions = RULES.format(seconds=settings.command_seconds)
         self._session: Session | None = None
         self._spec: Spec | None = None
-        self._problem: Problem | None = None
+        self._problem: RepairProblem | None = None
         self._lease: Lease | None = None
         self._report = refused("no_patch")
         self._history: list[str] = []
         self._paid = 0.0
         self._began, self._bytes = 0.0, 0
 
-    # ---- the game -----------------------------------------------------------------------------------------------------
+    # ---- the game --------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> str:
         name = self.panel.games[seed % len(self.panel)]
@@ -148,7 +166,7 @@ class SWEGym(TextEnv):
         return self.objective
 
     def _begin(self, name: str) -> None:
-        """Takes up another instance, in the sandbox there is where it is like the one that is needed."""
+        """Switches to another instance; reuses the open sandbox if its Spec is the same."""
         if self._problem is not None:
             self._problem.close()
             self._problem = None
@@ -164,15 +182,15 @@ class SWEGym(TextEnv):
             self.workspace.lay(folder)
         self._problem = problem
 
-    def _open(self, name: str) -> Problem:
+    def _open(self, name: str) -> RepairProblem:
         settings = self.settings
         if settings.records:
             record, recipe = instances.published_in(settings.records, settings.data_split)[name]
-            return published.PublishedProblem(record, recipe, self.driver, settings.build)
+            problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
+            preflight.require_gold(problem, settings.grade_seconds)
+            return problem
         task = instances.generated_in(settings.tasks)[name]
-        lease = Lease(
-            suite.spec(task.package.needs), self.driver
-        )  # what judges stays warm from one problem to the next
+        lease = Lease(suite.spec(task.package.needs), self.driver)  # keeps the judge warm between problems
         if self._lease is not None:
             self._lease.close()
         self._lease = lease
@@ -183,21 +201,21 @@ class SWEGym(TextEnv):
         self._history.append(command)
         if action.kind == "submit":
             return self._end("Your work is handed in.")
-        answer = self._answer(action)
-        text = answer.text
+        reply = self._reply(action)
+        text = reply.text
         if action.kind == "shell":
-            text = f"exit code {answer.exit_code}, in {self.workspace.place}\n{answer.text or '(no output)'}"
+            text = f"exit code {reply.exit_code}, in {self.workspace.place}\n{reply.text or '(no output)'}"
         self._bytes += len(command.encode(errors="replace")) + len(text.encode(errors="replace"))
         if (reason := self._limit()) is not None:
-            return self._end(text, reason, answer.ok)
+            return self._end(text, reason, reply.ok)
         reward = 0.0
         if self.reward_mode is RewardMode.DENSE and self.settings.pay == "turn" and action.kind not in _LOOKING:
             self._grade()
             reward = self._due()
-        return Outcome(text, reward, valid=answer.ok, progression=self._report.f2p_gated)
+        return Outcome(text, reward, valid=reply.ok, progression=self._report.f2p_gated)
 
     def _limit(self) -> StopReason | None:
-        """The limit that this turn has reached."""
+        """Returns the limit that this turn has reached, or None."""
         settings = self.settings
         if 0 < settings.seconds <= time.monotonic() - self._began:
             return StopReason.TIMEOUT
@@ -205,9 +223,9 @@ class SWEGym(TextEnv):
             return StopReason.MAX_TOKENS
         return StopReason.MAX_STEPS if self.turn + 1 >= settings.max_steps else None
 
-    def _answer(self, action: edits.Action) -> Answer:
+    def _reply(self, action: edits.EditAction) -> CommandReply:
         if not action.kind:
-            return Answer(action.text, ok=False)
+            return CommandReply(action.text, ok=False)
         if action.kind == "shell":
             return self.workspace.shell(action.text)
         if action.kind == "search":
@@ -215,102 +233,98 @@ class SWEGym(TextEnv):
         if action.kind == "run_tests":
             assert self._problem is not None
             try:
-                found = self._problem.visible(self.changes(), action.tests, self.settings.grade_seconds)
+                summary = self._problem.visible(self.changes(), action.tests, self.settings.grade_seconds)
             except DataError as error:
-                return Answer(str(error), ok=False)
-            return Answer(self.workspace.shown(found))
+                return CommandReply(str(error), ok=False)
+            return CommandReply(self.workspace.shown(summary))
         return self.workspace.edit(action)
 
     def _end(self, text: str, reason: StopReason | None = None, valid: bool = True) -> Outcome:
-        """Grades what there is. `reason`: the limit that ended the episode; None for a submission."""
+        """Grades the repository. `reason`: the limit that ended the episode; None for a submission."""
         self._grade()
         report = self._report
-        told = "All tests pass." if report.resolved else "The problem is not mended."
-        ended = reason is None or report.resolved
+        message = "All tests pass." if report.resolved else "The problem is not mended."
+        terminated = reason is None or report.resolved
         return Outcome(
-            f"{text}\n{told}",
+            f"{text}\n{message}",
             self._due(),
-            done=ended,
+            done=terminated,
             success=report.resolved,
             valid=valid,
             progression=report.f2p_gated,
-            truncated=not ended,
-            stop_reason=None if ended else reason,
+            truncated=not terminated,
+            stop_reason=None if terminated else reason,
         )
 
     def _grade(self) -> None:
-        """Brings the report up to date; what was graded already is not graded again."""
+        """Updates the report unless the changes are the same as those graded last."""
         assert self._problem is not None
         try:
-            found = self.changes()
-        except DataError:  # links to nowhere, more than fits: the agent's own doing
+            changes = self.changes()
+        except DataError:  # dangling links or too many files: the agent's own doing
             self._report, self._graded = refused("unreadable"), {}
             return
-        if found != self._graded:
-            self._report = self._problem.judge(found, self.settings.grade_seconds) if found else refused("no_patch")
-            self._graded = found
+        if changes != self._graded:
+            self._report = self._problem.judge(changes, self.settings.grade_seconds) if changes else refused("no_patch")
+            self._graded = changes
 
     def _due(self) -> float:
-        """The dense reward that is not yet paid."""
+        """Returns the dense reward that is not yet paid."""
         assert self._problem is not None
         value = worth(self._report, self.settings.dense, bool(set(self._graded) & set(self._problem.gold_files)))
         due, self._paid = value - self._paid, value
         return due
 
     def changes(self) -> dict[str, bytes | None]:
-        """What the agent has changed so far: path -> content, None where a file is gone."""
+        """Returns the agent's changes: path -> content, None for a removed file."""
         return self.workspace.changes(self._base)
 
     def patch(self) -> str:
-        """The agent's changes as a unified diff; files that are no text are left out."""
-        found = []
-        for path, content in self.changes().items():
-            old = self._base.get(path)
-            try:
-                texts = [None if data is None else data.decode() for data in (old, content)]
-            except UnicodeDecodeError:
-                continue
-            found.append(tasks.diff(path, *texts))
-        return "".join(found)
+        """Returns the agent's changes as a unified diff, without files that are not text."""
+        return tasks.diff_of(self._base, self.changes())
 
-    # ---- the expert ---------------------------------------------------------------------------------------------------
+    # ---- the expert ------------------------------------------------------------------------------------------------
 
     def expert(self, kind: str = "") -> str | None:
         return next(iter(self._plan()), "submit")
+
+    def blind_script(self) -> list[str]:
+        """Returns `submit` alone: without reading the repository nothing can be mended."""
+        return ["submit"]
 
     def remaining(self) -> int | None:
         return len(self._plan()) + 1
 
     def idle(self) -> str:
-        """An empty line at the end of a file of the gold patch, so that the tests are run; then `submit`."""
+        """Appends an empty line to a file of the gold patch, so that the tests are run; then `submit`."""
         assert self._problem is not None
-        there = [path for path in self._problem.gold_files if path in self._base]
-        return f"echo >> {shlex.quote(f'{SHOWN}/{there[0]}')}" if there and not self._history else "submit"
+        existing = [path for path in self._problem.gold_files if path in self._base]
+        return f"echo >> {shlex.quote(f'{SHOWN}/{existing[0]}')}" if existing and not self._history else "submit"
 
     def _plan(self) -> list[str]:
         assert self._problem is not None
         gold, changed = self._problem.gold(), self.changes()
         now = {path: changed.get(path, self._base.get(path)) for path in {*gold, *changed}}
-        wanted = {path: gold.get(path, self._base.get(path)) for path in now}
-        return plan(now, wanted)
+        target = {path: gold.get(path, self._base.get(path)) for path in now}
+        return plan(now, target)
 
-    # ---- what else an environment says --------------------------------------------------------------------------------
+    # ---- TextEnv's other methods -----------------------------------------------------------------------------------
 
     def random_command(self, rng: np.random.Generator) -> str:
         return _RANDOM[int(rng.integers(len(_RANDOM)))]
 
     def labels(self) -> dict[str, str]:
         assert self._problem is not None
-        found = {
+        labels = {
             "instance": self._problem.instance_id,
             "task_type": self._problem.kind,
             "isolation": self.driver,
             "leaky": str(self.driver == "process").lower(),
         }
         if isinstance(self._problem, GeneratedProblem):
-            found["package"] = self._problem.package.name
-            found["bugs"] = str(len(self._problem.task.bugs))
-        return found
+            labels["package"] = self._problem.package.name
+            labels["bugs"] = str(len(self._problem.task.bugs))
+        return labels
 
     def metrics(self) -> dict[str, float]:
         report = self._report
@@ -321,6 +335,10 @@ class SWEGym(TextEnv):
             "commands": float(len(self._history)),
             "files_changed": float(len(self._graded)),
         }
+
+    def artifacts(self) -> dict[str, Any]:
+        patch = tasks.diff_of(self._base, self._graded)
+        return {"fault": self._report.fault, "patch": patch, "report": self._report.plain()}
 
     def extra_info(self) -> dict[str, Any]:
         return {"history": list(self._history), "isolation": self.driver, "fault": self._report.fault}

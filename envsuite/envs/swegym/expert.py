@@ -1,4 +1,6 @@
-"""The expert: the gold patch as commands, from whatever state the repository is in. One command per file."""
+"""Expert player: applies the gold patch by commands, one per file, from any state of the repository
+(`plan`).
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,19 @@ from envsuite.envs.swegym.edits import spell_create, spell_replace
 from envsuite.envs.swegym.workspace import SHOWN
 
 
-def plan(now: Mapping[str, bytes | None], wanted: Mapping[str, bytes | None]) -> list[str]:
-    """The commands that make of the files `now` the files `wanted`, by path; None stands for a file that is not there."""
-    found = []
-    for path, content in sorted(wanted.items()):
+def plan(now: Mapping[str, bytes | None], target: Mapping[str, bytes | None]) -> list[str]:
+    """Returns commands that turn the files `now` into the files `target`, by path; None stands for a
+    missing file.
+    """
+    commands = []
+    for path, content in sorted(target.items()):
         if content == now.get(path):
             continue
         if content is None:
-            found.append(f"rm -f -- {_absolute(path)}")
+            commands.append(f"rm -f -- {_absolute(path)}")
         else:
-            found.append(_written(path, now.get(path), content))
-    return found
+            commands.append(_written(path, now.get(path), content))
+    return commands
 
 
 def _written(path: str, before: bytes | None, after: bytes) -> str:
@@ -46,7 +50,9 @@ def _absolute(path: str) -> str:
 
 
 def _replaced(path: str, old: list[str], new: list[str]) -> str | None:
-    """A str_replace of the one stretch of lines that differs, with as much around it as makes it unique."""
+    """Returns a str_replace of the single differing stretch of lines, with enough context to make it
+    unique; None if impossible.
+    """
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
         head += 1

@@ -1,34 +1,38 @@
-"""From statuses to a verdict and to what each way of paying pays.
+"""Grading: test statuses to a `Report`, and a report to a dense reward (`worth`).
 
-A test passes where it is PASSED or XFAIL, and of PASS_TO_PASS also where it is SKIPPED; one that is not reported fails. A
-name that the data set cut within its parameter stands for all tests that begin so, if they agree. Resolved: every FAIL_TO_PASS and every
-PASS_TO_PASS passes. `f2p_gated`: the share of FAIL_TO_PASS that passes while all PASS_TO_PASS do, else 0. `pass_ratio`
-pays all tests alike, as the Practitioner's Guide's code does: where PASS_TO_PASS is long, changing nothing is paid
-nearly 1.
+A test passes if it is PASSED or XFAIL, and in PASS_TO_PASS also if it is SKIPPED; a test without a
+status fails. A name that the data set truncated inside its parameter matches all tests with that
+prefix, if they agree. Resolved: every FAIL_TO_PASS and PASS_TO_PASS test passes. `f2p_gated`: the
+share of FAIL_TO_PASS that passes if all PASS_TO_PASS pass, otherwise 0. `pass_ratio` weights all
+tests equally, as in the Practitioner's Guide's code: if PASS_TO_PASS is long, changing nothing
+earns nearly 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from envsuite.envs.swegym import logs
 from envsuite.envs.swegym.repos import END, START
 
 PASSING = ("PASSED", "XFAIL")
+FAILING = 20
+"""failing tests that a record names"""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a graded patch achieved. The tuples hold test names."""
+    """Result of grading a patch. The tuples hold test names."""
 
     fail_to_pass: tuple[str, ...] = ()
-    """those that pass now"""
+    """tests that pass now"""
     fail_to_pass_left: tuple[str, ...] = ()
     pass_to_pass: tuple[str, ...] = ()
     pass_to_pass_broken: tuple[str, ...] = ()
     fault: str = ""
-    """'' | why nothing counts: no_patch, not_applied, no_log, timeout, ..."""
+    """reason why nothing counts: no_patch, not_applied, no_log, timeout, ...; '' if there is none"""
 
     @property
     def resolved(self) -> bool:
@@ -51,17 +55,26 @@ class Report:
 
     @property
     def status(self) -> str:
-        """SWE-bench's words: RESOLVED_FULL, RESOLVED_PARTIAL or RESOLVED_NO."""
+        """SWE-bench's status: RESOLVED_FULL, RESOLVED_PARTIAL or RESOLVED_NO."""
         if self.resolved:
             return "RESOLVED_FULL"
         return "RESOLVED_PARTIAL" if 0 < self.f2p_gated < 1 else "RESOLVED_NO"
 
+    def plain(self) -> dict[str, Any]:
+        """Returns the summary that records keep: numbers of tests, and the first tests that fail."""
+        return {
+            "fail_to_pass": [len(self.fail_to_pass), len(self.fail_to_pass) + len(self.fail_to_pass_left)],
+            "pass_to_pass": [len(self.pass_to_pass), len(self.pass_to_pass) + len(self.pass_to_pass_broken)],
+            "failing": [*self.fail_to_pass_left, *self.pass_to_pass_broken][:FAILING],
+            "status": self.status,
+        }
+
 
 def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]) -> Report:
-    """The report of a run's statuses."""
+    """Returns the report for a run's statuses."""
 
-    def passes(test: str, *also: str) -> bool:
-        return status_of(test, statuses) in (*PASSING, *also)
+    def passes(test: str, *accepted: str) -> bool:
+        return status_of(test, statuses) in (*PASSING, *accepted)
 
     return Report(
         tuple(test for test in fail_to_pass if passes(test)),
@@ -72,30 +85,30 @@ def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass
 
 
 def status_of(test: str, statuses: Mapping[str, str]) -> str:
-    """The status of a test; '' where it has none."""
+    """Returns the status of a test; '' if it has none."""
     if test in statuses or test.count("[") <= test.count("]"):
         return statuses.get(test, "")
-    found = [status for name, status in statuses.items() if name.startswith(test)]
-    agree = len({status in PASSING for status in found}) == 1
-    return found[0] if agree else ""
+    matches = [status for name, status in statuses.items() if name.startswith(test)]
+    agree = len({status in PASSING for status in matches}) == 1
+    return matches[0] if agree else ""
 
 
 def refused(fault: str, fail_to_pass: Sequence[str] = (), pass_to_pass: Sequence[str] = ()) -> Report:
-    """The report of what could not be graded: nothing passes."""
+    """Returns the report of a submission that could not be graded: no test passes."""
     return Report((), tuple(fail_to_pass), (), tuple(pass_to_pass), fault=fault)
 
 
 def between_markers(log: str) -> str | None:
-    """What the tests printed; None where the markers are not both there, in order."""
-    _, start, rest = log.partition(START)
-    inside, end, _ = rest.rpartition(END)
+    """Returns the tests' output; None unless both markers are there in order."""
+    _, start, after = log.partition(START)
+    inside, end, _ = after.rpartition(END)
     return inside if start and end else None
 
 
 def grade_log(
     log: str, parser: str, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str], exit_code: int | None = None
 ) -> Report:
-    """The report of a printed log. A log without results is refused, and so is one that an exit code contradicts."""
+    """Grades a printed log. Rejects a log without results or one that contradicts the exit code."""
     inside = between_markers(log)
     statuses = logs.PARSERS[parser](inside if inside is not None else "")
     if inside is None or not statuses:
@@ -106,13 +119,13 @@ def grade_log(
 
 
 def worth(report: Report, dense: str, right_files: bool) -> float:
-    """What a report is paid. `right_files`: a file of the gold patch was changed."""
+    """Returns the dense reward of a report. `right_files`: a file of the gold patch was changed."""
     if dense == "f2p_gated":
         return report.f2p_gated
     if dense == "pass_ratio":
         return report.pass_ratio
-    kept, broken = len(report.pass_to_pass), len(report.pass_to_pass_broken)
-    mended, left = len(report.fail_to_pass), len(report.fail_to_pass_left)
-    if report.fault or not right_files or not mended:
+    passing, broken = len(report.pass_to_pass), len(report.pass_to_pass_broken)
+    fixed, left = len(report.fail_to_pass), len(report.fail_to_pass_left)
+    if report.fault or not right_files or not fixed:
         return 0.0
-    return mended / (mended + left) * (kept / (kept + broken) if kept + broken else 1.0)
+    return fixed / (fixed + left) * (passing / (passing + broken) if passing + broken else 1.0)

@@ -1,4 +1,4 @@
-"""Which instances a task plays: those of a list that fit its knobs, in a fixed order."""
+"""Panels of SWE-Gym: the instances of a list that fit a task's knobs, in a fixed order."""
 
 from __future__ import annotations
 
@@ -17,87 +17,92 @@ from envsuite.types import Panel
 
 
 def panel(**settings: Any) -> Panel:
-    """The instances that fit a task's settings, in a fixed order. Raises DataError, UsageError."""
+    """Returns the instances that fit a task's settings, in a fixed order.
+
+    Raises DataError, UsageError.
+    """
     only = set(settings["instances"])
     named, deny = _denied(settings["deny"])
     if settings["records"] and settings["tasks"]:
         raise UsageError("Published records and generated tasks are played one at a time: set `records` or `tasks`.")
     if settings["published"] and not settings["records"]:
         raise MissingData(
-            "SWEGym-records plays published records, and none are named: --set records=FILE (.jsonl, .json, .parquet, a folder of "
-            "instances, or a data set on the hub)."
+            "SWEGym-records plays published records, and none are named: --set records=FILE "
+            "(.jsonl, .json, .parquet, a folder of instances, or a data set on the hub)."
         )
     if settings["records"]:
         known = published_in(settings["records"], settings["data_split"])
         rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
         name = f"swegym/{Path(settings['records']).name}"
     else:
-        found = _fitting(settings)
-        rows = [(task.package.name, task.instance_id, task.instance_id) for task in found]
+        fitting = _fitting(settings)
+        rows = [(task.package.name, task.instance_id, task.instance_id) for task in fitting]
         name = "/".join(["swegym", *Path(settings["tasks"]).parts[-1:], settings["split"]])
     if missing := (only | named) - {row[1] for row in rows}:
         raise UsageError(
-            f"There is no instance {min(missing)!r} among these {len(rows)}, nor a file of that name: look at the knobs, "
-            "split first."
+            f"There is no instance {min(missing)!r} among these {len(rows)}, nor a file of that name: "
+            "check the knobs, split first."
         )
     return make_panel(name, [row for row in rows if (not only or row[1] in only) and row[1] not in named | deny])
 
 
 def why_none(settings: dict[str, Any]) -> str:
-    """What to do where nothing fits."""
+    """Returns advice for settings that no instance fits."""
     splits = {task.package.split for task in generated_in(settings["tasks"]).values()}
     if settings["tasks"] and settings["split"] not in ("all", *splits):
-        return f"the packages in {settings['tasks']} are to {' and '.join(sorted(splits))} on: set split=all."
+        names = " and ".join(sorted(splits))
+        return f"the packages in {settings['tasks']} belong to the split {names}: set split=all."
     return "allow more packages, another number of bugs or fewer hops."
 
 
 def facts(settings: dict[str, Any]) -> dict[str, Any]:
-    """What a difficulty card says of the instances."""
+    """Returns the entries of a difficulty card about the instances."""
     if settings["records"] or settings["published"]:
         return {}
-    found = _fitting(settings)
+    fitting = _fitting(settings)
 
     def spread(values: list[int]) -> dict[str, float]:
         return {"median": statistics.median(values), "max": max(values)}
 
-    chosen = sorted({task.package for task in found}, key=lambda package: package.name)
+    chosen = sorted({task.package for task in fitting}, key=lambda package: package.name)
     return {
-        "instances": len(found),
+        "instances": len(fitting),
         "packages": {package.name: package.licence for package in chosen},
         "package_lines": spread([packages.lines_of_code(package) for package in chosen]),
-        "tests": spread([len(task.fail_to_pass) + len(task.pass_to_pass) for task in found]),
-        "fail_to_pass": spread([len(task.fail_to_pass) for task in found]),
-        "gold_patch_lines": spread([task.patch_lines for task in found]),
-        "gold_patch_files": spread([len(task.paths) for task in found]),
-        "hops": spread([task.hops for task in found]),
+        "tests": spread([len(task.fail_to_pass) + len(task.pass_to_pass) for task in fitting]),
+        "fail_to_pass": spread([len(task.fail_to_pass) for task in fitting]),
+        "gold_patch_lines": spread([task.patch_lines for task in fitting]),
+        "gold_patch_files": spread([len(task.paths) for task in fitting]),
+        "hops": spread([task.hops for task in fitting]),
     }
 
 
 @lru_cache(maxsize=4)
-def generated_in(folder: str) -> dict[str, tasks.Generated]:
-    """The generated tasks in a folder, or for '' those that are shipped, by id. Raises DataError."""
+def generated_in(folder: str) -> dict[str, tasks.GeneratedTask]:
+    """Returns the generated tasks in a folder, or for '' the shipped ones, by id. Raises DataError."""
     return {task.instance_id: task for task in tasks.manifest(Path(folder).expanduser() if folder else None)}
 
 
 @lru_cache(maxsize=4)
 def published_in(source: str, split: str = "") -> dict[str, Any]:
-    """(record, recipe) of each published instance of a source, by id. Raises DataError."""
+    """Returns (record, recipe) of each published instance of a source, by id. Raises DataError."""
     return published.find(source, split)
 
 
-def _fitting(settings: dict[str, Any]) -> list[tasks.Generated]:
-    """The generated tasks that fit. Raises UsageError for a package that none is of."""
+def _fitting(settings: dict[str, Any]) -> list[tasks.GeneratedTask]:
+    """Returns the generated tasks that fit. Raises UsageError for a package without tasks."""
     listed = generated_in(settings["tasks"]).values()
     known = dict.fromkeys(task.package.name for task in listed)
     if wrong := [name for name in settings["package"] if name not in known]:
         raise UsageError(
-            f"There are no tasks of the package {wrong[0]!r} here, but of {', '.join(known)}.{did_you_mean(wrong[0], known)} "
-            "For another one make them: `python -m envsuite.envs.swegym.build FOLDER -p NAME`, then tasks=FOLDER."
+            f"There are no tasks of the package {wrong[0]!r} here, only of {', '.join(known)}."
+            f"{did_you_mean(wrong[0], known)} For other packages generate tasks: "
+            "`python -m envsuite.envs.swegym.build FOLDER -p NAME`, then tasks=FOLDER."
         )
     return [task for task in listed if _fits(task, settings)]
 
 
-def _fits(task: tasks.Generated, settings: dict[str, Any]) -> bool:
+def _fits(task: tasks.GeneratedTask, settings: dict[str, Any]) -> bool:
     return (
         (not settings["package"] or task.package.name in settings["package"])
         and settings["split"] in ("all", task.package.split)
@@ -108,23 +113,25 @@ def _fits(task: tasks.Generated, settings: dict[str, Any]) -> bool:
     )
 
 
-def _denied(given: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Ids, and those in the files named among them: an id a line, a reason after `#` (`envsuite-check --gold` writes it)."""
+def _denied(entries: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Returns ids, and the ids in files among `given`: one per line, reasons after `#` (written by
+    `envsuite-check --gold`).
+    """
     named: set[str] = set()
-    found: set[str] = set()
-    for word in given:
-        file = Path(word).expanduser()
+    from_files: set[str] = set()
+    for entry in entries:
+        file = Path(entry).expanduser()
         if file.is_file():
             try:
                 lines = file.read_text().splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                raise DataError(f"The list of denied instances {word} cannot be read: {error}.") from None
-            found |= {line.partition("#")[0].strip() for line in lines}
-        elif "/" in word:
-            raise DataError(f"The list of denied instances {word} does not exist: name ids, or a file of ids.")
+                raise DataError(f"The list of denied instances {entry} cannot be read: {error}.") from None
+            from_files |= {line.partition("#")[0].strip() for line in lines}
+        elif "/" in entry:
+            raise DataError(f"The list of denied instances {entry} does not exist: name ids, or a file of ids.")
         else:
-            named.add(word)
-    return named, found
+            named.add(entry)
+    return named, from_files
 
 
 def _content(record: Any) -> str:

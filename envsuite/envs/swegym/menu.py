@@ -1,4 +1,6 @@
-"""SWE-Gym's rows: generated tasks on a ladder and their train splits, compounds of three bugs, and published records."""
+"""Tasks of SWE-Gym: generated tasks by difficulty and their train splits, compounds of three bugs,
+published records.
+"""
 
 from typing import Any
 

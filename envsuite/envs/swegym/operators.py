@@ -1,7 +1,8 @@
-"""Small bugs, put in by the syntax tree and spliced into the text, so that a diff is one or two lines and nothing else moves.
+"""Mutation operators: small bugs found in the syntax tree and spliced into the text, so that a diff
+has one or two lines.
 
-After the kinds of SWE-smith (Yang et al., 2025) and of mutation testing. An edit is (start, end, replacement), in bytes
-of the file's UTF-8 text.
+After the operators of SWE-smith (Yang et al., 2025) and of mutation testing. An edit is (start,
+end, replacement), in bytes of the file's UTF-8 text.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 Edit = tuple[int, int, str]
@@ -26,8 +28,18 @@ _OTHER_ERROR = {
     "ValueError": "TypeError", "TypeError": "ValueError", "KeyError": "IndexError", "IndexError": "KeyError",
     "AttributeError": "KeyError", "NotImplementedError": "ValueError", "StopIteration": "IndexError",
 }  # fmt: skip
-_FORGETTING = {"clear", "pop", "popitem", "discard", "remove", "invalidate", "update", "setdefault", "move_to_end"}
-_ASKING = {"isinstance", "issubclass", "getattr", "hasattr", "setattr"}
+_CONTAINER_UPDATES = {
+    "clear",
+    "pop",
+    "popitem",
+    "discard",
+    "remove",
+    "invalidate",
+    "update",
+    "setdefault",
+    "move_to_end",
+}
+_INTROSPECTION = {"isinstance", "issubclass", "getattr", "hasattr", "setattr"}
 
 
 @dataclass(frozen=True)
@@ -36,16 +48,16 @@ class Bug:
 
     operator: str
     function: str
-    """qualified name of the function it lies in"""
+    """qualified name of the function that contains it"""
     line: int
-    """in the sound file"""
+    """line number in the original file"""
     top: int
-    """the function's first line, as a frame says it (decorators included)"""
+    """first line of the function, decorators included, as frames report it"""
     edits: tuple[Edit, ...]
 
 
-class Source:
-    """A file's text, its tree, and where each node lies in its bytes."""
+class SourceText:
+    """A file's text, its syntax tree, and the byte position of each node."""
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
@@ -71,18 +83,18 @@ class Source:
         return start, end, self.data[start:end].decode()
 
     def lines(self, node: Any) -> tuple[int, int]:
-        """The whole lines of a statement, line ends included."""
+        """Returns the byte range of a statement's complete lines, line ends included."""
         return self.starts[node.lineno - 1], min(self.starts[node.end_lineno], len(self.data))
 
     def alone(self, node: Any) -> bool:
-        """Nothing else stands on the statement's lines."""
+        """Returns True if the statement's lines contain nothing else."""
         start, end = self.span(node)
         first, last = self.lines(node)
         return not self.data[first:start].strip() and not self.data[end:last].split(b"#")[0].strip()
 
 
 def apply(text: str, edits: tuple[Edit, ...] | list[Edit]) -> str:
-    """`text` with every edit made. Edits must not overlap."""
+    """Returns `text` with every edit applied. Edits must not overlap."""
     data = text.encode()
     for start, end, new in sorted(edits, reverse=True):
         data = data[:start] + new.encode() + data[end:]
@@ -90,24 +102,25 @@ def apply(text: str, edits: tuple[Edit, ...] | list[Edit]) -> str:
 
 
 def bugs(text: str) -> list[Bug]:
-    """Every change the operators know of in the functions of a file, in the order of its text. [] for no Python.
+    """Returns every change that the operators can make in the functions of a file, in text order; []
+    if it is not Python.
 
-    A few would be no Python any more; whoever plants one looks.
+    A few changes are not valid Python: the caller must check.
     """
     try:
-        source = Source(text)
+        source = SourceText(text)
     except (SyntaxError, ValueError):
         return []
-    found = []
+    candidates = []
     for function, name in _functions(source.tree, ""):
         top = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
         for node, statement in _own_nodes(function):
             for operator, make in OPERATORS.items():
                 for edits in make(source, node, statement):
-                    found.append(Bug(operator, name, node.lineno, top, tuple(edits)))
+                    candidates.append(Bug(operator, name, node.lineno, top, tuple(edits)))
         for edits, node in _defaults(source, function):
-            found.append(Bug("wrong_default", name, node.lineno, 0, tuple(edits)))
-    return sorted(set(found), key=lambda bug: (bug.line, bug.operator, bug.edits))
+            candidates.append(Bug("wrong_default", name, node.lineno, 0, tuple(edits)))
+    return sorted(set(candidates), key=lambda bug: (bug.line, bug.operator, bug.edits))
 
 
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:
@@ -122,7 +135,9 @@ def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[Function, str]]:
 
 
 def _own_nodes(function: Function) -> Iterator[tuple[Any, bool]]:
-    """Nodes of the body, without inner functions and the docstring; and whether each is a statement of a block."""
+    """Yields the nodes of the body, without inner functions and the docstring, and whether each is a
+    statement.
+    """
     body = function.body
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         body = body[1:]
@@ -136,50 +151,50 @@ def _own_nodes(function: Function) -> Iterator[tuple[Any, bool]]:
         waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
-# ---- the operators: (source, node, is a statement) -> ways to change it -----------------------------------------------
+# ---- operators: (source, node, is a statement) -> possible edits --------------------------------------------------
 
-Ways = Iterator[list[Edit]]
+EditChoices = Iterator[list[Edit]]
 
 
-def _comparison(source: Source, node: Any, _: bool) -> Ways:
+def _comparison(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         start, end, text = source.between(node.left, node.comparators[0])
         if not set("()\n#") & set(text):
             yield [(start, end, f" {_OPPOSITE[type(node.ops[0])]} ")]
 
 
-def _off_by_one(source: Source, node: Any, _: bool) -> Ways:
+def _off_by_one(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) < 1000:
         yield [(*source.span(node), str(node.value + 1))]
 
 
-def _wrong_constant(source: Source, node: Any, statement: bool) -> Ways:
+def _wrong_constant(source: SourceText, node: Any, statement: bool) -> EditChoices:
     if not isinstance(node, ast.Constant):
         return
     if isinstance(node.value, bool):
         yield [(*source.span(node), repr(not node.value))]
     elif isinstance(node.value, str) and 0 < len(node.value) <= 12 and source.text(node)[0] in "'\"":
         word, quote = node.value, source.text(node)[0]
-        other = word.swapcase() if word.swapcase() != word else word[:-1]
-        if quote not in other and "\\" not in source.text(node) and other.isprintable():
-            yield [(*source.span(node), quote + other + quote)]
+        wrong = word.swapcase() if word.swapcase() != word else word[:-1]
+        if quote not in wrong and "\\" not in source.text(node) and wrong.isprintable():
+            yield [(*source.span(node), quote + wrong + quote)]
 
 
-def _and_or(source: Source, node: Any, _: bool) -> Ways:
+def _and_or(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.BoolOp):
-        word, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-        gaps = [source.between(left, right) for left, right in zip(node.values, node.values[1:])]
+        word, opposite = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        gaps = [source.between(left, right) for left, right in pairwise(node.values)]
         if all(text.strip() == word for _, _, text in gaps):
-            yield [(start, end, text.replace(word, other)) for start, end, text in gaps]
+            yield [(start, end, text.replace(word, opposite)) for start, end, text in gaps]
 
 
-def _missing_condition(source: Source, node: Any, _: bool) -> Ways:
+def _missing_condition(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.BoolOp) and len(node.values) == 2:
-        for kept in node.values:
-            yield [(*source.span(node), source.text(kept))]
+        for remaining in node.values:
+            yield [(*source.span(node), source.text(remaining))]
 
 
-def _arithmetic(source: Source, node: Any, _: bool) -> Ways:
+def _arithmetic(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.BinOp) and type(node.op) in _OTHER_SIGN and not isinstance(node.left, ast.Constant):
         start, end, text = source.between(node.left, node.right)
         if not set("()\n#") & set(text):
@@ -189,48 +204,48 @@ def _arithmetic(source: Source, node: Any, _: bool) -> Ways:
         yield [(start, end, text.replace("+=", "-=") if "+=" in text else text.replace("-=", "+="))]
 
 
-def _inverted_condition(source: Source, node: Any, _: bool) -> Ways:
+def _inverted_condition(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield [(*source.span(node), source.text(node.operand))]
     if isinstance(node, (ast.If, ast.While)) and isinstance(node.test, (ast.Name, ast.Call, ast.Attribute)):
         yield [(*source.span(node.test), "not " + source.text(node.test))]
 
 
-def _removed(source: Source, node: Any) -> Ways:
-    """Without the statement; with `pass` for it where its block would be empty."""
+def _removed(source: SourceText, node: Any) -> EditChoices:
+    """Yields the removal of a statement, replaced by `pass` if its block would be empty."""
     if source.alone(node):
         yield [(*source.span(node), "pass") if node in source.lonely else (*source.lines(node), "")]
 
 
-def _dropped_guard(source: Source, node: Any, _: bool) -> Ways:
+def _dropped_guard(source: SourceText, node: Any, _: bool) -> EditChoices:
     short = isinstance(node, ast.If) and not node.orelse and len(node.body) <= 2
     if short and isinstance(node.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break)):
         yield from _removed(source, node)
 
 
-def _removed_statement(source: Source, node: Any, statement: bool) -> Ways:
+def _removed_statement(source: SourceText, node: Any, statement: bool) -> EditChoices:
     if isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        if not _forgets(node):
+        if not _updates_container(node):
             yield from _removed(source, node)
     elif isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Attribute, ast.Subscript)):
         yield from _removed(source, node)
 
 
-def _stale_cache(source: Source, node: Any, _: bool) -> Ways:
-    if isinstance(node, ast.Delete) or _forgets(node):
+def _stale_cache(source: SourceText, node: Any, _: bool) -> EditChoices:
+    if isinstance(node, ast.Delete) or _updates_container(node):
         yield from _removed(source, node)
 
 
-def _forgets(node: Any) -> bool:
+def _updates_container(node: Any) -> bool:
     call = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _FORGETTING
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _CONTAINER_UPDATES
 
 
-def _missing_case(source: Source, node: Any, _: bool) -> Ways:
+def _missing_case(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         arm = node.orelse[0]
         head = source.data[: source.span(arm)[0]]
-        if head.endswith(b"el") or source.text(arm).startswith("elif"):  # an elif, not an if below an else
+        if head.endswith(b"el") or source.text(arm).startswith("elif"):  # an elif, not an if inside an else
             start = source.starts[arm.lineno - 1]
             end = source.lines(arm.body[-1])[1]
             yield [(start, end, "")]
@@ -240,39 +255,39 @@ def _missing_case(source: Source, node: Any, _: bool) -> Ways:
         yield from _fewer(source, node.args[-1])
 
 
-def _fewer(source: Source, node: Any) -> Ways:
+def _fewer(source: SourceText, node: Any) -> EditChoices:
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and len(node.elts) >= 2:
         start = source.span(node.elts[-2])[1]
         yield [(start, source.span(node.elts[-1])[1], "," if len(node.elts) == 2 else "")]
 
 
-def _swapped_arguments(source: Source, node: Any, _: bool) -> Ways:
+def _swapped_arguments(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.Call) and len(node.args) >= 2 and not any(isinstance(x, ast.Starred) for x in node.args):
-        if isinstance(node.func, ast.Name) and node.func.id in _ASKING:
+        if isinstance(node.func, ast.Name) and node.func.id in _INTROSPECTION:
             return
-        one, other = node.args[:2]
-        if source.text(one) != source.text(other):
-            yield [(*source.span(one), source.text(other)), (*source.span(other), source.text(one))]
+        first, second = node.args[:2]
+        if source.text(first) != source.text(second):
+            yield [(*source.span(first), source.text(second)), (*source.span(second), source.text(first))]
 
 
-def _swapped_branches(source: Source, node: Any, _: bool) -> Ways:
+def _swapped_branches(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.IfExp):
         yield [(*source.span(node.body), source.text(node.orelse)), (*source.span(node.orelse), source.text(node.body))]
 
 
-def _wrong_exception(source: Source, node: Any, _: bool) -> Ways:
+def _wrong_exception(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
         yield [(*source.span(node.exc.func), _OTHER_ERROR.get(node.exc.func.id, "RuntimeError"))]
     if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id in _OTHER_ERROR:
         yield [(*source.span(node.type), _OTHER_ERROR[node.type.id])]
 
 
-def _early_exit(source: Source, node: Any, _: bool) -> Ways:
+def _early_exit(source: SourceText, node: Any, _: bool) -> EditChoices:
     if isinstance(node, (ast.Break, ast.Continue)):
         yield [(*source.span(node), "continue" if isinstance(node, ast.Break) else "break")]
 
 
-def _defaults(source: Source, function: Function) -> Iterator[tuple[list[Edit], Any]]:
+def _defaults(source: SourceText, function: Function) -> Iterator[tuple[list[Edit], Any]]:
     arguments = function.args
     for node in [*arguments.defaults, *(value for value in arguments.kw_defaults if value is not None)]:
         if isinstance(node, ast.Constant) and type(node.value) in (bool, int):
@@ -280,7 +295,7 @@ def _defaults(source: Source, function: Function) -> Iterator[tuple[list[Edit], 
             yield [(*source.span(node), repr(value))], node
 
 
-OPERATORS: dict[str, Callable[[Source, Any, bool], Ways]] = {
+OPERATORS: dict[str, Callable[[SourceText, Any, bool], EditChoices]] = {
     "comparison": _comparison,
     "off_by_one": _off_by_one,
     "wrong_constant": _wrong_constant,
@@ -297,4 +312,4 @@ OPERATORS: dict[str, Callable[[Source, Any, bool], Ways]] = {
     "wrong_exception": _wrong_exception,
     "early_exit": _early_exit,
 }
-"""`wrong_default` is the sixteenth: it belongs to a function's head, not to a node of its body"""
+"""`wrong_default` is the sixteenth: it changes a function's signature, not its body"""

@@ -1,19 +1,18 @@
-"""Where a published instance's repository and tools come from.
+"""Repositories and tools of published instances.
 
-A *recipe* (`replay.json` beside the record) names a source archive of the package index and the pins of a virtual
-environment: both are made once, in the cache, with pip, and work in every driver; with docker they can be built into an
-image. A record without a recipe needs its published image: the repository in /testbed, the tools in a conda environment.
+A *recipe* (`replay.json` next to the record) names a source archive of the package index and the
+pins of a virtual environment. pip creates both once, in the cache; they work with every driver, and
+with docker they can be built into an image. A record without a recipe needs its published image:
+the repository in /testbed, the tools in a conda environment.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -22,49 +21,59 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import cache_dir
+from envsuite.envs.swegym import interpreters
 from envsuite.errors import DataError
-from envsuite.sandbox.packages import interpreter_root
+from envsuite.sandbox.inside import archive
 
 _BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONDA = "/opt/miniconda3"
-"""in the published images; the environment is called testbed"""
+"""path in the published images; the environment is called testbed"""
 
 
 @dataclass(frozen=True)
-class Place:
-    """What an instance is played and judged with."""
+class InstancePlace:
+    """Repository, tools and environment of an instance."""
 
     source: Path
     """the repository as published, without its history"""
     environment: tuple[tuple[str, str], ...]
-    """variables of all commands, PATH among them"""
+    """variables of all commands, including PATH"""
     read_only: tuple[tuple[Path, str], ...] = ()
-    """folders of this machine that are to be seen: (path here, path inside)"""
+    """folders of this machine to mount: (host path, path inside)"""
     image: str = ""
-    """of Docker; '' where any driver will do"""
+    """Docker image; '' if any driver will do"""
 
 
-def of_recipe(recipe: Mapping[str, Any], build: bool = False) -> Place:
-    """What pip made of a recipe, in the cache; `build`: as an image. Raises DataError where pip fails."""
+def of_recipe(recipe: Mapping[str, Any], build: bool = False) -> InstancePlace:
+    """Returns the place that pip creates from a recipe, in the cache; `build`: as an image.
+
+    The recipe's interpreter is part of the place, without the packages installed in it. Raises
+    DataError if the interpreter is missing or pip fails.
+    """
+    python = python_of(recipe)
     tools, source = prepare(recipe)
-    path = f"{tools}/bin:{interpreter_root()}/bin:/usr/local/bin:/usr/bin:/bin"
+    empty = tools.parent / "empty"
+    empty.mkdir(exist_ok=True)
+    path = f"{tools}/bin:{python.root}/bin:/usr/local/bin:/usr/bin:/bin"
     environment = (("PATH", path), ("VIRTUAL_ENV", str(tools)))
+    mounts = python.mounts(empty)
     if not build:
-        return Place(source, environment, ((tools, str(tools)),))
+        return InstancePlace(source, environment, (*mounts, (tools, str(tools))))
     from envsuite.sandbox import docker, images
 
     client = docker.connect()
     try:
         folders = {str(tools): tools, "/testbed": source}
-        return Place(source, environment, image=images.build(client, docker.thin(client), folders, dict(environment)))
+        name = images.build(client, docker.thin(client), folders, dict(environment))
+        return InstancePlace(source, environment, mounts, image=name)
     finally:
         client.close()
 
 
-def of_image(name: str) -> Place:
-    """A published image, pulled if need be; its /testbed is copied into the cache once.
+def of_image(name: str) -> InstancePlace:
+    """Pulls a published image if necessary and copies its /testbed into the cache once.
 
-    The copy holds no .git: its history would hold the fix. Raises DataError, EngineFailure.
+    The copy has no .git, because the history contains the fix. Raises DataError, EngineFailure.
     """
     from filelock import FileLock
 
@@ -81,10 +90,10 @@ def of_image(name: str) -> Place:
         client.close()
     tools = f"{CONDA}/envs/testbed"
     environment = (("PATH", f"{tools}/bin:{CONDA}/bin:{_BINARIES}"), ("CONDA_PREFIX", tools), ("USER", "agent"))
-    return Place(home / "source", environment, image=name)
+    return InstancePlace(home / "source", environment, image=name)
 
 
-# ---- recipes --------------------------------------------------------------------------------------------------------------
+# ---- recipes ------------------------------------------------------------------------------------------------------
 
 
 _TEXTS = ("python", "test_cmd", "directives")
@@ -92,7 +101,7 @@ _LISTS = ("pins", "pre_pip")
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """A recipe's file. Raises DataError naming the field."""
+    """Reads a recipe's file. Raises DataError with the name of the invalid field."""
     try:
         recipe = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -129,10 +138,13 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
-    """The virtual environment and the source tree of a recipe, in the cache. Raises DataError where pip fails."""
+    """Creates the virtual environment and the source tree of a recipe in the cache.
+
+    Raises DataError if pip fails.
+    """
     from filelock import FileLock
 
-    python, home = _python(recipe), home_of(recipe)
+    python, home = python_of(recipe).executable, home_of(recipe)
     environment, source = home / "venv", home / "source"
     with FileLock(home / "lock"):
         if not (environment / "ready").exists():
@@ -149,8 +161,8 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
 
 
 def home_of(recipe: Mapping[str, Any]) -> Path:
-    """The folder of the cache that holds what `prepare` makes of a recipe; recipes that agree share one."""
-    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), _python(recipe)]
+    """Returns the cache folder that `prepare` uses for a recipe; equal recipes share one."""
+    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), python_of(recipe).executable]
     name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     return cache_dir("swegym", "instances", name)
 
@@ -159,27 +171,22 @@ def _fetch(requirement: str, environment: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
         _run([str(environment / "bin" / "python"), "-m", "pip", *fetch, requirement])
-        archive = next(Path(folder).glob("*.tar.gz"), None)
-        if archive is None:
+        downloaded = next(Path(folder).glob("*.tar.gz"), None)
+        if downloaded is None:
             raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
-        with tarfile.open(archive) as tar:
-            tar.extractall(Path(folder, "tree"), filter="data")
+        with tarfile.open(downloaded) as tar:
+            archive.extract(tar, str(Path(folder, "tree")))
         (top,) = Path(folder, "tree").iterdir()
         top.rename(target)
 
 
-def _python(recipe: Mapping[str, Any]) -> str:
-    wanted = str(recipe.get("python", ""))
-    if not wanted or wanted == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return os.path.realpath(sys.executable)
-    found = shutil.which(f"python{wanted}")
-    if found is None:
-        raise DataError(f"The instance needs Python {wanted}, and there is no python{wanted} here.")
-    return os.path.realpath(found)
+def python_of(recipe: Mapping[str, Any]) -> interpreters.Interpreter:
+    """Returns the interpreter that a recipe names. Raises DataError if it is not on this machine."""
+    return interpreters.find(str(recipe.get("python", "")))
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
-        raise DataError(f"`{' '.join(command[:6])} ...` failed: {said[-1][:200] if said else done.returncode}")
+        output = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
+        raise DataError(f"`{' '.join(command[:6])} ...` failed: {output[-1][:200] if output else done.returncode}")

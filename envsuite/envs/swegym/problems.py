@@ -1,7 +1,7 @@
-"""What the environment plays: a repository with something wrong, words about it, and a judge.
+"""Problems of SWE-Gym: a broken repository, a problem statement, and a judge.
 
-`GeneratedProblem` is a package of ours with bugs planted in it; `envsuite.envs.swegym.published` holds the records of
-SWE-Gym and SWE-bench.
+`GeneratedProblem` is a small package with planted bugs; `envsuite.envs.swegym.published` has the
+records of SWE-Gym and SWE-bench.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from envsuite.cache import cache_dir
 from envsuite.envs.swegym import packages, sabotage, statement, suite, tampering
 from envsuite.envs.swegym.grading import Report, grade, refused
-from envsuite.envs.swegym.tasks import Generated
+from envsuite.envs.swegym.tasks import GeneratedTask
 from envsuite.errors import DataError, MissingExtra
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root
@@ -32,11 +32,11 @@ Changes = Mapping[str, bytes | None]
 
 
 GIT = (("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"))
-"""Landlock refuses /etc/gitconfig, and git ends where it may not read it"""
+"""Landlock refuses /etc/gitconfig, and git fails if it cannot read it"""
 
 
-class Problem(ABC):
-    """One instance, whatever it comes from."""
+class RepairProblem(ABC):
+    """One instance, generated or published."""
 
     instance_id: str
     kind: str
@@ -46,19 +46,21 @@ class Problem(ABC):
 
     @abstractmethod
     def spec(self, limits: Limits) -> Spec:
-        """What the agent's sandbox holds beside the repository."""
+        """Returns the agent's sandbox, without the repository."""
 
     def variables(self) -> dict[str, str]:
-        """Environment of the agent's commands; `{testbed}` stands for where the repository is seen."""
+        """Returns environment variables of the agent's commands; `{testbed}` stands for the
+        repository's path inside.
+        """
         return {}
 
     @abstractmethod
     def tree(self) -> dict[str, bytes]:
-        """The repository as the agent gets it."""
+        """Returns the repository as the agent gets it."""
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """The repository as a folder of this machine."""
+        """Yields the repository as a folder on this machine."""
         with leftovers.passing("swegym") as name:
             for path, content in self.tree().items():
                 file = Path(name, path)
@@ -68,7 +70,7 @@ class Problem(ABC):
 
     @abstractmethod
     def gold(self) -> dict[str, bytes | None]:
-        """The changes that mend it: path -> content."""
+        """Returns the changes that fix it: path -> content."""
 
     @abstractmethod
     def judge(self, changes: Changes, seconds: float) -> Report:
@@ -76,16 +78,19 @@ class Problem(ABC):
 
     @abstractmethod
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
-        """A summary of the tests that the agent may see, run in a fresh sandbox. Raises DataError where none is named so."""
+        """Runs the tests that the agent may see in a fresh sandbox and summarises them.
 
-    def close(self) -> None:  # noqa: B027  most hold nothing
-        """Gives back what was borrowed for judging."""
+        Raises DataError for unknown names.
+        """
+
+    def close(self) -> None:  # noqa: B027  most have nothing to release
+        """Releases the resources used for judging."""
 
 
-class GeneratedProblem(Problem):
+class GeneratedProblem(RepairProblem):
     """A package with planted bugs, judged by a warm pytest that is forked for every run."""
 
-    def __init__(self, task: Generated, detail: str, hidden: bool, driver: str) -> None:
+    def __init__(self, task: GeneratedTask, detail: str, hidden: bool, driver: str) -> None:
         self.task, self.hidden, self.driver = task, hidden, driver
         self.package = task.package
         self.instance_id = task.instance_id
@@ -110,7 +115,7 @@ class GeneratedProblem(Problem):
         return {"PYTHONPATH": ":".join([*roots, str(pytest_site(self.package.needs))])}
 
     @cached_property
-    def _seen(self) -> dict[str, str]:
+    def _agent_files(self) -> dict[str, str]:
         files = dict(self.task.files)
         if self.hidden:
             for path in {test.partition("::")[0] for test in self.task.fail_to_pass}:
@@ -119,48 +124,52 @@ class GeneratedProblem(Problem):
         return files
 
     def tree(self) -> dict[str, bytes]:
-        return {path: text.encode() for path, text in self._seen.items()}
+        return {path: text.encode() for path, text in self._agent_files.items()}
 
     def gold(self) -> dict[str, bytes | None]:
         sound = packages.tree(self.package)
         return {path: sound[path].encode() for path in self.gold_files}
 
     def judge(self, changes: Changes, seconds: float) -> Report:
-        fail, keep = self.task.fail_to_pass, self.task.pass_to_pass
+        fail, passing = self.task.fail_to_pass, self.task.pass_to_pass
         if not changes:
-            return refused("no_patch", fail, keep)
+            return refused("no_patch", fail, passing)
         files = self._with(changes)
         if files == self.task.files:
-            return refused("nothing_admitted", fail, keep)
+            return refused("nothing_admitted", fail, passing)
         if tampering.reaches(self.task.files, files):
-            return refused("reaches_for_the_judge", fail, keep)
+            return refused("reaches_for_the_judge", fail, passing)
         run = suite.run(self._pool(), self.package, files, seconds=seconds)
         if run.fate != "exited":
-            return refused(run.fate, fail, keep)
+            return refused(run.fate, fail, passing)
         if "TAMPERED" in run.statuses.values():
-            return refused("tampered", fail, keep)
-        # Neither skipped nor failed as expected: every one of these tests passed on the published package.
+            return refused("tampered", fail, passing)
+        # Every one of these tests passed on the published package, so skipped and expected failures
+        # do not count.
         statuses = {test: status for test, status in run.statuses.items() if status not in ("XFAIL", "SKIPPED")}
         failed = {"FAILED", "ERROR"} & set(run.statuses.values()) or run.uncollected
         if bool(failed) != (run.exit_code != 0):
-            return refused("exit_code", fail, keep)
-        report = grade(statuses, fail, keep)
+            return refused("exit_code", fail, passing)
+        report = grade(statuses, fail, passing)
         if report.fail_to_pass and not self._can_fail(files, (*report.fail_to_pass, *report.pass_to_pass), seconds):
-            return refused("tampered", fail, keep)
+            return refused("tampered", fail, passing)
         return report
 
     def _can_fail(self, files: dict[str, str], passed: tuple[str, ...], seconds: float) -> bool:
-        """Whether the tests that passed fail where they must. See `sabotage`."""
-        files, expected, dice = dict(files), set(), random.SystemRandom()
+        """Returns True if the tests that passed fail when sabotaged. See `sabotage`."""
+        files, expected, rng = dict(files), set(), random.SystemRandom()
         for path in {test.partition("::")[0] for test in passed}:
-            made = sabotage.in_python(files[path], self._of(path, passed), path, "pytest", dice)
-            files[path] = made.text
-            expected |= made.expected
+            sabotaged = sabotage.in_python(files[path], self._of(path, passed), path, "pytest", rng)
+            files[path] = sabotaged.text
+            expected |= sabotaged.expected
         run = suite.run(self._pool(), self.package, files, sorted(expected), seconds)
         return run.fate == "exited" and all(run.statuses.get(test) == "FAILED" for test in expected)
 
     def visible(self, changes: Changes, tests: tuple[str, ...], seconds: float) -> str:
-        files = {**self._seen, **{path: text for path, text in self._admitted(changes).items() if text is not None}}
+        files = {
+            **self._agent_files,
+            **{path: text for path, text in self._admitted(changes).items() if text is not None},
+        }
         only = None if not tests else [test for test in self._tests() if test.startswith(tests)]
         if only == []:
             raise DataError("There is no test of that name.")
@@ -174,15 +183,18 @@ class GeneratedProblem(Problem):
         return [test for test in tests or self.task.fail_to_pass if test.partition("::")[0] == path]
 
     def _admitted(self, changes: Changes) -> dict[str, str | None]:
-        """The changes to the package's own code, as text. Everything else is the published archive's."""
-        found: dict[str, str | None] = {}
+        """Returns the changes to the package's own code, as text.
+
+        All other files come from the published archive.
+        """
+        admitted: dict[str, str | None] = {}
         for path, content in changes.items():
             if packages.is_code(self.package, path) and not tampering.meddles(path):
                 try:
-                    found[path] = None if content is None else content.decode()
+                    admitted[path] = None if content is None else content.decode()
                 except UnicodeDecodeError:
                     continue
-        return found
+        return admitted
 
     def _with(self, changes: Changes) -> dict[str, str]:
         files: dict[str, str | None] = {**self.task.files, **self._admitted(changes)}
@@ -199,19 +211,19 @@ class GeneratedProblem(Problem):
             self._lease = None
 
 
-def summary(run: suite.Run) -> str:
-    """A test run in a few lines."""
+def summary(run: suite.SuiteRun) -> str:
+    """Summarises a test run in a few lines."""
     if run.fate != "exited":
         return f"The tests did not get through ({run.fate})."
     counts: dict[str, int] = {}
     for status in run.statuses.values():
         counts[status] = counts.get(status, 0) + 1
-    said = ", ".join(f"{count} {status.lower()}" for status, count in sorted(counts.items())) or "no test was run"
-    lines = [f"{said}."]
+    counted = ", ".join(f"{count} {status.lower()}" for status, count in sorted(counts.items())) or "no test was run"
+    lines = [f"{counted}."]
     failing = {**run.uncollected, **run.failures}
     for test, text in list(failing.items())[:10]:
-        why = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
-        lines.append(f"FAILED {test}" + (f": {why[0][:200]}" if why else ""))
+        errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+        lines.append(f"FAILED {test}" + (f": {errors[0][:200]}" if errors else ""))
     if len(failing) > 10:
         lines.append(f"... and {len(failing) - 10} more")
     return "\n".join(lines)
@@ -219,34 +231,39 @@ def summary(run: suite.Run) -> str:
 
 @cache
 def pytest_site(needs: tuple[str, ...] = ()) -> Path:
-    """A folder of the cache that holds pytest and `needs`, and `python` and `pytest` to call: what agents' shells see.
+    """Returns a cache folder with pytest, `needs`, and the commands `python` and `pytest`, for agents'
+    shells.
 
-    Copies, not links, so that a driver can show the folder at its own path and nothing beside it. Raises MissingExtra.
+    It contains copies, not links, so that a driver can mount the folder at its own path without
+    mounting anything else. Raises MissingExtra.
     """
-    name = "-".join(f"{one}-{version_of(one)}" for one in ("pytest", *needs)) + f"-{sys.implementation.cache_tag}"
+    name = (
+        "-".join(f"{distribution}-{version_of(distribution)}" for distribution in ("pytest", *needs))
+        + f"-{sys.implementation.cache_tag}"
+    )
     target = cache_dir("swegym") / name
     if target.is_dir():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder, "site")
-        (made / "bin").mkdir(parents=True)
+        site = Path(folder, "site")
+        (site / "bin").mkdir(parents=True)
         for entry, source in closure(("pytest", *needs)).items():
             if source.is_dir():
-                shutil.copytree(source, made / entry, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, site / entry, ignore=shutil.ignore_patterns("__pycache__"))
             else:
-                shutil.copyfile(source, made / entry)
+                shutil.copyfile(source, site / entry)
         for word in ("python", "python3"):
-            (made / "bin" / word).symlink_to(interpreter())
-        script = made / "bin" / "pytest"
+            (site / "bin" / word).symlink_to(interpreter())
+        script = site / "bin" / "pytest"
         script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
         script.chmod(0o755)
-        for path in (Path(folder), made, *made.rglob("*")):
+        for path in (Path(folder), site, *site.rglob("*")):
             if not path.is_symlink():
                 path.chmod(0o755 if path.is_dir() or path == script else 0o644)
         try:
-            made.rename(target)
+            site.rename(target)
         except OSError:
-            if not target.is_dir():  # another process was not first either
+            if not target.is_dir():  # no other process was faster
                 raise
     return target
 
@@ -255,7 +272,7 @@ def version_of(name: str) -> str:
     try:
         return version(name)
     except ModuleNotFoundError:
-        wanted = "'envsuite[swegym]'" if name == "pytest" else name
+        requirement = "'envsuite[swegym]'" if name == "pytest" else name
         raise MissingExtra(
-            f"SWE-Gym needs the package {name!r}, which is not installed: pip install {wanted}"
+            f"SWE-Gym needs the package {name!r}, which is not installed: pip install {requirement}"
         ) from None

@@ -1,6 +1,7 @@
-"""Published instances: records of SWE-Gym and SWE-bench, played and judged where `places` says.
+"""Published instances: records of SWE-Gym and SWE-bench, played and judged in the place that `places`
+provides.
 
-History that leaks the fix cannot be there: the agent's copy is a repository of one commit.
+The agent's copy is a repository with one commit, so its history cannot reveal the fix.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 from envsuite.envs.swegym import places, records, sabotage, tampering
 from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.logs import PARSERS
-from envsuite.envs.swegym.problems import GIT, Changes, Problem
+from envsuite.envs.swegym.problems import GIT, Changes, RepairProblem
 from envsuite.envs.swegym.repos import END, REPOS, START, directives, image_name, repo_of, test_command, test_files
 from envsuite.envs.swegym.workspace import read_tree
 from envsuite.errors import DataError
@@ -31,31 +32,34 @@ _APPLY = ("git apply --verbose -", "git apply --verbose --reject -", "patch --ba
 
 
 def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[str, Any] | None]]:
-    """Records by id, with their recipes: of a records file, or of a folder with a folder per instance.
+    """Returns records by id, with their recipes, from a records file or a folder with a folder per
+    instance.
 
-    `split`: of a data set on the hub. Raises DataError.
+    `split` applies to data sets on the hub. Raises DataError.
     """
     path = Path(source).expanduser()
     if not path.is_dir():
         return {record.instance_id: (record, None) for record in records.load(source, split)}
-    found: dict[str, tuple[records.Record, dict[str, Any] | None]] = {}
+    instances: dict[str, tuple[records.Record, dict[str, Any] | None]] = {}
     for folder in sorted(path.iterdir()):
         file = folder / "instance.json"
         if file.is_file():
-            held = records.load(file)
-            if len(held) != 1:
-                raise DataError(f"{file} holds {len(held)} records: it must hold one.")
+            loaded = records.load(file)
+            if len(loaded) != 1:
+                raise DataError(f"{file} contains {len(loaded)} records: it must contain one.")
             recipe = folder / "replay.json"
-            if held[0].instance_id in found:
-                raise DataError(f"{file}: instance_id {held[0].instance_id!r} is there twice.")
-            found[held[0].instance_id] = (held[0], places.read_recipe(recipe) if recipe.is_file() else None)
-    if not found:
-        raise DataError(f"The folder {source} holds no NAME/instance.json: name a records file, or such a folder.")
-    return found
+            if loaded[0].instance_id in instances:
+                raise DataError(f"{file}: instance_id {loaded[0].instance_id!r} occurs twice.")
+            instances[loaded[0].instance_id] = (loaded[0], places.read_recipe(recipe) if recipe.is_file() else None)
+    if not instances:
+        raise DataError(
+            f"The folder {source} contains no NAME/instance.json: name a records file or a folder of instances."
+        )
+    return instances
 
 
 def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
-    """Whether a record can be played with this driver. Raises DataError, in one line with the cure."""
+    """Raises DataError with the remedy in one line if a record cannot be played with this driver."""
     if record.repo.lower() not in REPOS:
         raise DataError(
             f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Leave it out with "
@@ -75,11 +79,14 @@ class _Sabotaged(NamedTuple):
     covered: set[str]
 
 
-class PublishedProblem(Problem):
-    """A record, played and judged with its recipe in any driver, or in its image with docker."""
+class PublishedProblem(RepairProblem):
+    """A record, played and judged with its recipe by any driver, or in its image by docker."""
 
     def __init__(self, record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
-        """`build`: a recipe becomes an image. Raises DataError where there is neither recipe nor docker."""
+        """`build` turns a recipe into an image.
+
+        Raises DataError if there is neither a recipe nor docker.
+        """
         check(record, recipe, driver, build)
         self.record, self.recipe, self.driver = record, recipe or {}, driver
         self.instance_id, self.kind = record.instance_id, record.repo
@@ -88,7 +95,7 @@ class PublishedProblem(Problem):
         self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
         self.source = self.place.source
 
-    # ---- the agent's side ---------------------------------------------------------------------------------------------
+    # ---- the agent's repository ------------------------------------------------------------------------------------
 
     def variables(self) -> dict[str, str]:
         return {key: str(value).format(testbed="{testbed}") for key, value in self.recipe.get("env", {}).items()}
@@ -118,44 +125,45 @@ class PublishedProblem(Problem):
     def gold(self) -> dict[str, bytes | None]:
         return changes_of(self.record.patch, self.source)
 
-    # ---- the judge ----------------------------------------------------------------------------------------------------
+    # ---- the judge -------------------------------------------------------------------------------------------------
 
     def judge(self, changes: Changes, seconds: float) -> Report:
         record = self.record
-        fail, keep = record.fail_to_pass, record.pass_to_pass
+        fail, passing = record.fail_to_pass, record.pass_to_pass
         if not changes:
-            return refused("no_patch", fail, keep)
+            return refused("no_patch", fail, passing)
         admitted = tampering.admitted(changes, self.gold_files, test_files(record.test_patch))
         if not admitted:
-            return refused("nothing_admitted", fail, keep)
+            return refused("nothing_admitted", fail, passing)
         if tampering.expects_failure(self._files, admitted):
-            return refused("expects_failure", fail, keep)
+            return refused("expects_failure", fail, passing)
         parser = repo_of(record).parser
         with self._bench(seconds) as session:
             log, exit_code, fault = self.run_tests(session, admitted)
             if fault:
-                return refused(fault, fail, keep)
-            report = grade_log(log, parser, fail, keep, exit_code)
+                return refused(fault, fail, passing)
+            report = grade_log(log, parser, fail, passing, exit_code)
             if not report.fail_to_pass:
                 return report
             before = PARSERS[parser](log)
             passed = [test for test in (*fail, *report.pass_to_pass) if status_of(test, before) == "PASSED"]
-            # Before the change these were skipped, or failed as expected, too: they pass on both sides.
+            # These were skipped or expected to fail before the change, too: they pass on both
+            # sides.
             if not self._unchanged(session, [test for test in report.pass_to_pass if test not in passed], before):
-                return refused("tampered", fail, keep)
+                return refused("tampered", fail, passing)
             session.reset()
-            dice = random.SystemRandom()
-            made = self._sabotaged(session, admitted, passed, dice)
-            if missed := set(report.fail_to_pass) - made.covered:
-                return refused(f"cannot_be_checked: {min(missed)}", fail, keep)
-            log, _, fault = self.run_tests(session, admitted, over=made.files)
+            rng = random.SystemRandom()
+            sabotaged = self._sabotaged(session, admitted, passed, rng)
+            if missed := set(report.fail_to_pass) - sabotaged.covered:
+                return refused(f"cannot_be_checked: {min(missed)}", fail, passing)
+            log, _, fault = self.run_tests(session, admitted, over=sabotaged.files)
             after = PARSERS[parser](log)
-            if fault or not all(sabotage.failed(name, after, status_of(name, after)) for name in made.expected):
-                return refused("tampered", fail, keep)
+            if fault or not all(sabotage.failed(name, after, status_of(name, after)) for name in sabotaged.expected):
+                return refused("tampered", fail, passing)
             return report
 
     def _unchanged(self, session: Session, tests: list[str], statuses: dict[str, str]) -> bool:
-        """Whether these tests come out the same without the submission."""
+        """Returns True if these tests have the same results without the submission."""
         if not tests:
             return True
         session.reset()
@@ -165,21 +173,30 @@ class PublishedProblem(Problem):
 
     @contextlib.contextmanager
     def _bench(self, seconds: float) -> Iterator[Session]:
-        """A sandbox with the repository as published; `reset` makes it fresh again: nothing that ran, and no file."""
+        """Opens a sandbox with the repository as published; `reset` restores it."""
         with drivers.open(self.spec(replace(JUDGING, seconds=seconds)), self.driver) as session:
             session.copy_in(self.source)
             session.snapshot()
             yield session
 
+    def log_of_untouched(self, seconds: float) -> tuple[str, str]:
+        """Returns log and fault of the tests without any change to the repository."""
+        with self._bench(seconds) as session:
+            log, _, fault = self.run_tests(session, {})
+        return log, fault
+
     def run_tests(
         self, session: Session, changes: Changes, held_out: bool = True, over: Changes | None = None
     ) -> tuple[str, int, str]:
-        """Log, exit code and fault ('' where there is none) of the tests in a fresh sandbox, `changes` laid in and the
-        held-out tests applied; `over` is laid over both."""
-        if not self._laid(session, changes, held_out):
+        """Returns log, exit code and fault ('' if there is none) of the tests in a fresh sandbox.
+
+        `changes` and, with `held_out`, the held-out tests are applied first; then `over` overwrites
+        both.
+        """
+        if not self._apply(session, changes, held_out):
             return "", 1, "not_applied"
         if over:
-            lay(session, over)
+            write_changes(session, over)
         command = self._command()
         script = f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
         variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
@@ -197,50 +214,58 @@ class PublishedProblem(Problem):
         row = repo_of(self.record)
         return (f"{row.before};" if row.before else ""), test_command(self.record)
 
-    def _laid(self, session: Session, changes: Changes, held_out: bool) -> bool:
-        """Lays `changes` in and applies the test patch, by the first way that works, as the data sets' own harness does:
-        each is tried on a workspace that those before have not touched."""
-        lay(session, changes)
+    def _apply(self, session: Session, changes: Changes, held_out: bool) -> bool:
+        """Writes `changes` and applies the test patch with the first command that works, as the data
+        sets' own harness does.
+
+        Each command starts from a workspace that the earlier ones have not touched.
+        """
+        write_changes(session, changes)
         if not held_out:
             return True
         for number, command in enumerate(_APPLY):
             if number:
                 session.reset()
-                lay(session, changes)
+                write_changes(session, changes)
             if session.run(command, stdin=self.record.test_patch.encode(), limits=JUDGING).exit_code == 0:
                 return True
         return False
 
-    def _sabotaged(self, session: Session, changes: Changes, tests: list[str], dice: random.Random) -> _Sabotaged:
-        """The files in which `tests` must fail, laid over `changes` and the held-out tests. Uses up the session's state."""
-        made = _Sabotaged({}, set(), set())
+    def _sabotaged(self, session: Session, changes: Changes, tests: list[str], rng: random.Random) -> _Sabotaged:
+        """Returns the files in which `tests` must fail, based on `changes` and the held-out tests.
+
+        Changes the session's state.
+        """
+        sabotaged = _Sabotaged({}, set(), set())
         patched = test_files(self.record.test_patch)
         row = repo_of(self.record)
         style = "mypy" if self.record.repo.lower() == "python/mypy" else row.parser
         style = style if style in ("mypy", "django", "sympy") else "pytest"
-        if not self._laid(session, changes, held_out=True):
-            return made
+        if not self._apply(session, changes, held_out=True):
+            return sabotaged
         texts: dict[str, str | None] = {}
-        for added in (False, True):  # a test stands in only for one that none of the files holds
+        for added in (False, True):  # a stand-in test is added only for tests that no file contains
             by_file: dict[str, list[str]] = {}
             for test in tests:
-                for path in () if test in made.covered else sabotage.paths(test, style, patched):
+                for path in () if test in sabotaged.covered else sabotage.paths(test, style, patched):
                     if path in patched or (path in self._files and tampering.is_test(path)):
                         by_file.setdefault(path, []).append(test)
-            for path, asked in by_file.items():
-                asked = [test for test in asked if test not in made.covered]
+            for path, selected in by_file.items():
+                selected = [test for test in selected if test not in sabotaged.covered]
                 text = texts[path] if path in texts else self._text(session, path)
-                if text is None or not asked or (added and style == "mypy"):  # of mypy's tests only named ones are run
+                if (
+                    text is None or not selected or (added and style == "mypy")
+                ):  # of mypy's tests only named ones are run
                     continue
                 if path.endswith(".test"):
-                    one = sabotage.in_cases(text, asked, dice)
+                    changed = sabotage.in_cases(text, selected, rng)
                 else:
-                    one = sabotage.in_python(text, asked, path, style, dice, added)
-                texts[path], made.files[path] = one.text, one.text.encode()
-                made.expected.update(one.expected)
-                made.covered.update(one.covered)
+                    changed = sabotage.in_python(text, selected, path, style, rng, added)
+                texts[path], sabotaged.files[path] = changed.text, changed.text.encode()
+                sabotaged.expected.update(changed.expected)
+                sabotaged.covered.update(changed.covered)
         session.reset()
-        return made
+        return sabotaged
 
     def _text(self, session: Session, path: str) -> str | None:
         with leftovers.passing("swegym") as folder:
@@ -260,11 +285,11 @@ class PublishedProblem(Problem):
         statuses = PARSERS[repo_of(self.record).parser](log)
         counts = {status: list(statuses.values()).count(status) for status in sorted(set(statuses.values()))}
         failing = [test for test, status in statuses.items() if status in ("FAILED", "ERROR")][:10]
-        said = ", ".join(f"{count} {status.lower()}" for status, count in counts.items()) or "no test was run"
-        return "\n".join([f"{said}.", *(f"FAILED {test}" for test in failing)])
+        counted = ", ".join(f"{count} {status.lower()}" for status, count in counts.items()) or "no test was run"
+        return "\n".join([f"{counted}.", *(f"FAILED {test}" for test in failing)])
 
 
-def lay(session: Session, changes: Changes) -> None:
+def write_changes(session: Session, changes: Changes) -> None:
     """Writes and removes files of a workspace."""
     with leftovers.passing("swegym") as folder:
         for path, content in changes.items():
@@ -274,15 +299,16 @@ def lay(session: Session, changes: Changes) -> None:
                 file.write_bytes(content)
         if any(content is not None for content in changes.values()):
             session.copy_in(Path(folder))
-    gone = [path for path, content in changes.items() if content is None]
-    if gone:
-        session.run(["rm", "-f", "--", *gone])
+    removed = [path for path, content in changes.items() if content is None]
+    if removed:
+        session.run(["rm", "-f", "--", *removed])
 
 
 def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
-    """What a patch makes of the files it names: path -> content. Raises DataError where it does not apply.
+    """Returns the result of a patch for the files it names: path -> content. Raises DataError if it
+    does not apply.
 
-    Only for patches of a data set: a stranger's is applied in a sandbox.
+    Use it only for patches of a data set: untrusted patches are applied in a sandbox.
     """
     with leftovers.passing("swegym") as name:
         folder = Path(name)
@@ -300,5 +326,5 @@ def changes_of(patch: str, source: Path) -> dict[str, bytes | None]:
             raise DataError(
                 f"A patch does not apply to {source}: {done.stderr.decode(errors='replace').strip()[-200:]}"
             )
-        made = read_tree(folder)
-        return {path: made.get(path) for path in test_files(patch)}
+        patched = read_tree(folder)
+        return {path: patched.get(path) for path in test_files(patch)}

@@ -1,10 +1,12 @@
-"""Records of SWE-Gym and SWE-bench: read, checked, kept whole.
+"""Records of SWE-Gym and SWE-bench: reading and validation.
 
-Schema (both data sets): `instance_id repo base_commit version problem_statement hints_text patch test_patch
-FAIL_TO_PASS PASS_TO_PASS created_at environment_setup_commit`. SWE-Gym holds the two lists of tests as lists,
-SWE-bench as JSON text of a list; PASS_TO_PASS may be empty. Fields that are not ours stay in `extra`.
+Schema (both data sets): `instance_id repo base_commit version problem_statement hints_text patch
+test_patch FAIL_TO_PASS PASS_TO_PASS created_at environment_setup_commit`. SWE-Gym stores the two
+lists of tests as lists, SWE-bench as JSON text of a list; PASS_TO_PASS may be empty. Unknown fields
+are preserved in `extra`.
 
-Source: Jimenez et al., SWE-bench, ICLR 2024; Pan et al., Training Software Engineering Agents with SWE-Gym, 2025.
+Source: Jimenez et al., SWE-bench, ICLR 2024; Pan et al., Training Software Engineering Agents with
+SWE-Gym, 2025.
 """
 
 from __future__ import annotations
@@ -43,24 +45,25 @@ class Record:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """The record as SWE-Gym writes it, fields that are not ours included."""
+        """Returns the record as SWE-Gym writes it, including unknown fields."""
         named = {name: getattr(self, name) for name in (*NEEDED, *OPTIONAL)}
         return {**named, "FAIL_TO_PASS": list(self.fail_to_pass), "PASS_TO_PASS": list(self.pass_to_pass), **self.extra}
 
 
 def load(source: str | Path, split: str = "") -> list[Record]:
-    """The records of a `.jsonl`, `.json` or `.parquet` file, or of a data set on the hub named 'owner/name'.
+    """Loads the records of a `.jsonl`, `.json` or `.parquet` file, or of a data set on the hub named
+    'owner/name'.
 
-    `split`: of the data set on the hub; '': `default_split`.
-
-    Raises DataError naming file, line (or row) and field.
+    `split` applies to data sets on the hub; '' means `default_split`. Raises DataError naming file,
+    line (or row) and field.
     """
     path = Path(source).expanduser()
     if not path.exists():
         if isinstance(source, str) and source.count("/") == 1 and not path.suffix:
             return _from_hub(source, split or default_split(source))
         raise DataError(
-            f"Records file {source} does not exist: name a .jsonl, .json or .parquet file, or a folder with a folder per instance."
+            f"Records file {source} does not exist: "
+            "name a .jsonl, .json or .parquet file, or a folder with a folder per instance."
         )
     readers = {".jsonl": _lines, ".json": _array, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
@@ -68,19 +71,22 @@ def load(source: str | Path, split: str = "") -> list[Record]:
         raise DataError(
             f"Records file {path} is a {path.suffix or 'file without suffix'}: it must be .jsonl, .json or .parquet."
         )
-    found = [parse(row, f"{path}, {where}") for where, row in reader(path)]
-    _no_doubles(found, str(path))
-    return found
+    loaded = [parse(row, f"{path}, {where}") for where, row in reader(path)]
+    _reject_duplicates(loaded, str(path))
+    return loaded
 
 
 def default_split(name: str) -> str:
-    """The split of a data set on the hub that holds its instances: SWE-Gym has `train` alone, SWE-bench is played on `test`
-    (Lite and the whole have `dev` beside it, Verified nothing else)."""
+    """Returns the split of a hub data set that holds its instances.
+
+    SWE-Gym has only `train`. SWE-bench is played on `test`: the full set and Lite also have `dev`,
+    Verified has no other.
+    """
     return "test" if "swe-bench" in name.lower() else "train"
 
 
 def parse(row: Any, where: str) -> Record:
-    """One record from its JSON object. `where` names it in errors."""
+    """Parses one record from its JSON object. `where` names it in errors."""
     if not isinstance(row, dict):
         raise DataError(f"{where}: a record is a JSON object, not {_kind(row)}.")
     texts = {}
@@ -100,11 +106,11 @@ def parse(row: Any, where: str) -> Record:
             raise DataError(f"{where}: field {name!r} is empty.")
     if "/" not in texts["repo"]:
         raise DataError(f"{where}: field 'repo' is {texts['repo']!r}, not owner/name.")
-    fail, keep = (_tests(row, name, where) for name in TESTS)
+    fail, passing = (_tests(row, name, where) for name in TESTS)
     if not fail:
-        raise DataError(f"{where}: field 'FAIL_TO_PASS' names no test, so nothing could tell a solution.")
+        raise DataError(f"{where}: field 'FAIL_TO_PASS' names no test, so no solution could be recognised.")
     extra = {name: value for name, value in row.items() if name not in (*NEEDED, *OPTIONAL, *TESTS)}
-    return Record(**texts, fail_to_pass=fail, pass_to_pass=keep, extra=extra)
+    return Record(**texts, fail_to_pass=fail, pass_to_pass=passing, extra=extra)
 
 
 def _tests(row: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
@@ -113,7 +119,7 @@ def _tests(row: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
         try:
             value = json.loads(value)
         except ValueError:
-            raise DataError(f"{where}: field {name!r} is text that is no JSON list: {value[:60]!r}.") from None
+            raise DataError(f"{where}: field {name!r} is text but not a JSON list: {value[:60]!r}.") from None
     if not isinstance(value, (list, tuple)) or not all(isinstance(test, str) for test in value):
         raise DataError(f"{where}: field {name!r} is {_kind(value)}, not a list of test names.")
     return tuple(value)
@@ -139,14 +145,14 @@ def _json(line: str, path: Path, number: int) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}, line {number}: no JSON ({error}).") from None
+        raise DataError(f"{path}, line {number}: not valid JSON ({error}).") from None
 
 
 def _array(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: no JSON ({error}).") from None
+        raise DataError(f"{path}: not valid JSON ({error}).") from None
     if isinstance(rows, dict):
         rows = list(rows.values()) if all(isinstance(row, dict) for row in rows.values()) else [rows]
     yield from ((f"record {number}", row) for number, row in enumerate(rows, 1))
@@ -161,7 +167,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         rows = parquet.read_table(path).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"{path} is no Parquet file: {str(error).splitlines()[0]}.") from None
+        raise DataError(f"{path} is not a Parquet file: {str(error).splitlines()[0]}.") from None
     yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
@@ -170,24 +176,26 @@ def _from_hub(name: str, split: str) -> list[Record]:
         from datasets import load_dataset
     except ModuleNotFoundError:
         raise MissingExtra(
-            f"{name} is no local file, and data sets by name need the package 'datasets': pip install 'envsuite[interop]'"
+            f"{name} is not a local file, and data sets by name need the package 'datasets': "
+            "pip install 'envsuite[interop]'"
         ) from None
     try:
         rows = load_dataset(name, split=split)
-    except Exception as error:  # whatever the hub's client raises: no network, no such name
-        said = str(error).strip().splitlines()
+    except Exception as error:  # any error of the hub's client: no network, no such name
+        reason = str(error).strip().splitlines()
         raise DataError(
-            f"{name} is no local file and cannot be fetched from the hub ({said[0][:160] if said else type(error).__name__}): "
+            f"{name} is not a local file and cannot be fetched from the hub "
+            f"({reason[0][:160] if reason else type(error).__name__}): "
             "download it elsewhere and name the .jsonl or .parquet file."
         ) from None
-    found = [parse(dict(row), f"{name}, row {number}") for number, row in enumerate(rows, 1)]
-    _no_doubles(found, name)
-    return found
+    loaded = [parse(dict(row), f"{name}, row {number}") for number, row in enumerate(rows, 1)]
+    _reject_duplicates(loaded, name)
+    return loaded
 
 
-def _no_doubles(found: list[Record], where: str) -> None:
+def _reject_duplicates(loaded: list[Record], where: str) -> None:
     seen: set[str] = set()
-    for record in found:
+    for record in loaded:
         if record.instance_id in seen:
-            raise DataError(f"{where}: instance_id {record.instance_id!r} is there twice.")
+            raise DataError(f"{where}: instance_id {record.instance_id!r} occurs twice.")
         seen.add(record.instance_id)

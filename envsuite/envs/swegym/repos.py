@@ -1,6 +1,8 @@
-"""How each repository's tests are run, which of them, and how their log is read: facts of the data sets, one row each.
+"""Test commands of each repository, the tests to run, and the parser of the log: facts of the data
+sets, one row each.
 
-SWE-Gym's rows are the constants of its own fork of the harness; later SWE-bench releases carry none of them.
+SWE-Gym's rows are the constants of its fork of the harness; later SWE-bench releases do not
+contain them.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ _NO_TESTS = (".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".y
 
 
 class Repo(NamedTuple):
-    """A row: the command before the directives, and the parser of its log."""
+    """One row: the command before the tests' names, and the parser of its log."""
 
     command: str
     parser: str = "pytest"
     before: str = ""
-    """shell to run first"""
+    """shell command to run first"""
     older: tuple[tuple[int, ...], str] = ((), "")
-    """versions below this one have another command"""
+    """versions below the first element use the second as their command"""
 
 
 _XDIST = "pytest -n0 -rA"
@@ -67,25 +69,25 @@ REPOS = {**SWE_GYM, **SWE_BENCH}
 
 
 def repo_of(record: Record) -> Repo:
-    """The row of a record's repository, at its version. Raises DataError where there is none."""
-    found = REPOS.get(record.repo.lower())
-    if found is None:
+    """Returns the row of a record's repository, at its version. Raises DataError if it is unknown."""
+    row = REPOS.get(record.repo.lower())
+    if row is None:
         raise DataError(f"{record.instance_id}: how the tests of {record.repo!r} are run is not known.")
-    below, command = found.older
+    below, command = row.older
     version = tuple(map(int, re.findall(r"\d+", record.version)[:2]))
-    return found._replace(command=command) if version and version < below else found
+    return row._replace(command=command) if version and version < below else row
 
 
 def test_files(patch: str) -> list[str]:
-    """The files a test patch touches, in its order."""
+    """Returns the files that a test patch changes, in order."""
     return list(dict.fromkeys(new for _, new in re.findall(r"^diff --git a/(.*?) b/(.*)$", patch, re.MULTILINE)))
 
 
 def image_name(record: Record) -> str:
-    """The image of a record as its data set publishes it; all lower case.
+    """Returns the name of a record's published image, in lower case.
 
-    SWE-Gym: `xingyaoww/sweb.eval.x86_64.<id>` with `_s_` for `__`; SWE-bench: `swebench/...` with `_1776_`.
-    A record that names its own image (`image`, `image_name`, `docker_image`) has the last word.
+    SWE-Gym: `xingyaoww/sweb.eval.x86_64.<id>` with `_s_` for `__`; SWE-bench: `swebench/...` with
+    `_1776_`. A record's own field `image`, `image_name` or `docker_image` takes precedence.
     """
     for key in ("image", "image_name", "docker_image"):
         if isinstance(record.extra.get(key), str) and record.extra[key]:
@@ -95,19 +97,19 @@ def image_name(record: Record) -> str:
 
 
 def directives(record: Record) -> list[str]:
-    """What the test command is told to run: files of the test patch, in the spelling the repository's runner wants."""
+    """Returns the tests to run: files of the test patch, spelled for the repository's runner."""
     repo = record.repo.lower()
     if repo == "python/mypy":
         cases = re.findall(r"\[case ([^\]]+)\]", record.test_patch)
         return [f'"{" or ".join(dict.fromkeys(cases))}"']
-    found = [name for name in test_files(record.test_patch) if not name.endswith(_NO_TESTS)]
+    names = [name for name in test_files(record.test_patch) if not name.endswith(_NO_TESTS)]
     if repo == "django/django":
-        return [name.removesuffix(".py").removeprefix("tests/").replace("/", ".") for name in found]
-    return found
+        return [name.removesuffix(".py").removeprefix("tests/").replace("/", ".") for name in names]
+    return names
 
 
 def test_command(record: Record) -> str:
-    """The shell line that runs a record's tests."""
+    """Returns the shell command that runs a record's tests."""
     row = repo_of(record)
     command = " ".join([row.command, *directives(record)])
     return f"{row.before}; {command}" if row.before else command

@@ -1,7 +1,8 @@
-"""What runs the tests of generated tasks, inside the sandbox: a pytest that was imported before the fork.
+"""Program of the sandbox that runs tests of generated tasks, with a pytest that was imported before
+the fork.
 
-It sees nothing of envsuite but this file. A job brings the whole tree of files, which is laid into the run's own empty
-temporary folder: nothing of an original or of an earlier run is there to be found.
+It sees no other part of envsuite. A job contains the complete tree of files, which is written into
+the run's own empty temporary folder: no original and no file of an earlier run is there.
 """
 
 from __future__ import annotations
@@ -24,19 +25,33 @@ import pytest
 from _pytest.assertion import rewrite
 
 FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/dev/null"]
-# These cost time in every test and decide none: of what is logged or left unraised nobody reads here.
+# These take time in every test and affect no result: nobody reads logs and unraised errors here.
 FLAGS += ["-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception"]
 RUNNER = (
-    "_pytest.runner", "_pytest.reports", "_pytest.python", "_pytest.unittest", "_pytest.main", "_pytest.nodes", "_pytest.outcomes",
-    "_pytest.skipping", "_pytest._code.code", "_pytest.assertion.util", "_pytest.config", "pluggy._hooks", "pluggy._callers",
-    "pluggy._manager", "pluggy._result", "unittest.case", "json",
-)  # fmt: skip
+    "_pytest.runner",
+    "_pytest.reports",
+    "_pytest.python",
+    "_pytest.unittest",
+    "_pytest.main",
+    "_pytest.nodes",
+    "_pytest.outcomes",
+    "_pytest.skipping",
+    "_pytest._code.code",
+    "_pytest.assertion.util",
+    "_pytest.config",
+    "pluggy._hooks",
+    "pluggy._callers",
+    "pluggy._manager",
+    "pluggy._result",
+    "unittest.case",
+    "json",
+)
 """modules whose functions and classes decide a verdict"""
 WORLD = ("builtins", "time", "datetime")
-"""modules that tests may replace parts of, and the code under test may not"""
+"""modules that tests may patch, and the code under test may not"""
 NOWHERE = ".nowhere"
 TEXT = 2000
-"""characters kept of a failure"""
+"""characters recorded of a failure"""
 _SLOW = (
     "unittest.mock",
     "asyncio",
@@ -46,7 +61,7 @@ _SLOW = (
     "packaging.version",
     "_pytest._argcomplete",
 )
-"""what pytest imports in the middle of every run: about a third of the time of a run of few tests"""
+"""modules that pytest imports during every run: about a third of the time of a run of few tests"""
 
 
 def warm_up() -> None:
@@ -85,10 +100,10 @@ class Reporter:
 
 
 class Seal:
-    """Sees whether what judges is still what it was before the code under test was imported.
+    """Detects changes to the test runner by the code under test.
 
-    It looks at pytest and `unittest` when a test has run, before that is reported; and at the clocks and the built-in
-    functions before each test, since a test may replace those for itself (monkeypatch).
+    It checks pytest and `unittest` when a test has run, before that is reported, and the clocks and
+    built-in functions before each test, because a test may replace those itself (monkeypatch).
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -99,48 +114,52 @@ class Seal:
         self.runner = [*_parts(Reporter), *_parts(Seal), *(part for name in RUNNER for part in _parts_of_module(name))]
         self.world = [part for name in WORLD for part in _parts_of_module(name)]
         self.manager = session.config.pluginmanager
-        self.plugins = {id(one) for one in self.manager.get_plugins()}
+        self.plugins = {id(plugin) for plugin in self.manager.get_plugins()}
 
-    def stranger(self) -> bool:
-        """Whether there is a plugin that neither pytest nor the tests' own conftest.py brought."""
-        new = (one for one in self.manager.get_plugins() if id(one) not in self.plugins)
-        return any(not str(getattr(one, "__file__", "")).endswith("conftest.py") for one in new)
+    def has_foreign_plugin(self) -> bool:
+        """Returns True if a plugin was registered by anything but pytest and the tests' own
+        conftest.py.
+        """
+        new = (plugin for plugin in self.manager.get_plugins() if id(plugin) not in self.plugins)
+        return any(not str(getattr(plugin, "__file__", "")).endswith("conftest.py") for plugin in new)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: Any) -> None:
-        if not _whole(self.world):
+        if not _unchanged(self.world):
             self.reporter.tampered.add(item.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        if call.when == "call" and (self.stranger() or not _whole(self.runner)):
+        if call.when == "call" and (self.has_foreign_plugin() or not _unchanged(self.runner)):
             self.reporter.tampered.add(item.nodeid)
 
 
 Part = tuple[Any, str, Any, Any]
-"""where it is, its name, itself, its code"""
+"""namespace, name, object, and its code"""
 
 
 def _parts(owner: Any) -> list[Part]:
-    """The functions and classes of a module or class."""
+    """Returns the functions and classes of a module or class."""
     kinds = (property, classmethod, staticmethod)
-    found = [(name, one) for name, one in vars(owner).items() if callable(one) or isinstance(one, kinds)]
-    return [(vars(owner), name, one, getattr(one, "__code__", None)) for name, one in found]
+    members = [(name, member) for name, member in vars(owner).items() if callable(member) or isinstance(member, kinds)]
+    return [(vars(owner), name, member, getattr(member, "__code__", None)) for name, member in members]
 
 
 def _parts_of_module(name: str) -> list[Part]:
     module = sys.modules.get(name)
     if module is None:
         return []
-    classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == name]
+    classes = [member for member in vars(module).values() if isinstance(member, type) and member.__module__ == name]
     return [part for owner in (module, *classes) for part in _parts(owner)]
 
 
-def _whole(parts: list[Part]) -> bool:
-    return all(place.get(name) is one and getattr(one, "__code__", None) is code for place, name, one, code in parts)
+def _unchanged(parts: list[Part]) -> bool:
+    return all(
+        place.get(name) is member and getattr(member, "__code__", None) is code for place, name, member, code in parts
+    )
 
 
-def lay(files: dict[str, str], root: str) -> None:
+def write_files(files: dict[str, str], root: str) -> None:
     for path, content in files.items():
         target = os.path.join(root, path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -149,13 +168,14 @@ def lay(files: dict[str, str], root: str) -> None:
 
 
 def handle(payload: bytes) -> bytes:
-    """Job: `files` (path -> text), `path` (for imports), `tests` (files, folders), `only` (ids), `explain`, `trace`.
+    """Runs one job: `files` (path -> text), `path` (for imports), `tests` (files, folders), `only`
+    (ids), `explain`, `trace`.
 
-    With `variants` the job is a batch: see `Batch`.
+    With `variants` the job is a batch: see `TestBatch`.
     """
     job = json.loads(payload)
     root = os.path.join(os.environ["TMPDIR"], "testbed")
-    lay(job["files"], root)
+    write_files(job["files"], root)
     os.chdir(root)
     sys.path[:0] = dict.fromkeys([os.path.normpath(os.path.join(root, job["path"])), root])
     os.environ.update(PYTHONPATH=os.pathsep.join(sys.path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
@@ -167,7 +187,7 @@ def handle(payload: bytes) -> bytes:
         tracer = Tracer(root, tuple(job["code"]))
         plugins.append(tracer)
     if "variants" in job:
-        batch = Batch(root, job, reporter)
+        batch = TestBatch(root, job, reporter)
         plugins.append(batch)
         tests = [NOWHERE]
         os.mkdir(NOWHERE)
@@ -179,24 +199,26 @@ def handle(payload: bytes) -> bytes:
     if job.get("explain"):
         answer["failures"] = reporter.failures
     if tracer is not None:
-        answer["lines"], answer["hops"] = tracer.found()
+        answer["lines"], answer["hops"] = tracer.results()
     if batch is not None:
         batch.end(answer)
     return json.dumps(answer).encode()
 
 
-class Batch:
-    """Variants of one tree, tested one after the other, each in a fork of a pytest that has got as far as collecting.
+class TestBatch:
+    """Variants of one tree, tested one after another, each in a fork of a pytest that is about to
+    collect tests.
 
-    A variant is `files` (what differs), `tests` and `only`. Nothing of the tree is imported before the fork, so that a
-    variant is imported as in a run of its own; only the compiled code of files that do not differ is there already.
+    A variant has `files` (changed ones), `tests` and `only`. Nothing of the tree is imported
+    before the fork, so that a variant is imported as in a separate run; only the compiled code of
+    unchanged files is shared.
     """
 
     def __init__(self, root: str, job: dict[str, Any], reporter: Reporter) -> None:
         self.root, self.job, self.reporter = root, job, reporter
         self.answers: list[dict[str, Any] | str] = []
         self.pipe: int | None = None
-        """where a fork writes its answer; None in the process that forks"""
+        """where a fork writes its answer; None in the parent"""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: Any) -> bool | None:
@@ -204,9 +226,9 @@ class Batch:
             raise RuntimeError("a module of the tree was imported before the fork")
         remember_code(self.job["files"], self.root)
         if self.job["explain"]:
-            asked = {test for variant in self.job["variants"] for test in variant["tests"] if test.endswith(".py")}
-            remember_rewritten([os.path.join(self.root, test) for test in sorted(asked)], session.config)
-        gc.freeze()  # a fork that collects garbage would copy every page
+            test_files = {test for variant in self.job["variants"] for test in variant["tests"] if test.endswith(".py")}
+            remember_rewritten([os.path.join(self.root, test) for test in sorted(test_files)], session.config)
+        gc.freeze()  # garbage collection in a fork would copy every page
         for variant in self.job["variants"]:
             read, write = os.pipe()
             child = os.fork()
@@ -214,34 +236,36 @@ class Batch:
                 os.close(read)
                 self.pipe = write
                 os.setpgid(0, 0)
-                lay(variant["files"], self.root)
+                write_files(variant["files"], self.root)
                 self.reporter.only = set(variant["only"]) if variant["only"] is not None else None
                 session.config.args = variant["tests"]
-                return None  # and pytest goes on to collect and run
+                return None  # pytest continues to collect and run
             os.close(write)
             self.answers.append(self.wait(child, read))
-            lay({path: self.job["files"][path] for path in variant["files"]}, self.root)
+            write_files({path: self.job["files"][path] for path in variant["files"]}, self.root)
         return True
 
     def wait(self, child: int, read: int) -> dict[str, Any] | str:
-        """The answer of a fork, or what became of it. Its limit is of time that it runs or sleeps, not of time for which
-        it waits for a processor."""
-        said, began, late = b"", time.monotonic(), False
-        while not late:
+        """Returns the answer of a fork, or how it ended.
+
+        Its limit counts the time it runs or sleeps, not the time it waits for a processor.
+        """
+        data, began, expired = b"", time.monotonic(), False
+        while not expired:
             if not select.select([read], [], [], 0.2)[0]:
-                late = time.monotonic() - began - waited(child) > self.job["seconds"]
+                expired = time.monotonic() - began - waited(child) > self.job["seconds"]
                 continue
-            piece = os.read(read, 1 << 16)
-            if not piece:
+            chunk = os.read(read, 1 << 16)
+            if not chunk:
                 break
-            said += piece
+            data += chunk
         os.close(read)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
         try:
-            return "timeout" if late else dict(json.loads(said))
-        except ValueError:  # it ended before pytest did
+            return "timeout" if expired else dict(json.loads(data))
+        except ValueError:  # the process ended before pytest did
             return "crash"
 
     def end(self, answer: dict[str, Any]) -> None:
@@ -252,7 +276,9 @@ class Batch:
 
 
 def waited(pid: int) -> float:
-    """Seconds for which `pid` was ready to run and no processor was free; 0 where the kernel does not say."""
+    """Returns the seconds for which `pid` was runnable but had no processor; 0 if the kernel does not
+    say.
+    """
     try:
         with open(f"/proc/{pid}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9
@@ -261,33 +287,37 @@ def waited(pid: int) -> float:
 
 
 def remember_code(files: dict[str, str], root: str) -> None:
-    """Compiles the tree's modules once for all forks: later imports of the same text at the same place take that."""
-    known: dict[tuple[str, bytes], Any] = {}
+    """Compiles the tree's modules once for all forks: later imports of the same text at the same path
+    reuse the code.
+    """
+    compiled: dict[tuple[str, bytes], Any] = {}
     for path, text in files.items():
         if path.endswith(".py"):
             with contextlib.suppress(SyntaxError, ValueError):
                 place, data = os.path.join(root, path), text.encode()
-                known[place, data] = compile(data, place, "exec", dont_inherit=True)
-    plain = SourceFileLoader.source_to_code
+                compiled[place, data] = compile(data, place, "exec", dont_inherit=True)
+    original = SourceFileLoader.source_to_code
 
     def source_to_code(self: Any, data: Any, path: Any, **more: Any) -> Any:
-        return known.get((str(path), bytes(data))) or plain(self, data, path, **more)
+        return compiled.get((str(path), bytes(data))) or original(self, data, path, **more)
 
     SourceFileLoader.source_to_code = source_to_code  # type: ignore[method-assign]
 
 
 def remember_rewritten(places: list[str], config: Any) -> None:
-    """Rewrites the assertions of test files once for all forks, in which they are the same."""
-    plain = rewrite._rewrite_test
-    known = {}
+    """Rewrites the assertions of unchanged test files once for all forks."""
+    original = rewrite._rewrite_test
+    rewritten = {}
     for place in places:
         with contextlib.suppress(SyntaxError, ValueError):
-            known[place] = plain(Path(place), config)
-    rewrite._rewrite_test = lambda fn, config: known.get(str(fn)) or plain(fn, config)
+            rewritten[place] = original(Path(place), config)
+    rewrite._rewrite_test = lambda fn, config: rewritten.get(str(fn)) or original(fn, config)
 
 
 class Tracer:
-    """Which test runs which line of the code, and over how many functions of the package it gets there."""
+    """Records which test executes which line of the code, and how many functions of the package are on
+    the way.
+    """
 
     def __init__(self, root: str, code: tuple[str, ...]) -> None:
         self.root, self.code = root + "/", code
@@ -308,7 +338,7 @@ class Tracer:
     def own(self, name: str) -> str | None:
         if name not in self.known:
             path = name.removeprefix(self.root)
-            mine = path != name and any(path == one or path.startswith(one + "/") for one in self.code)
+            mine = path != name and any(path == prefix or path.startswith(prefix + "/") for prefix in self.code)
             self.known[name] = path if mine and "/tests/" not in path else None
         return self.known[name]
 
@@ -330,7 +360,7 @@ class Tracer:
 
         return each
 
-    def found(self) -> tuple[Any, Any]:
+    def results(self) -> tuple[Any, Any]:
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
         lines = {path: {n: sorted(tests) for n, tests in per.items()} for path, per in self.lines.items()}

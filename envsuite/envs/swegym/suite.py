@@ -1,4 +1,4 @@
-"""Running a tree's tests in a fresh sandbox: the outside of `runner`."""
+"""Test runs in a fresh sandbox: the caller of `runner` (`run`, `run_each`)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ RUNNER = Path(__file__).with_name("runner.py")
 
 
 def spec(needs: tuple[str, ...] = ()) -> Spec:
-    """A sandbox that runs tests; `needs`: the distributions that it holds beside pytest."""
+    """Returns a sandbox that runs tests; `needs`: distributions inside in addition to pytest."""
     return Spec(program=RUNNER, distributions=("pytest", *needs), limits=Limits(seconds=60, disk_mb=64))
 
 
 def pools(driver: str, workers: int, needs: tuple[str, ...] = ()) -> list[Pool]:
-    """Three pools of sandboxes whose interpreters put sets in different orders, where the driver lets them."""
+    """Opens three pools of sandboxes whose interpreters have different hash seeds, if the driver
+    allows it.
+    """
     specs = [replace(spec(needs), environment=(("PYTHONHASHSEED", str(seed)),)) for seed in range(3)]
-    return [Pool(one, driver, workers) for one in specs]
+    return [Pool(each, driver, workers) for each in specs]
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run of tests came to."""
+class SuiteRun:
+    """Result of a run of tests."""
 
     fate: str
-    """'exited', or what ended it before: timeout, memory, ..."""
+    """'exited', or the limit that ended it: timeout, memory, ..."""
     exit_code: int = -1
-    """pytest's: 0 all passed, 1 some failed, 2 and above it did not get through"""
+    """pytest's: 0 all passed, 1 some failed, 2 and above not completed"""
     statuses: dict[str, str] = field(default_factory=dict)
     uncollected: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -50,26 +52,30 @@ def run(
     seconds: float = 60.0,
     explain: bool = False,
     trace: bool = False,
-) -> Run:
-    """Runs the tests `only` (None: all) of the tree `files`. Raises EngineFailure where the sandbox fails."""
+) -> SuiteRun:
+    """Runs the tests `only` (None: all) of the tree `files`.
+
+    Raises EngineFailure if the sandbox fails.
+    """
     job = {
         "files": dict(files),
         "path": chosen.path,
         "code": chosen.code,
-        "tests": _wanted(chosen, only),
+        "tests": _test_files(chosen, only),
         "only": None if only is None else list(only),
         "explain": explain,
         "trace": trace,
     }
     result = pool.call(json.dumps(job).encode(), Limits(seconds=seconds, disk_mb=64))
     if result.fate is not Fate.EXITED:
-        return Run(str(result.fate), seconds=result.seconds)
+        return SuiteRun(str(result.fate), seconds=result.seconds)
     try:
         return _read(json.loads(result.value), result.seconds)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        # The process ended before pytest did (os._exit in the code under test), or wrote over the answer.
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        # The process ended before pytest did (os._exit in the code under test), or overwrote the
+        # answer.
         _complain(result.stderr)
-        return Run("crash", result.exit_code, seconds=result.seconds)
+        return SuiteRun("crash", result.exit_code, seconds=result.seconds)
 
 
 def run_each(
@@ -79,11 +85,11 @@ def run_each(
     variants: Sequence[tuple[Mapping[str, str], Sequence[str] | None]],
     seconds: float,
     explain: bool = False,
-) -> list[Run]:
-    """As `run` for each variant (files that differ from `files`, tests) in forks of one pytest, which is far quicker.
+) -> list[SuiteRun]:
+    """Runs each variant (files that differ from `files`, tests) like `run`, in forks of one pytest,
+    which is much faster.
 
-    For code that is to be trusted: the answers of a batch are handled by the process that forked them. `seconds` are per
-    variant.
+    Only for trusted code: the process that forks handles the answers. `seconds` are per variant.
     """
     job = {
         "files": dict(files),
@@ -91,7 +97,7 @@ def run_each(
         "code": chosen.code,
         "tests": [],
         "variants": [
-            {"files": dict(changed), "tests": _wanted(chosen, only), "only": None if only is None else list(only)}
+            {"files": dict(changed), "tests": _test_files(chosen, only), "only": None if only is None else list(only)}
             for changed, only in variants
         ],
         "explain": explain,
@@ -101,26 +107,36 @@ def run_each(
     try:
         answers = json.loads(result.value)
         assert len(answers) == len(variants)
-        return [Run(answer) if isinstance(answer, str) else _read(answer) for answer in answers]
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
+        return [SuiteRun(answer) if isinstance(answer, str) else _read(answer) for answer in answers]
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
         _complain(result.stderr)
         return [run(pool, chosen, {**files, **changed}, only, seconds, explain) for changed, only in variants]
 
 
-def _wanted(chosen: Package, only: Sequence[str] | None) -> list[str]:
+def _test_files(chosen: Package, only: Sequence[str] | None) -> list[str]:
     return list(chosen.tests) if only is None else sorted({test.partition("::")[0] for test in only})
 
 
-def _read(answer: dict[str, Any], seconds: float = 0.0) -> Run:
-    return Run(
+def _read(answer: dict[str, Any], seconds: float = 0.0) -> SuiteRun:
+    if type(answer["exit"]) is not int:
+        raise TypeError("the exit code is not an integer")
+    return SuiteRun(
         "exited",
-        int(answer["exit"]),
-        dict(answer["statuses"]),
-        dict(answer["uncollected"]),
-        dict(answer.get("failures", {})),
+        answer["exit"],
+        _texts(answer["statuses"]),
+        _texts(answer["uncollected"]),
+        _texts(answer.get("failures", {})),
         seconds,
         {key: answer[key] for key in ("lines", "hops") if key in answer},
     )
+
+
+def _texts(values: Any) -> dict[str, str]:
+    """Returns a checked copy of {text: text}: the code under test may have written the answer. Raises TypeError."""
+    if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
+        raise TypeError("the answer does not hold texts by name")
+    clean = {name: text.encode(errors="replace").decode() for name, text in values.items()}
+    return {name.encode(errors="replace").decode(): text for name, text in clean.items()}
 
 
 def _complain(stderr: bytes) -> None:

@@ -1,21 +1,24 @@
-"""What a submission may hold, and the proof that its passes are real.
+"""Protection of the judge: the files a submission may contain, and checks that its passes are real.
 
-A submission is the agent's changes to plain files, laid over a fresh copy of the repository in a fresh sandbox. Nothing of
-the agent's own sandbox goes with it: no process, no cache, no environment, no installed package. Of the changes, those to
-the tests and to what configures or extends the test runner are left out.
+A submission is the agent's changes to plain files, applied to a fresh copy of the repository in a
+fresh sandbox. Nothing else of the agent's sandbox is used: no process, cache, environment or
+installed package. Changes to tests and to files that configure or extend the test runner are
+dropped.
 
-Code under test runs in the process that judges it, and could reach for the judge. Against that, in this order:
+Code under test runs in the process that judges it, and could manipulate the judge. The defences, in
+order:
 
-- Of generated tasks, whose packages have no business with it, code that newly names the test runner or the interpreter's
-  innards, or runs text as code, is refused outright. Comments and docstrings may say what they like.
-- The runner of generated tasks looks after each test, before it is reported, whether pytest, `unittest`, the built-in
-  functions and the clocks are still what they were before the code was imported (`runner.Seal`).
-- A submission that seems to mend something is run once more with every test that passed *sabotaged* (`sabotage`), and
-  each must fail then. Code that makes chosen tests, or all, come out as passed is found out by that, and so are values
-  that equal everything and results that were printed rather than earned.
+- Generated tasks use packages with no reason to touch the runner. Code that newly names the test runner or the
+  interpreter's internals, or runs text as code, is rejected. Comments and docstrings may contain anything.
+- After each test, before it is reported, the runner of generated tasks checks that pytest, `unittest`, the built-in
+  functions and the clocks are what they were before the code was imported (`runner.Seal`).
+- A submission that seems to fix something is run once more with every passed test *sabotaged* (`sabotage`), and each
+  must then fail. This detects code that makes chosen tests or all tests pass, values that equal everything, and printed
+  results.
 
-Not closed: code that tells the very failure it is to hide by the values in it, and passes on every other, can hide it
-where nothing but sabotage looks: in published records always, in generated tasks once it gets by the names and the seal.
+Not covered: code that recognises the failure it hides by its values, and passes on all others, can
+hide it if only sabotage checks: in published records always, in generated tasks once it
+evades the names and the seal.
 """
 
 from __future__ import annotations
@@ -32,16 +35,26 @@ from pathlib import PurePosixPath
 from envsuite.envs.swegym import sabotage
 
 MACHINERY = {
-    "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "noxfile.py",
-    "sitecustomize.py", "usercustomize.py", ".coveragerc", "pytest.toml", ".pytest.toml",
-}  # fmt: skip
+    "conftest.py",
+    "pytest.ini",
+    ".pytest.ini",
+    "tox.ini",
+    "setup.cfg",
+    "pyproject.toml",
+    "noxfile.py",
+    "sitecustomize.py",
+    "usercustomize.py",
+    ".coveragerc",
+    "pytest.toml",
+    ".pytest.toml",
+}
 """files that configure the runner or the interpreter"""
 SUFFIXES = (".pth", ".pyc", ".pyo", ".so", ".egg-link", ".zip", ".egg")
 _SHADOWED = {"pytest", "_pytest", "pluggy", "py", "iniconfig", "packaging", "pygments", "xdist", "execnet"}
 
 
 def is_test(path: str) -> bool:
-    """Whether `path` is a test by its name, as pytest and the data sets see it."""
+    """Returns True if `path` is a test by its name, as pytest and the data sets see it."""
     parts = PurePosixPath(path).parts
     name = parts[-1] if parts else ""
     return bool({"tests", "test", "testing"} & set(parts[:-1])) or (
@@ -50,7 +63,7 @@ def is_test(path: str) -> bool:
 
 
 def meddles(path: str) -> bool:
-    """Whether a change to `path` could reach the runner rather than the code under test."""
+    """Returns True if a change to `path` could affect the runner rather than the code under test."""
     parts = PurePosixPath(path).parts
     top = parts[0].removesuffix(".py") if parts else ""
     shadow = len(parts) <= 2 and (top in _SHADOWED or (len(parts) == 1 and top in sys.stdlib_module_names))
@@ -58,52 +71,91 @@ def meddles(path: str) -> bool:
 
 
 _MODULES = {
-    "pytest", "_pytest", "pluggy", "unittest", "gc", "ctypes", "builtins", "importlib", "marshal", "runpy", "code", "codeop", "timeit",
-    "doctest", "pdb", "bdb", "atexit",
-}  # fmt: skip
+    "pytest",
+    "_pytest",
+    "pluggy",
+    "unittest",
+    "gc",
+    "ctypes",
+    "builtins",
+    "importlib",
+    "marshal",
+    "runpy",
+    "code",
+    "codeop",
+    "timeit",
+    "doctest",
+    "pdb",
+    "bdb",
+    "atexit",
+}
 _BUILTINS = {"exec", "eval", "compile", "__import__", "__builtins__"}
 _NAMES = {
-    "_exit", "kill", "_getframe", "_current_frames", "settrace", "setprofile", "f_back", "f_locals", "f_globals", "f_builtins",
-    "tb_frame", "currentframe", "__builtins__", "__globals__", "__subclasses__", "__code__", "CodeType", "FunctionType", "excepthook",
-    "addaudithook", "setitimer",
-}  # fmt: skip
+    "_exit",
+    "kill",
+    "_getframe",
+    "_current_frames",
+    "settrace",
+    "setprofile",
+    "f_back",
+    "f_locals",
+    "f_globals",
+    "f_builtins",
+    "tb_frame",
+    "currentframe",
+    "__builtins__",
+    "__globals__",
+    "__subclasses__",
+    "__code__",
+    "CodeType",
+    "FunctionType",
+    "excepthook",
+    "addaudithook",
+    "setitimer",
+}
 _IN_WORDS = re.compile(
     r"_?pytest[\w.]*|PYTEST\w*|pluggy[\w.]*|unittest[\w.]*|TMPDIR|builtins|" + "|".join(sorted(_BUILTINS | _NAMES))
 )
 
 
 def reaches(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
-    """Names of the test runner or the interpreter's innards that a file of `after` has and that of `before` has not."""
-    found: set[str] = set()
+    """Returns names of the test runner or of interpreter internals that files of `after` newly
+    contain.
+    """
+    names: set[str] = set()
     for path, text in after.items():
         if text != before.get(path) and path.endswith(".py"):
-            found |= _reached(text) - _reached(before.get(path, ""))
-    return found
+            names |= _reached(text) - _reached(before.get(path, ""))
+    return names
 
 
 def _reached(text: str) -> set[str]:
-    """What a file's code names of that: imports, names, attributes, and strings that are such a name and nothing else."""
+    """Returns such names in a file's code: imports, names, attributes, and strings that equal such a
+    name.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # no code: nothing of it will run
-    found: set[str] = set()
+        return set()  # not code: it cannot run
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            roots = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
-            found |= {root.partition(".")[0] for root in roots if not getattr(node, "level", 0)} & _MODULES
-            found |= {one.name for one in node.names} & _NAMES
+            roots = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            names |= {root.partition(".")[0] for root in roots if not getattr(node, "level", 0)} & _MODULES
+            names |= {alias.name for alias in node.names} & _NAMES
         elif isinstance(node, ast.Name):
-            found |= {node.id} & (_BUILTINS | _NAMES)
+            names |= {node.id} & (_BUILTINS | _NAMES)
         elif isinstance(node, ast.Attribute):
-            found |= {node.attr} & _NAMES
+            names |= {node.attr} & _NAMES
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _IN_WORDS.fullmatch(node.value):
-            found.add(node.value)
-    return found
+            names.add(node.value)
+    return names
 
 
 def expects_failure(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> bool:
-    """Whether Python code of `after` newly names pytest's xfail, under which a failure counts as a pass."""
+    """Returns True if Python code of `after` newly names pytest's xfail, under which a failure counts
+    as a pass.
+    """
 
     def named(content: bytes | None) -> bool:
         try:
@@ -123,7 +175,9 @@ _CODE = {token.NAME, token.STRING}
 def admitted(
     changes: Mapping[str, bytes | None], gold: Iterable[str] = (), protected: Iterable[str] = ()
 ) -> dict[str, bytes | None]:
-    """The changes that are graded: what the gold patch touches itself, and what is neither a test nor machinery."""
+    """Returns the changes that are graded: files of the gold patch, and files that are neither tests
+    nor machinery.
+    """
     gold, protected = set(gold), set(protected)
     return {
         path: content
@@ -133,20 +187,20 @@ def admitted(
 
 
 def without(text: str, tests: Iterable[str]) -> str | None:
-    """A test file's text without the functions of `tests`, as they are held out of an agent's copy; None where one of them
-    is no function of the file's text (made by a class factory, say)."""
-    wanted = {tuple(test.split("[")[0].split("::")[1:]) for test in tests}
+    """Returns a test file's text without the functions of `tests`, which are hidden from the agent;
+    None if one of them is not found.
+    """
+    hidden = {tuple(test.split("[")[0].split("::")[1:]) for test in tests}
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
     lines = text.splitlines(keepends=True)
     for names, function in sorted(sabotage.functions(tree), key=lambda item: -item[1].lineno):
-        if names in wanted:
+        if names in hidden:
             first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-            keep = (
-                [" " * function.col_offset + "pass\n"] if function.col_offset else []
-            )  # a class must not become empty
-            lines[first - 1 : function.end_lineno] = keep
-    missing = wanted - {names for names, _ in sabotage.functions(tree)}
+            # A class must not become empty.
+            replacement = [" " * function.col_offset + "pass\n"] if function.col_offset else []
+            lines[first - 1 : function.end_lineno] = replacement
+    missing = hidden - {names for names, _ in sabotage.functions(tree)}
     return None if missing else "".join(lines)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
 import os
 import signal
 import time
@@ -62,21 +64,44 @@ def threads_of_this_user() -> int:
     return total
 
 
-def folder_bytes(folder: str) -> int:
-    """Returns the disk space of everything below `folder` [bytes]; unreadable folders count as 0."""
-    total = 0
+ENTRY_BYTES = 1024  # counted at least for every file and folder: a flood of empty ones takes room and time, too
+
+
+def folder_bytes(folder: str, stop: float = math.inf) -> float:
+    """Returns the disk space of everything below `folder` [bytes]; stops counting above `stop`.
+
+    Unreadable folders count as empty. Folders whose path is too long to be opened could hold anything: they count as
+    infinitely large.
+    """
+    total = 0.0
     waiting = [folder]
-    while waiting:
+    while waiting and total <= stop:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
+                        total += ENTRY_BYTES
                     else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:
-            continue
+                        total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
+                    if total > stop:
+                        break
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return math.inf
     return total
+
+
+def processor_seconds(pids: list[int]) -> float:
+    """Returns the processor time of processes and of their children that were waited for."""
+    ticks = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+        except (OSError, ValueError):
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def end_family(child: int, uid: int | None, namespaced: bool) -> None:

@@ -80,6 +80,16 @@ def close_to_inspection() -> None:
     _prctl("dumpable", _SET_DUMPABLE, 0)
 
 
+def open_to_inspection() -> None:
+    """Lets the parent read this process's memory again, after `close_to_inspection`."""
+    _prctl("dumpable", _SET_DUMPABLE, 1)
+
+
+def set_times(path: str, times: bytes) -> None:
+    """Sets access and modification time of `path` from two packed `struct timespec`; b"" means now."""
+    _checked("utimensat", _libc.utimensat(-100, path.encode(), times or None, 0))
+
+
 def die_with_parent() -> None:
     _prctl("death signal", _SET_DEATH_SIGNAL, 9)
 
@@ -203,6 +213,51 @@ _REFUSED = {
     "acct": (163, 89),
     "syslog": (103, 116),
 }
+# System calls that change attributes of files which the run's user owns, or other processes of that user.
+_REFUSED_TO_SHARED_USER: dict[str, tuple[int, int | None]] = {
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "file_setattr": (469, 469),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+}
+# Extended attributes, reported as not supported: `cp -a`, tar and the like then continue without them.
+_UNSUPPORTED_FOR_SHARED_USER = {
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
+}
+# Calls whose first argument is a process id; refused unless it is 0, the caller itself.
+_OF_A_PROCESS = {
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+}
+# Calls that the zygote carries out if the file is in a folder of the run; see `attributes`.
+_GUARDED: dict[str, tuple[int, int | None]] = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "utimensat": (280, 88),
+}
+_TRUNCATE_CALL = (76, 45)  # Landlock restricts it since ABI 3
+_IOCTL_CALL = (16, 29)
+_SET_FLAGS = (0x40086602, 0x40046602, 0x401C5820)  # FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_FSSETXATTR
 _SOCKET = (41, 198)
 _SIGNALS = (
     (62, 129),
@@ -213,6 +268,7 @@ _SIGNALS = (
     (424, 424),
 )  # kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
 _CLONE, _CLONE3 = (56, 220), (435, 435)
+_SECCOMP_CALL = (317, 277)
 _NEW_NAMESPACES = 0x7E020080
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -223,31 +279,85 @@ def seccomp_known() -> bool:
     return platform.machine() in _MACHINES
 
 
-def seccomp(sockets: bool, signals: bool) -> None:
-    """Refuses (EPERM) the calls above, every socket unless `sockets`, and every kill unless `signals`."""
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL, _NOTIFY = 0x7FFF0000, 0x80000000, 0x7FC00000
+_REFUSE, _MISSING, _UNSUPPORTED = 0x00050001, 0x00050026, 0x0005005F  # EPERM, ENOSYS, EOPNOTSUPP
+_LOAD_CALL = (_LOAD, 0, 0, 0)
+_FIRST_ARGUMENT, _SECOND_ARGUMENT = 16, 24  # offsets of the lower halves in struct seccomp_data
+Step = tuple[int, int, int, int]
+"""an instruction of the filter: code, jump if true, jump if false, value"""
+
+
+def guarded_call(number: int) -> str:
+    """Returns the name of a call that the filter hands to the zygote, by its number on this processor."""
+    column, _ = _MACHINES[platform.machine()]
+    return next(name for name, numbers in _GUARDED.items() if numbers[column] == number)
+
+
+def seccomp(sockets: bool, signals: bool, shared_user: bool = False) -> int | None:
+    """Refuses (EPERM) the calls above, every socket unless `sockets`, and every kill unless `signals`.
+
+    `shared_user`: the run's user owns other files and processes. Then calls that would change them are refused too, and
+    those in `_GUARDED` are handed to the returned file descriptor; otherwise returns None.
+    """
     column, architecture = _MACHINES[platform.machine()]
     refused = [numbers[column] for numbers in _REFUSED.values()]
     refused += [] if sockets else [_SOCKET[column]]
     refused += [] if signals else [numbers[column] for numbers in _SIGNALS]
-    load, jump_equal, jump_at_least, jump_any_bit, ret = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, kill, refuse, missing = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026  # EPERM, ENOSYS
-    program = [
-        (load, 0, 0, 4),  # the architecture
-        (jump_equal, 1, 0, architecture),
-        (ret, 0, 0, kill),
-        (load, 0, 0, 0),  # the call's number
-        (jump_at_least, 0, 1, 0x40000000),  # x32 uses other numbers
-        (ret, 0, 0, kill),
+    program: list[Step] = [
+        (_LOAD, 0, 0, 4),  # the architecture
+        (_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        _LOAD_CALL,
+        (_AT_LEAST, 0, 1, 0x40000000),  # x32 uses other numbers
+        (_RETURN, 0, 0, _KILL),
     ]
     for number in refused:
-        program += [(jump_equal, 0, 1, number), (ret, 0, 0, refuse)]
-    # clone3 passes its flags by pointer. Reported as missing, it makes the C library use clone,
-    # whose flags can be checked.
-    program += [(jump_equal, 0, 1, _CLONE3[column]), (ret, 0, 0, missing)]
-    program += [(jump_equal, 0, 3, _CLONE[column]), (load, 0, 0, 16), (jump_any_bit, 0, 1, _NEW_NAMESPACES)]
-    program += [(ret, 0, 0, refuse), (ret, 0, 0, allow)]
+        program += _when(number, _REFUSE)
+    if shared_user:
+        program += _shared_user_steps(column)
+    # clone3 passes its flags by pointer. Reported as missing, it makes the C library use clone, whose flags can be
+    # checked.
+    program += _when(_CLONE3[column], _MISSING)
+    program += [(_EQUAL, 0, 3, _CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_ANY_BIT, 0, 1, _NEW_NAMESPACES)]
+    program += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
+    return _install(program, listen=shared_user)
+
+
+def _when(number: int, action: int) -> list[Step]:
+    return [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, action)]
+
+
+def _shared_user_steps(column: int) -> list[Step]:
+    steps: list[Step] = []
+    refused = [numbers[column] for numbers in _REFUSED_TO_SHARED_USER.values()]
+    refused += [_TRUNCATE_CALL[column]] if landlock_version() < 3 else []
+    for number in refused:
+        steps += _when(number, _REFUSE) if number is not None else []
+    for pair in _UNSUPPORTED_FOR_SHARED_USER.values():
+        steps += _when(pair[column], _UNSUPPORTED)
+    for numbers in _GUARDED.values():
+        guarded = numbers[column]
+        steps += _when(guarded, _NOTIFY) if guarded is not None else []
+    for pair in _OF_A_PROCESS.values():
+        steps += [(_EQUAL, 0, 4, pair[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (_EQUAL, 1, 0, 0)]
+        steps += [(_RETURN, 0, 0, _REFUSE), _LOAD_CALL]
+    steps += [(_EQUAL, 0, len(_SET_FLAGS) + 3, _IOCTL_CALL[column]), (_LOAD, 0, 0, _SECOND_ARGUMENT)]
+    for index, request in enumerate(_SET_FLAGS):
+        last = index == len(_SET_FLAGS) - 1
+        steps.append((_EQUAL, len(_SET_FLAGS) - 1 - index, 1 if last else 0, request))
+    return [*steps, (_RETURN, 0, 0, _REFUSE), _LOAD_CALL]
+
+
+def _install(program: list[Step], listen: bool) -> int | None:
+    """Installs a filter for good; `listen`: returns the descriptor that receives the calls handed over."""
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
     steps = ctypes.create_string_buffer(code, len(code))
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(steps)))
     _prctl("no_new_privs", _SET_NO_NEW_PRIVS, 1)
-    _prctl("seccomp", _SET_SECCOMP, 2, ctypes.addressof(header))
+    if not listen:
+        _prctl("seccomp", _SET_SECCOMP, 2, ctypes.addressof(header))
+        return None
+    number = _SECCOMP_CALL[_MACHINES[platform.machine()][0]]
+    flags = ctypes.c_uint(1 << 3)  # SECCOMP_FILTER_FLAG_NEW_LISTENER
+    return _checked("seccomp", int(_libc.syscall(number, ctypes.c_uint(1), flags, header)))

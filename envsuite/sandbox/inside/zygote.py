@@ -24,11 +24,20 @@ from collections.abc import Callable
 from typing import Any
 
 from . import archive, kernel, wire
-from .family import descendants, end_family, folder_bytes, memory_bytes, threads_of_this_user, waited
+from .attributes import AttributeGuard
+from .family import (
+    descendants,
+    end_family,
+    folder_bytes,
+    memory_bytes,
+    processor_seconds,
+    threads_of_this_user,
+    waited,
+)
 from .limits import execute, set_limits
 
 TICK = 0.05  # seconds between checks of clock, memory and disk
-ERROR, VALUE = b"e", b"v"
+ERROR, VALUE, LINK = b"e", b"v", b"l"
 
 
 class Zygote:
@@ -79,25 +88,32 @@ class Zygote:
         self.buffer[:] = bytes(len(self.buffer))
         self.runs += 1
         scratch = self.make_scratch()
+        link = socket.socketpair() if self.config["shared_user"] else None
         pipes = {name: os.pipe() for name in (b"o", ERROR, VALUE, b"f")}
         if self.pid_namespace is not None:
             kernel.unshare(kernel.NEW_PID)
         baseline = memory_bytes(os.getpid())
         child = os.fork()
         if child == 0:
-            self.be_child(job, scratch, {name: ends[1] for name, ends in pipes.items()})
+            written = {name: ends[1] for name, ends in pipes.items()}
+            if link:
+                written[LINK] = link[1].fileno()
+            self.be_child(job, scratch, written)
         if self.pid_namespace is not None:
             kernel.return_to_pid_namespace(self.pid_namespace)
         for _, end in pipes.values():
             os.close(end)
         outputs = {name: pipes[name][0] for name in pipes}
         fault = self.read_fault(outputs.pop(b"f"))
+        guard = self.receive_guard(link, scratch, bool(fault)) if link else None
         started, queued = time.monotonic(), waited(child)
         ending: dict[str, Any] = (
-            {"fate": "fault"} if fault else self.watch(child, job["limits"], outputs, scratch, baseline, queued)
+            {"fate": "fault"} if fault else self.watch(child, job["limits"], outputs, scratch, baseline, queued, guard)
         )
         seconds = time.monotonic() - started - (waited(child) - queued)
         end_family(child, self.config["uid"], namespaced=self.pid_namespace is not None)
+        if guard:
+            guard.close()
         if ending["fate"] == "abandoned":
             raise SystemExit(0)
         _, status = os.waitpid(child, 0)
@@ -128,6 +144,16 @@ class Zygote:
                 os.chown(path, self.config["uid"], self.config["uid"])
         return path
 
+    def receive_guard(
+        self, link: tuple[socket.socket, socket.socket], scratch: str | None, failed: bool
+    ) -> AttributeGuard | None:
+        """Receives the listener of the child's filter over `link`; None if the run did not begin."""
+        with link[0], link[1]:
+            if failed:
+                return None
+            _, (listener, *_), _, _ = socket.recv_fds(link[0], 1, 1)
+        return AttributeGuard(listener, [folder for folder in (scratch, self.config["workspace"]) if folder])
+
     def read_fault(self, handle: int) -> str:
         """Waits until the run begins; returns the error that prevented it, normally ''."""
         text = b""
@@ -144,6 +170,7 @@ class Zygote:
         scratch: str | None,
         baseline: int,
         queued: float,
+        guard: AttributeGuard | None,
     ) -> dict[str, Any]:
         """Forwards output until the child ends or exceeds a limit; returns its fate."""
         began = time.monotonic()
@@ -159,15 +186,18 @@ class Zygote:
         for output in outputs.values():
             poll.register(output, select.POLLIN)
         names = {output: name for name, output in outputs.items()}
+        listener = guard.listener if guard else -1
+        if guard:
+            poll.register(listener, select.POLLIN)
         next_look = time.monotonic() + TICK
         next_disk = next_look
         try:
             while True:
                 now = time.monotonic()
-                if now >= deadline and (now >= latest or now - (waited(child) - queued) >= deadline):
+                if now >= deadline and (now >= latest or self.had_its_time(child, began, queued, limits["seconds"])):
                     return {"fate": "timeout"}
                 events = poll.poll(max(1.0, (min(next_look, latest) - now) * 1e3))
-                for ready, _ in events:
+                for ready, event in events:
                     if ready in names:
                         count = self.forward(names[ready], ready)
                         written[names[ready]] += count
@@ -175,6 +205,11 @@ class Zygote:
                             poll.unregister(ready)
                         if written[names[ready]] > allowed[names[ready]] * 1e6:
                             return {"fate": "output"}
+                    elif guard and ready == listener:
+                        if event & select.POLLIN:
+                            guard.answer()
+                        else:  # every process with the filter has ended
+                            poll.unregister(listener)
                     elif ready == handle:
                         return {"fate": "exited"}
                     else:
@@ -191,11 +226,21 @@ class Zygote:
                 looked = time.monotonic()
                 if looked >= next_disk:
                     folders = [folder for folder in (scratch, self.config["workspace"]) if folder]
-                    if sum(map(folder_bytes, folders)) > limits["disk_mb"] * 1e6:
+                    allowed_bytes = limits["disk_mb"] * 1e6
+                    if sum(folder_bytes(folder, allowed_bytes) for folder in folders) > allowed_bytes:
                         return {"fate": "disk"}
-                    next_disk = looked + max(10 * TICK, 20 * (time.monotonic() - looked))
+                    next_disk = looked + max(10 * TICK, 4 * (time.monotonic() - looked))
         finally:
             os.close(handle)
+
+    def had_its_time(self, child: int, began: float, queued: float, seconds: float) -> bool:
+        """Returns True if a run past its deadline was not held up by others.
+
+        Time for which the child waited for a processor does not count, unless the run's own processes used the
+        processors meanwhile.
+        """
+        ran = time.monotonic() - began - (waited(child) - queued)
+        return ran >= seconds or processor_seconds(descendants()) >= seconds
 
     def forward(self, name: bytes, handle: int) -> int:
         """Forwards one buffer of a pipe to envsuite; returns its size, 0 if there is none."""
@@ -217,13 +262,13 @@ class Zygote:
                 os.setsid()
                 payload = wire.read_exactly(self.commands, job["payload"])
                 home = scratch or "/tmp"
-                act = self.prepare(job, payload, home, pipes)
-                self.confine(job["limits"], scratch)
+                action = self.prepare(job, payload, home, pipes)
+                self.confine(job["limits"], scratch, pipes.get(LINK))
             except BaseException:
                 os.write(pipes[b"f"], traceback.format_exc().encode()[-2000:])
                 os._exit(1)
             os.close(pipes[b"f"])
-            status = act()
+            status = action()
         except BaseException:
             traceback.print_exc()
         finally:
@@ -233,7 +278,6 @@ class Zygote:
         """Sets up descriptors 0 to 3 and the environment; returns the function to call after
         `confine`.
         """
-        fault = pipes[b"f"]
         command = job.get("command")
         if command is None:
             source = os.open("/dev/null", os.O_RDONLY)
@@ -241,12 +285,15 @@ class Zygote:
             source = os.memfd_create("stdin")
             wire.write_all(source, payload)
             os.lseek(source, 0, os.SEEK_SET)
-        laid = [os.dup(end) for end in (source, pipes[b"o"], pipes[ERROR], pipes[VALUE], fault)]
-        for target, handle in enumerate(laid[:4]):
+        names = [name for name in (b"f", LINK) if name in pipes]
+        copies = [os.dup(end) for end in (source, pipes[b"o"], pipes[ERROR], pipes[VALUE])]
+        private_copies = [os.dup(pipes[name]) for name in names]
+        for target, handle in enumerate(copies):
             os.dup2(handle, target, inheritable=target < 3 or command is None)
-        os.dup2(laid[4], 4, inheritable=False)
-        pipes[b"f"] = 4
-        os.closerange(5, 4096)
+        for target, (name, handle) in enumerate(zip(names, private_copies, strict=True), 4):
+            os.dup2(handle, target, inheritable=False)
+            pipes[name] = target
+        os.closerange(4 + len(names), 4096)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
         sys.stdout, sys.stderr = (open(i, "w", buffering=1, closefd=False) for i in (1, 2))  # noqa: SIM115
         environment = {"HOME": home, "TMPDIR": home, **self.config["environment"], **job.get("environment", {})}
@@ -273,7 +320,7 @@ class Zygote:
             stream.flush()
         return 0
 
-    def confine(self, limits: dict[str, float], scratch: str | None) -> None:
+    def confine(self, limits: dict[str, float], scratch: str | None, link: int | None) -> None:
         """Restricts this process.
 
         The order matters: each step needs rights that a later one removes.
@@ -296,7 +343,12 @@ class Zygote:
             own = [f"/proc/self/{name}" for name in ("maps", "stat", "statm", "status")]
             kernel.landlock([*rules["listed"], *write], [*rules["read"], *own], write)
         if config["seccomp"]:
-            kernel.seccomp(sockets=config["sockets"], signals=config["signals"])
+            listener = kernel.seccomp(config["sockets"], config["signals"], shared_user=link is not None)
+            if listener is not None and link is not None:
+                kernel.open_to_inspection()  # the zygote reads the arguments of guarded calls
+                with socket.socket(fileno=link) as channel:
+                    socket.send_fds(channel, [b"l"], [listener])
+                os.close(listener)
         kernel.die_with_parent()
 
 

@@ -100,6 +100,6 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
 
     from harness.lm.template import Template
 
-    tokenizer = AutoTokenizer.from_pretrained(path)
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     template = Template(tokenizer, (), config.prompting.thinking)
     print(f"\n{template.render(messages)}\n({len(template.encode(messages).ids)} tokens)")

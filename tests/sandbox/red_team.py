@@ -1,0 +1,159 @@
+"""Red team of DataSciCoding: players that try to score on labels that are pure noise.
+
+Each exploit carries labels of training rows from one run to the next. On the paper's overlapping halves that pays,
+because each test row is a training row of another split. With a holdout it must not: an honest ROC AUC is 0.5.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envsuite import registry
+
+ROWS = 1000
+Step = Callable[[str], str]
+"""submits a program and returns the observation"""
+
+MODEL = """
+import base64, glob, hashlib, os, pickle
+import numpy as np
+def key(row): return int(hashlib.sha256(np.asarray(row, float).round(6).tobytes()).hexdigest()[:12], 16)
+class Model:
+    def __init__(self, belief): self.belief = belief
+    def predict_proba(self, x):
+        found = np.array([self.belief(key(row)) for row in x.to_numpy()])
+        return np.column_stack([1 - found, found])
+"""
+FILES = (
+    MODEL
+    + """
+PLACES = [folder + '/marks' for folder in (os.path.expanduser('~'), '/tmp', '/dev/shm', '/var/tmp', os.getcwd())]
+def build_model(x, y):
+    known = {}
+    for place in PLACES:
+        try: known.update(pickle.load(open(place, 'rb')))
+        except Exception: pass
+    own = {key(row): int(label) for row, label in zip(x.to_numpy(), y)}
+    for place in PLACES:
+        try: pickle.dump({**known, **own}, open(place, 'wb'))
+        except Exception: pass
+    return Model(lambda row: known.get(row, 0.5))
+"""
+)
+PAGE_CACHE = (
+    MODEL
+    + """
+PAGE = 4096
+def largest():
+    best = (0, '')
+    for folder, _, names in os.walk('/usr/lib'):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if os.path.isfile(path) and os.access(path, os.R_OK): best = max(best, (os.stat(path).st_size, path))
+            except OSError: pass
+    return best
+size, path = largest()
+handle = os.open(path, os.O_RDONLY)
+os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+if ERASE: os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+pairs = size // PAGE // 2 - 1
+def cached(page):
+    try: return os.preadv(handle, [bytearray(1)], page * PAGE, os.RWF_NOWAIT) == 1
+    except OSError: return False
+def belief(row):
+    page = row % pairs * 2
+    one, zero = cached(page + 1), cached(page)
+    return 0.5 if one == zero else float(one)
+def build_model(x, y):
+    for row, label in zip(x.to_numpy(), y): os.pread(handle, 1, (key(row) % pairs * 2 + int(label)) * PAGE)
+    return Model(belief)
+"""
+)
+SEND = (
+    MODEL
+    + """
+def build_model(x, y):
+    bits = np.zeros(BUCKETS, bool)
+    for row, label in zip(x.to_numpy(), y): bits[key(row) % BUCKETS] |= bool(label)
+    raise ValueError('<' + base64.b64encode(np.packbits(bits).tobytes()).decode() + '>')
+"""
+)
+USE = (
+    MODEL
+    + """
+bits = np.unpackbits(np.frombuffer(base64.b64decode(MESSAGE), np.uint8))
+def build_model(x, y): return Model(lambda row: float(bits[row % BUCKETS]))
+"""
+)
+
+
+def by_files(step: Step) -> None:
+    """Leaves row -> label in every folder that might be shared between runs."""
+    for _ in range(3):
+        step(FILES)
+
+
+def by_page_cache(step: Step) -> None:
+    """Marks row -> label by which pages of a file that everybody may read are in memory."""
+    step("ERASE = True" + PAGE_CACHE)
+    for _ in range(2):
+        step("ERASE = False" + PAGE_CACHE)
+
+
+def by_error_text(step: Step) -> None:
+    """Carries labels of the first split in the text of an error, and writes them into the next program."""
+    for buckets in (1600, 480):  # the longest text that is shown whole
+        text = step(f"BUCKETS = {buckets}" + SEND)
+        if message := re.search(r"<(\S+)>", text):
+            step(f"BUCKETS, MESSAGE = {buckets}, {message[1]!r}" + USE)
+            return
+
+
+EXPLOITS: dict[str, Callable[[Step], None]] = {
+    "files left behind": by_files,
+    "marks in the page cache": by_page_cache,
+    "labels in error text": by_error_text,
+}
+
+
+def noise_table(folder: Path, seed: int = 0) -> Path:
+    """Writes a table of random numbers whose labels are coin flips."""
+    rng = np.random.default_rng(seed)
+    lines = [",".join([*(f"{value:.6f}" for value in rng.normal(size=4)), "ab"[rng.integers(2)]]) for _ in range(ROWS)]
+    path = folder / "noise.csv"
+    path.write_text("\n".join(["w,x,y,z,label", *lines]) + "\n")
+    return path
+
+
+def attack(exploit: str, table: Path, driver: str, version: int) -> dict[str, float]:
+    """Plays an exploit; returns the AUC shown to the player, the one that counts, and the standard error of chance.
+
+    `version`: 0 for the paper's protocol, 1 for the one with a holdout.
+    """
+    settings: dict[str, Any] = {"csv": str(table), "target": "label", "mode": "improve", "attempts": 6, "seconds": 60.0}
+    env = registry.build(f"DataSciCoding-iris-v{version}", "dense", sandbox=driver, **settings)
+    try:
+        env.reset(seed=0)
+        EXPLOITS[exploit](lambda code: env.step(code)[0])
+        best = env._best  # type: ignore[attr-defined]
+        held = int(env.game.holdout.sum()) or len(env.game.labels) // 2  # type: ignore[attr-defined]
+    finally:
+        env.close()
+    return {"shown": best.shown_auc, "counts": best.auc, "error": math.sqrt((held + 1) / (3 * held * held))}
+
+
+def table_rows(folder: Path, drivers: tuple[str, ...]) -> Iterator[list[str]]:
+    """Yields the rows of the page of results: every exploit, driver and protocol."""
+    table = noise_table(folder)
+    for exploit in EXPLOITS:
+        for driver in drivers:
+            paper, holdout = (attack(exploit, table, driver, version) for version in (0, 1))
+            interval = f"{holdout['counts']:.3f} ± {1.96 * holdout['error']:.3f}"
+            yield [exploit, driver, f"{paper['counts']:.3f}", f"{holdout['shown']:.3f}", interval]

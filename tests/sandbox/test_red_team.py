@@ -1,0 +1,30 @@
+"""Exploits on pure-noise labels score at chance on the holdout, whatever they score on the paper's halves."""
+
+import os
+
+import pytest
+
+from tests.sandbox import red_team
+from tests.sandbox.conftest import working
+
+pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return red_team.noise_table(tmp_path_factory.mktemp("noise"))
+
+
+@pytest.mark.parametrize("driver", ["bwrap", "landlock", "docker", "process"])
+@pytest.mark.parametrize("exploit", red_team.EXPLOITS)
+def test_an_exploit_gains_nothing_on_the_holdout(exploit, driver, table):
+    if driver == "process" and os.geteuid() == 0 and exploit == "files left behind":
+        pytest.skip("the process driver guards against accidents only")
+    result = red_team.attack(exploit, table, working(driver), version=1)
+    assert abs(result["counts"] - 0.5) < 4 * result["error"], result
+
+
+def test_labels_in_error_text_pay_on_the_papers_halves(table):
+    """The leak of the published protocol, which the tasks of version 0 keep: each test row is a training row elsewhere."""
+    result = red_team.attack("labels in error text", table, working("landlock"), version=0)
+    assert result["counts"] > 0.55, result

@@ -1,0 +1,74 @@
+"""`envsuite-check --sandbox`: what holds on this machine, for root and for an ordinary user."""
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from envsuite.sandbox import drivers, selftest
+from harness.cli import check
+from tests.sandbox.conftest import working
+
+ROOT = Path(__file__).resolve().parents[2]
+AS_USER = ROOT / ".ci" / "as-user"
+LIST = (
+    "from envsuite.sandbox import selftest\nfor f in selftest.examine(('{driver}',)): print(f.holds, f.name, f.detail)"
+)
+
+
+@pytest.mark.parametrize("driver", drivers.SAFE)
+def test_every_attack_fails_on_every_safe_driver(driver):
+    findings = list(selftest.examine((working(driver),)))
+    assert len(findings) == len(selftest.ATTACKS)
+    assert not [finding for finding in findings if not finding.holds]
+
+
+@pytest.mark.parametrize("driver", ["bwrap", "landlock"])
+def test_every_attack_fails_for_an_ordinary_user_too(driver):
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("setpriv is not installed, or the tests do not run as root")
+    working(driver)
+    command = [str(AS_USER), sys.executable, "-c", LIST.format(driver=driver)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT, env=environment)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(selftest.ATTACKS), done.stderr
+    assert not [line for line in lines if not line.startswith("True")]
+
+
+def test_the_attacks_succeed_without_protection():
+    holds = {finding.name: finding.holds for finding in selftest.examine(("process",))}
+    assert not holds["connects to no server of this machine"]
+    assert holds["the limit on time holds"]
+
+
+def test_the_command_lists_the_drivers_and_the_automatic_choice(capsys):
+    with pytest.raises(SystemExit) as done:
+        check.main(["--sandbox"])
+    output = capsys.readouterr().out
+    assert f"auto chooses {drivers.choose()}" in output
+    assert "reads no file of the user" in output
+    assert done.value.code == 0
+
+
+def test_check_without_a_task_is_refused_in_one_line(capsys):
+    with pytest.raises(SystemExit) as done:
+        check.main([])
+    assert done.value.code == 2
+    assert "name a task, or use --sandbox" in capsys.readouterr().err
+
+
+def test_the_automatic_choice_warns_when_it_passes_over_a_driver():
+    reason = drivers.probe("docker")
+    if not reason:
+        pytest.skip("every driver works here: one that is not installed is needed")
+    drivers._report_weaker.cache_clear()
+    with pytest.warns(drivers.SandboxWarning, match="docker: "):
+        drivers.choose("auto", ("docker", "process"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drivers.choose("process")
