@@ -42,7 +42,7 @@ class Check:
     finding: str
     got: str = ""
     expected: str = ""
-    """both '' unless the check is a comparison whose sides can be told apart"""
+    """both '' unless the check is a comparison whose sides can be quotable apart"""
 
     def text(self) -> str:
         parts = [textwrap.indent(self.statement, "    ")] if self.statement else []
@@ -68,8 +68,8 @@ def chosen(task: GeneratedTask) -> list[Check]:
     """Returns up to two checks; those that name a function with a bug come last."""
     checks = list(dict.fromkeys(explain(task, symptom) for symptom in task.symptoms))
     names = {bug.function.rpartition(".")[2] for bug in task.bugs}
-    told = [check for check in checks if check.statement] or checks
-    return sorted(told, key=lambda check: any(re.search(rf"\b{name}\b", check.statement) for name in names))[:2]
+    complete = [check for check in checks if check.statement] or checks
+    return sorted(complete, key=lambda check: any(re.search(rf"\b{name}\b", check.statement) for name in names))[:2]
 
 
 def _listed(tests: tuple[str, ...]) -> str:
@@ -89,8 +89,8 @@ def explain(task: GeneratedTask, symptom: Symptom) -> Check:
     if "DID NOT RAISE" in first or re.fullmatch(r"\S+ not raised.*", first):
         return Check(statement, "No error is raised, and one is due.")
     if first != "AssertionError" and _RAISED.match(first):
-        whole = "..." not in first and len(first) <= _MESSAGE
-        return Check(statement, f"It raises `{first if whole else first.partition(':')[0]}`.")
+        quotable = "..." not in first and len(first) <= _MESSAGE
+        return Check(statement, f"It raises `{first if quotable else first.partition(':')[0]}`.")
     return _compared(statement, node, first)
 
 
@@ -99,8 +99,8 @@ def _compared(statement: str, node: ast.stmt | None, first: str) -> Check:
     operands = _operands(node)
     values = _values(first)
     if operands is None or values is None:
-        told = first not in ("", "assert False", "AssertionError") and "..." not in first and len(first) <= _MESSAGE
-        return Check(statement, f"The check is false: `{first.removeprefix('assert ')}`." if told else FALSE)
+        quotable = first not in ("", "assert False", "AssertionError") and "..." not in first and len(first) <= _MESSAGE
+        return Check(statement, f"The check is false: `{first.removeprefix('assert ')}`." if quotable else FALSE)
     left, right = values
     if "..." in left + right:  # pytest shortened them
         return Check(statement, "The two sides are not equal.")
@@ -156,10 +156,10 @@ def _values(first: str) -> tuple[str, str] | None:
     text, mark = (first[7:], " == ") if first.startswith("assert ") else (first, " != ")
     pieces = text.split(mark)
     splits = [(mark.join(pieces[:cut]), mark.join(pieces[cut:])) for cut in range(1, len(pieces))]
-    whole = [split for split in splits if all(_balanced(side) for side in split)]
-    if len(whole) != 1:
+    balanced = [split for split in splits if all(_balanced(side) for side in split)]
+    if len(balanced) != 1:
         return None
-    left, right = whole[0]
+    left, right = balanced[0]
     return (left[1:-1] if left.startswith("(") and left.endswith(")") and _calls_text(left) else left), right
 
 
@@ -212,8 +212,8 @@ def _statement(task: GeneratedTask, symptom: Symptom) -> tuple[str, ast.stmt | N
     path, _, name = symptom.test.partition("::")
     test = re.sub(r"\[.*", "", name, flags=re.DOTALL).rpartition("::")[2] or name
     files = packages.tree(task.package)
-    others = [file for file in files if file.endswith(".py") and not packages.is_code(task.package, file)]
-    for file in dict.fromkeys([path, *others]):
+    test_files = [file for file in files if file.endswith(".py") and not packages.is_code(task.package, file)]
+    for file in dict.fromkeys([path, *test_files]):
         lines, functions, statements = _parsed(files[file])
         own = [node for node in functions if node.name == test]
         if not symptom.code:
