@@ -296,6 +296,10 @@ class SWEGym(TextEnv):
     def expert(self, kind: str = "") -> str | None:
         return next(iter(self._plan()), "submit")
 
+    def blind_script(self) -> list[str]:
+        """Returns `submit` alone: without reading the repository nothing can be mended."""
+        return ["submit"]
+
     def remaining(self) -> int | None:
         return len(self._plan()) + 1
 
