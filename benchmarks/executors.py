@@ -2,11 +2,12 @@
 
     python -m benchmarks.executors [--episodes 400] [--markdown benchmarks/executors.md]
 
-(a) this process, (b) Ray at 1, 2 and 4 environment workers, (c) a plain loop of one environment, (d) a Ray actor for
-every environment and one remote call for every step, the batch waiting for its slowest, as training codes of the field
-do it. A random player on Overcooked, whose engine answers in microseconds, so that what is measured is the machinery. On
-a machine of two cores more workers than that share them. What local's time is made of is measured beside the plain
-loop's. Tokens a second are those of a language model of random weights on the CPU, in the same four ways: its
+(a) this process, (b) Ray at 1, 2 and 4 environment workers, (c) a plain loop of one environment,
+(d) a Ray actor for every environment and one remote call for every step, the batch waiting for its
+slowest, as training codes of the field do it. A random player on Overcooked, whose engine answers
+in microseconds, so that what is measured is the machinery. On a machine of two cores more workers
+than that share them. What local's time is made of is measured beside the plain loop's. Tokens a
+second are those of a language model of random weights on the CPU, in the same four ways: its
 conversations one at a time, or 32 in a batch.
 """
 
@@ -51,13 +52,15 @@ def config(episodes: int) -> RunConfig:
 
 
 def timed(play: Callable[[], Any], repeats: int = 3) -> tuple[float, float]:
-    """Median seconds by the clock, and the least of this process's own processor time, to which a busy machine only adds."""
+    """Median seconds by the clock, and the least of this process's own processor time, to which a
+    busy machine only adds.
+    """
     spans = []
     for _ in range(repeats):
         began, spent = time.perf_counter(), time.process_time()
         play()
         spans.append((time.perf_counter() - began, time.process_time() - spent))
-    wall, own = zip(*spans)
+    wall, own = zip(*spans, strict=False)
     return statistics.median(wall), min(own)
 
 
@@ -82,7 +85,7 @@ def plain(episodes: int) -> None:
 
 
 class Lonely:
-    """One environment in an actor of its own."""
+    """An actor with a single environment."""
 
     def ready(self) -> None:
         pass
@@ -102,15 +105,17 @@ def actor_per_environment(ray: Any, actors: list[Any], episodes: int) -> None:
     seeds = list(config(episodes).seeds)
     for first in range(0, episodes, len(actors)):
         live = actors[: len(seeds[first : first + len(actors)])]
-        ray.get([actor.reset.remote(seed) for actor, seed in zip(live, seeds[first : first + len(actors)])])
+        ray.get(
+            [actor.reset.remote(seed) for actor, seed in zip(live, seeds[first : first + len(actors)], strict=False)]
+        )
         while live:
             over = ray.get([actor.step.remote() for actor in live])
-            live = [actor for actor, (_, ended) in zip(live, over) if not ended]
+            live = [actor for actor, (_, ended) in zip(live, over, strict=False) if not ended]
 
 
 @contextlib.contextmanager
 def actors(ray: Any, cls: type, count: int, *arguments: Any) -> Iterator[list[Any]]:
-    """So many actors of next to no processor each, all of them up."""
+    """Starts `count` actors that reserve almost no CPU, and waits for all of them."""
     found = [ray.remote(num_cpus=0.001)(cls).remote(*arguments) for _ in range(count)]
     ray.get([actor.ready.remote() for actor in found])
     try:
@@ -121,7 +126,7 @@ def actors(ray: Any, cls: type, count: int, *arguments: Any) -> Iterator[list[An
 
 
 class LonelyHost(EnvWorker):
-    """A slot's environment in an actor of its own."""
+    """A slot whose environment has its own actor."""
 
     def ready(self) -> None:
         pass
@@ -140,6 +145,12 @@ class ActorSlots:
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
         self._asked.append(self._actors[slot].answer.remote([("step", slot, commands, turn)]))
 
+    def sources(self) -> list[Any]:
+        return []
+
+    def deadline(self) -> float | None:
+        return None
+
     def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
         asked, self._asked = self._asked, []
         return [(slot, shown) for answers in self.ray.get(asked) for slot, (shown,) in answers]
@@ -150,7 +161,9 @@ class ActorSlots:
 
 @contextlib.contextmanager
 def metered(**places: list[tuple[type, str]]) -> Iterator[Counter[str]]:
-    """Processor seconds spent in methods, by name; what one of them calls of another counts for the other alone."""
+    """Processor seconds spent in methods, by name; what one of them calls of another counts for the
+    other alone.
+    """
     spent, within = Counter[str](), [0.0]
 
     def meter(inner: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -176,7 +189,7 @@ def metered(**places: list[tuple[type, str]]) -> Iterator[Counter[str]]:
 
 
 def parts(episodes: int, count: int) -> Iterator[str]:
-    """Where the time of the local executor goes, per turn, beside the plain loop's."""
+    """Measures the time per turn of each part of the local executor, compared with a plain loop."""
     env = registry.env_class(registry.TASKS[TASK])
     places = {
         "engine": [(env, "step"), (env, "reset")],
@@ -252,7 +265,9 @@ def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
 
 
 class Rash(Instant):
-    """Costs nothing too, and takes any of the admissible commands, so that episodes are of many lengths."""
+    """Costs nothing too, and takes any of the admissible commands, so that episodes are of many
+    lengths.
+    """
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [Reply("", commands=(prompt.admissible[prompt.seed % len(prompt.admissible)],)) for prompt in prompts]

@@ -2,8 +2,9 @@
 
     python -m benchmarks.faults [--markdown benchmarks/faults.md]
 
-Runs the tests that kill workers, nodes and heads, fill a disk, turn the clock and make servers misbehave, and gathers what
-each compared: the episodes of a run left alone with those of the run that the fault befell.
+Runs the tests that kill workers, nodes and heads, fill a disk, turn the clock and make servers
+misbehave, and gathers what each compared: the episodes of a run left alone with those of the run
+that the fault befell.
 """
 
 from __future__ import annotations

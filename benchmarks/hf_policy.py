@@ -2,8 +2,9 @@
 
 python -m benchmarks.hf_policy [MODEL]
 
-Both policies play the same conversations turn by turn, alternating, greedily; replies are compared. Seconds on a CPU
-are those of this process on all cores, so that what else the machine does counts little; on a GPU, of the clock.
+Both policies play the same conversations turn by turn, alternating, greedily; replies are compared.
+Seconds on a CPU are those of this process on all cores, so that what else the machine does counts
+little; on a GPU, of the clock.
 """
 
 from __future__ import annotations

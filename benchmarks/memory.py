@@ -1,9 +1,11 @@
-"""Memory over a long run, of the head and of a cluster's workers: resident megabytes as episodes end.
+"""Memory over a long run, of the head and of a cluster's workers: resident megabytes as episodes
+end.
 
     python -m benchmarks.memory [--episodes 20000] [--markdown benchmarks/memory.md]
 
-The command's own path (journal, timing, results) with an instant policy and a native engine, in this process and on a Ray
-cluster of this machine with two workers. What a record leaves in memory is where its line lies; its texts are in the file.
+The command's own path (journal, timing, results) with an instant policy and a native engine, in
+this process and on a Ray cluster of this machine with two workers. What a record leaves in memory
+is where its line lies; its texts are in the file.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def played(executor: str, episodes: int) -> str:
     rows += [f"| {number:,} | {' | '.join(f'{one:.1f}' for one in sizes)} |" for number, sizes in seen]
     rows.append(f"| results written | {resident(os.getpid()):.1f} |" + " |" * (len(names) - 1))
     (first, low), (last, high) = seen[0], seen[-1]
-    each = " and ".join(f"{1000 * (after - before) / (last - first):.2f}" for before, after in zip(low, high))
+    each = " and ".join(
+        f"{1000 * (after - before) / (last - first):.2f}" for before, after in zip(low, high, strict=False)
+    )
     return "\n".join(rows) + f"\n\nThat is {each} kB an episode kept, of {size / episodes / 1000:.1f} kB written."
 
 

@@ -1,9 +1,11 @@
-"""The bundled model under six prompting variants, and under score mode: success, progression and valid commands.
+"""The bundled model under six prompting variants, and under score mode: success, progression and
+valid commands.
 
     python -m benchmarks.prompting [-n 10] [-o runs/prompting]
 
-Every row is `envsuite-eval` with the flags it shows; a cut run goes on where it was. It says what the prompt does to a
-135M model, not what the model can do: most successes are zero, and the share of valid commands is what moves.
+Every row is `envsuite-eval` with the flags it shows; an interrupted run continues. It says what
+the prompt does to a 135M model, not what the model can do: most successes are zero, and the share
+of valid commands is what moves.
 """
 
 from __future__ import annotations

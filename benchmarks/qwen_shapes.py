@@ -1,9 +1,11 @@
-"""Shapes and memory of Qwen2.5-3B-Instruct with RANDOM weights: no hub, no GPU needed, and nothing about ability.
+"""Shapes and memory of Qwen2.5-3B-Instruct with RANDOM weights: no hub, no GPU needed, and nothing
+about ability.
 
 python -m benchmarks.qwen_shapes [--layers N]
 
-The configuration is the published one. Where there is a GPU, it runs there. What is checked: the policy batches it, reuses
-prefixes, keeps as many bytes a token as the configuration says, and its log-probs are those of a plain forward.
+The configuration is the published one. Where there is a GPU, it runs there. What is checked: the
+policy batches it, reuses prefixes, keeps as many bytes a token as the configuration says, and its
+log-probs are those of a plain forward.
 """
 
 from __future__ import annotations

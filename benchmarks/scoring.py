@@ -2,8 +2,8 @@
 
 python -m benchmarks.scoring [MODEL]
 
-Seconds on a CPU are those of this process on all cores, so that what else the machine does counts little; on a GPU, of
-the clock.
+Seconds on a CPU are those of this process on all cores, so that what else the machine does counts
+little; on a GPU, of the clock.
 """
 
 from __future__ import annotations
