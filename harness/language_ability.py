@@ -1,9 +1,9 @@
-"""Language ability before and after training, by lm-evaluation-harness (POAD, Tables 2, 7 and 8).
+"""Language ability before and after training, measured with lm-evaluation-harness (POAD, Tables 2, 7 and 8).
 
-Tasks are lm-eval's by name, which needs their data from a hub or its cache; task files of a folder (`include`); or two
-small ones of ours that need nothing: `agreement` (200 pairs of verb forms after a noun and an attractor) and `household`
-(40 everyday facts, the right end of a sentence against a wrong one). Ours tell whether a model still has its language,
-not how good it is.
+A task is one of lm-eval's, whose data comes from a hub or its cache; a task file in a folder (`include`); or one of two
+small tasks that need no download: `agreement` (200 pairs of verb forms after a noun and an attractor) and `household` (40
+everyday facts with a right and a wrong end of a sentence). The small tasks detect a loss of language ability; they do not
+rank models.
 """
 
 from __future__ import annotations
@@ -33,31 +33,29 @@ def measure(
     device: str = "auto",
     dtype: str = "auto",
 ) -> dict[str, list[float]]:
-    """Accuracy per item, by task. Raises UsageError for an unknown task, DataError where a task's data is not here."""
+    """Returns the accuracy per item, by task. Raises UsageError for an unknown task, DataError if its data is missing."""
     try:
         from lm_eval import simple_evaluate
         from lm_eval.models.huggingface import HFLM
         from lm_eval.tasks import TaskManager
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"Language ability needs the package {error.name!r}, which is not installed: pip install 'envsuite[lm-eval,hf]'"
+            f"Language ability needs the package {error.name!r}, which is not installed: "
+            "pip install 'envsuite[lm-eval,hf]'"
         ) from error
     from harness.policies.hf import load
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     where = str(include) if include else None
     manager = TaskManager(include_path=where, include_defaults=False)
-    if set(tasks) - {
-        *OURS,
-        *manager.all_tasks,
-    }:  # lm-eval's own are read, which takes a while, where they are asked for
+    if set(tasks) - {*OURS, *manager.all_tasks}:  # loading lm-eval's own tasks takes a while
         manager = TaskManager(include_path=where)
     known = [*OURS, *manager.all_tasks]
     for name in tasks:
         if name not in known:
             raise UsageError(f"No language task {name!r}: lm-eval has {len(known)}.{did_you_mean(name, known)}")
     network, tokenizer = load(model, device, dtype)
-    found: dict[str, list[float]] = {}
+    accuracy: dict[str, list[float]] = {}
     for name in tasks:
         try:
             with _without_bars():
@@ -70,21 +68,22 @@ def measure(
                     log_samples=True,
                     verbosity="ERROR",
                 )
-        except Exception as error:  # whatever the readers of many data sets raise
+        except Exception as error:  # readers of different data sets raise many types
             raise DataError(
                 f"Language task {name!r} cannot be run ({type(error).__name__}: {error}): its data comes from a hub; "
-                f"name task files of your own with --language-tasks, or take {', '.join(OURS)}."
+                f"name your own task files with --language-tasks, or use {', '.join(OURS)}."
             ) from error
         for task, samples in done["samples"].items():
             if samples and "acc" not in samples[0]:
-                raise UsageError(f"Language task {task!r} has no accuracy per item: take one of multiple choice.")
-            found[task] = [float(one["acc"]) for one in sorted(samples, key=lambda one: one["doc_id"])]
-    return found
+                raise UsageError(f"Language task {task!r} has no accuracy per item: use a multiple-choice task.")
+            ordered = sorted(samples, key=lambda sample: sample["doc_id"])
+            accuracy[task] = [float(sample["acc"]) for sample in ordered]
+    return accuracy
 
 
 @contextlib.contextmanager
 def _without_bars() -> Iterator[None]:
-    """No progress bar of this process shows meanwhile: lm-eval turns its own on whatever tqdm's settings say."""
+    """Hides all progress bars of this process, because lm-eval ignores tqdm's settings."""
     from tqdm import tqdm
 
     begin = tqdm.__init__
@@ -110,39 +109,42 @@ def _local(name: str) -> dict[str, Any]:
     }
 
 
-def report(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Any]:
-    """Per task: each model's accuracy, and each later model less the first, paired by item. `found`: model -> task -> items."""
-    first, *others = found
+def report(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Any]:
+    """Returns per task each model's accuracy, and each later model minus the first, paired by item.
+
+    `measured` maps model -> task -> accuracy per item.
+    """
+    first, *others = measured
     rows = []
-    for task, items in found[first].items():
-        right = {name: wilson(int(sum(of[task])), len(of[task])) for name, of in found.items()}
+    for task, items in measured[first].items():
+        accuracy = {name: wilson(int(sum(tasks[task])), len(tasks[task])) for name, tasks in measured.items()}
         row: dict[str, Any] = {
             "task": task,
-            "accuracy": {name: _spelt(interval) for name, interval in right.items()},
+            "accuracy": {name: _as_dict(interval) for name, interval in accuracy.items()},
             "change": {},
         }
         for name in others:
-            deltas = [after - before for before, after in zip(items, found[name][task], strict=True)]
-            change = paired(deltas, [right[name]], [right[first]])
-            row["change"][name] = {**_spelt(change), "p": sign_flip_of(deltas)}
+            deltas = [after - before for before, after in zip(items, measured[name][task], strict=True)]
+            change = paired(deltas, [accuracy[name]], [accuracy[first]])
+            row["change"][name] = {**_as_dict(change), "p": sign_flip_of(deltas)}
         rows.append(row)
-    return {"schema_version": SCHEMA, "models": list(found), "tasks": rows}
+    return {"schema_version": SCHEMA, "models": list(measured), "tasks": rows}
 
 
 def sign_flip_of(deltas: Sequence[float]) -> float:
-    """Two-sided p of no change, by sign flips over the items."""
+    """Returns the two-sided p-value of no change, by sign flips over the items."""
     import numpy as np
 
     return sign_flip(np.array(deltas))
 
 
-def write(folder: Path, found: dict[str, Any]) -> Path:
-    """`language.json`, whole."""
+def write(folder: Path, result: dict[str, Any]) -> Path:
+    """Writes language.json atomically and returns its path."""
     path = folder / "language.json"
-    write_atomically(path, json.dumps(found, indent=2) + "\n")
+    write_atomically(path, json.dumps(result, indent=2) + "\n")
     return path
 
 
-def _spelt(interval: Interval) -> dict[str, Any]:
+def _as_dict(interval: Interval) -> dict[str, Any]:
     plain = {key: None if value != value else value for key, value in interval._asdict().items()}
     return {"mean": plain.pop("value"), **plain}

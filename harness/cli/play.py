@@ -1,4 +1,4 @@
-"""envsuite-play: play an environment yourself; the human row of a table."""
+"""envsuite-play: lets a person play an environment, and records the result as a run."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
-    found.add_argument("env", help="family or task id")
-    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    found.add_argument("--split", default="")
-    found.add_argument("-n", "--episodes", type=int, default=1)
-    found.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
-    found.add_argument("--reward", default="sparse")
-    found.add_argument("--max-turns", type=int, default=None)
-    found.add_argument("--player", default="human", help="who plays: the name in the table")
-    found.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
-    found.add_argument("--resume", action="store_true")
-    found.add_argument("--module", action="append", default=[])
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
+    parser.add_argument("env", help="family or task id")
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    parser.add_argument("--split", default="")
+    parser.add_argument("-n", "--episodes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="offset of the first seed in the split")
+    parser.add_argument("--reward", default="sparse")
+    parser.add_argument("--max-turns", type=int, default=None)
+    parser.add_argument("--player", default="human", help="name of the player in tables")
+    parser.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--module", action="append", default=[])
+    parser.add_argument("-v", "--verbose", action="store_true")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -44,10 +44,10 @@ def _main(argv: Sequence[str] | None) -> int:
     cli.import_modules(args.module)
     notices: list[str] = []
     if not is_model(args.player):
-        raise UsageError(f"--player {args.player!r} is the name of a built-in player: its row must not become yours.")
+        raise UsageError(f"--player {args.player!r} is the name of a built-in player: choose another name.")
     (task, *others) = registry.tasks(args.env, notices)
     if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: one is played at a time.")
+        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: name a single one.")
     task, split = resolve_split(task, args.split)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     config = RunConfig(

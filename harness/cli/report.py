@@ -1,4 +1,4 @@
-"""envsuite-report: finished runs as one HTML file that needs no network."""
+"""envsuite-report: writes finished runs as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="envsuite-report",
         description="Write finished runs, and learning curves, as one HTML file with a trajectory viewer.",
         epilog="Example: envsuite-report runs -o report.html",
     )
-    found.add_argument(
-        "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that holds some of them"
+    parser.add_argument(
+        "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that contains them"
     )
-    found.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
-    found.add_argument("--title", default="envsuite report")
-    found.add_argument(
+    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
+    parser.add_argument("--title", default="envsuite report")
+    parser.add_argument(
         "--replay",
         type=int,
         default=20,
         metavar="N",
-        help="episodes of each run that are played again, for prompts, pictures and the expert's move; 0 for none (default: 20)",
+        help="episodes of each run to replay, for prompts, pictures and the expert's moves (default: 20)",
     )
-    found.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
-    found.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
-    found.add_argument(
+    parser.add_argument("--pictures", type=float, default=15, metavar="MB", help="limit on pictures (default: 15)")
+    parser.add_argument("--max-size", type=float, default=60, metavar="MB", help="limit on the file (default: 60)")
+    parser.add_argument(
         "--allow",
         action="append",
         default=[],
@@ -43,10 +43,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="SETTING",
         help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
     )
-    found.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
-    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
+    parser.add_argument("-v", "--verbose", action="store_true")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -63,16 +65,16 @@ def _main(argv: Sequence[str] | None) -> int:
     registry.check_trusted(trusted)
     from harness import report
 
-    material = report.gather(args.runs, args.allow)
+    data = report.gather(args.runs, args.allow)
     try:
-        page = report.render(material, args.title, args.replay, args.pictures, args.max_size, trusted)
+        page = report.render(data, args.title, args.replay, args.pictures, args.max_size, trusted)
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"The report needs the package {error.name!r}, which is not installed: pip install 'envsuite[report]'"
         ) from error
     write_atomically(args.output, page)
-    episodes = sum(len(run.records) for run in material.runs)
-    print(f"{args.output}: {len(material.runs)} runs, {episodes:,} episodes, {len(page.encode()) / 2**20:.1f} MB")
+    episodes = sum(len(run.records) for run in data.runs)
+    print(f"{args.output}: {len(data.runs)} runs, {episodes:,} episodes, {len(page.encode()) / 2**20:.1f} MB")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Learning curves as SVG, drawn here so that the page needs no script for them."""
+"""Draws learning curves as SVG, so that the page needs no script for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 34
 
 
 def learning_curves(curves: Sequence[Curve]) -> str:
-    """Success on held-out seeds over updates: a line and its 95 % interval per run; dots where it was measured.
+    """Returns success over updates as SVG: a line with its 95 % interval per run, and a dot per evaluation.
 
-    A run that measured nothing on held-out seeds shows the success of the episodes it trained on, dashed. '' where no
-    run has a point to show.
+    A run without evaluations on held-out seeds shows the success of its training episodes as a dashed line. Returns '' if
+    no run has a point.
     """
     if not any(curve.points for curve in curves):
         return ""
@@ -36,20 +36,20 @@ def learning_curves(curves: Sequence[Curve]) -> str:
         if curve.evals:
             above = [(_x(line["update"], last), _y(line["high"])) for line in lines]
             below = [(_x(line["update"], last), _y(line["low"])) for line in reversed(lines)]
-            body.append(f'<polygon class="band {hue}" points="{_spell(above + below)}"/>')
+            body.append(f'<polygon class="band {hue}" points="{_points(above + below)}"/>')
         dashed = "" if curve.evals else ' stroke-dasharray="4 3"'
-        body.append(f'<polyline class="line {hue}"{dashed} points="{_spell(points)}"/>')
+        body.append(f'<polyline class="line {hue}"{dashed} points="{_points(points)}"/>')
         for (x, y), line in zip(points, lines, strict=True):
-            told = f"{curve.name}, update {line['update']}: {100 * line['success']:.1f} %"
+            label = f"{curve.name}, update {line['update']}: {100 * line['success']:.1f} %"
             if "low" in line:
-                told += f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}] n={line['n']}"
+                label += f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}] n={line['n']}"
             radius = 3 if curve.evals else 1.5
             body.append(
-                f'<circle class="{hue}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(told)}</title></circle>'
+                f'<circle class="{hue}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(label)}</title></circle>'
             )
-    label = "Success by update: " + ", ".join(curve.name for curve in curves)
+    description = "Success by update: " + ", ".join(curve.name for curve in curves)
     return (
-        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label, quote=True)}">'
+        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(description, quote=True)}">'
         + "".join(body)
         + "</svg>"
     )
@@ -63,7 +63,7 @@ def _y(share: float) -> float:
     return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
 
 
-def _spell(points: Sequence[tuple[float, float]]) -> str:
+def _points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
@@ -80,7 +80,7 @@ def _vertical(tick: int, last: float) -> str:
 
 
 def _ticks(last: float) -> list[int]:
-    """About five round numbers from 0 to `last`."""
+    """Returns about five round numbers from 0 to `last`."""
     rough = max(last / 5, 1)
     power = 10 ** math.floor(math.log10(rough))
     step = next(round(power * factor) for factor in (1, 2, 5, 10) if power * factor >= rough)

@@ -1,7 +1,7 @@
-"""The episodes of a report: a small index that is always in memory, and chunks that are decoded on demand.
+"""Stores the episodes of a report: a small index that the page keeps in memory, and chunks that it decodes on demand.
 
-The index has a column per field, one entry an episode; words that repeat are numbers into a list. A chunk is a JSON list
-of episodes, gzipped and in base64: browsers undo both by themselves (`DecompressionStream`).
+The index has a column per field with one entry per episode; repeated words are numbers into a list. A chunk is a JSON list
+of episodes, gzipped and in base64, which browsers decode without a library (`DecompressionStream`).
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ from harness.report.transcripts import Replayer, Words, choose
 from harness.stats.compare import Run
 
 CHUNK = 300_000
-"""characters of JSON after which a chunk is closed"""
+"""characters of JSON after which a new chunk starts"""
 
 
 @dataclass
 class Packed:
-    """What the page holds of its episodes."""
+    """The episodes as the page contains them."""
 
     index: str
-    """compressed; see `columns` for what it holds"""
+    """compressed; `COLUMNS` lists its fields"""
     chunks: list[str] = field(default_factory=list)
     episodes: int = 0
     replayed: int = 0
     picture_bytes: int = 0
     stale: int = 0
-    """episodes that did not come out the same when they were played again"""
+    """episodes whose replay differed from the record"""
     not_replayed: dict[str, str] = field(default_factory=dict)
-    """run -> why none of its episodes could be"""
+    """run -> the reason why it could not be replayed"""
 
 
 def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int, trusted: Mapping[str, Any] = {}) -> Packed:
-    """All episodes of `runs`; of each run `replays` are played again, with pictures while these take up less than
-    `picture_bytes`, of which every run has its share and what those before it left. Raises UsageError where the result would be larger than `limit` bytes.
+    """Packs all episodes of `runs`, and replays `replays` of each run.
+
+    Pictures are added while they take up less than `picture_bytes`; every run may use its share and what earlier runs
+    left. `trusted` is passed to the replays. Raises UsageError if the result would be larger than `limit` bytes.
     """
     words: dict[str, Words] = {name: Words() for name in ("ending", "type", "objective", "game")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -50,7 +52,7 @@ def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int, trus
     pending: list[str] = []
     size = 0
     for number, run in enumerate(runs):
-        room = picture_bytes * (number + 1) // len(runs)  # or the first runs' pictures are the only ones
+        room = picture_bytes * (number + 1) // len(runs)  # so that the first runs cannot use up all of it
         for record, episode in _episodes(run, replays, room, packed, trusted):
             spelled = json.dumps(episode, ensure_ascii=False, separators=(",", ":"))
             for name, value in _row(record, number, words).items():
@@ -103,7 +105,7 @@ def _row(record: Record, run: int, words: dict[str, Words]) -> dict[str, Any]:
 def _episodes(
     run: Run, replays: int, picture_bytes: int, packed: Packed, trusted: Mapping[str, Any]
 ) -> Iterator[tuple[Record, dict[str, Any]]]:
-    """Every record of a run beside what the page shows of it."""
+    """Yields every record of a run with its content for the page."""
     prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
     chosen = choose(run.records, replays)
     replayer = Replayer(run, trusted) if chosen else None
@@ -123,17 +125,19 @@ def _episodes(
 
 
 def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
-    """A record as the viewer reads it: per step `c` commands, `o` what came of them, `r` reward, `f` fault, `y` the
-    reply where it is more than the command, `t` its reasoning.
+    """Returns a record for the viewer.
+
+    Each step has `c` commands, `o` observation, `r` reward, `f` fault, `y` the reply if it is more than the command, and
+    `t` the reasoning in it.
     """
     steps = []
     for step in record["steps"]:
-        shown = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
+        entry = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
         if "reply" in step:
-            shown["y"] = step["reply"]
+            entry["y"] = step["reply"]
             if prompting is not None and (thought := prompting.parse(reply_text(step)).thought):
-                shown["t"] = thought
-        steps.append(shown)
+                entry["t"] = thought
+        steps.append(entry)
     return {
         "first": record["first_observation"],
         "error": record["error"],
@@ -144,5 +148,5 @@ def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
 
 
 def compress(text: str) -> str:
-    """Gzip, then base64; the same bytes every time."""
+    """Returns text as gzip in base64; equal texts give equal bytes."""
     return base64.b64encode(gzip.compress(text.encode("utf-8", "backslashreplace"), 9, mtime=0)).decode()

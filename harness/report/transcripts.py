@@ -1,8 +1,6 @@
-"""Some recorded episodes played again, for what a record does not hold: the prompt, what was admissible, what the
-expert would have said, and pictures.
+"""Replays recorded episodes for what a record lacks: prompts, admissible commands, the expert's moves, and pictures.
 
-The recorded commands are carried out and nothing else; where the environment no longer answers as it did, the replay
-stops there and says so.
+A replay executes the recorded commands only. It stops with a message at the first answer that differs from the record.
 """
 
 from __future__ import annotations
@@ -21,26 +19,26 @@ from harness.stats.compare import Run
 from harness.types import Reply, Turn
 
 WIDEST = 1280
-"""pixels; wider pictures are scaled down"""
+"""pixels; wider pictures are scaled down to it"""
 COLOURS = 48
 
 
-def choose(found: Sequence[Record], count: int) -> set[int]:
-    """Which of a run's records to play again: failures and successes in turn, so that both can be looked at."""
-    wins = [i for i, one in enumerate(found) if one["success"] and not is_broken(one)]
-    losses = [i for i, one in enumerate(found) if not one["success"] and not is_broken(one)]
-    mixed = [index for pair in zip(losses, wins) for index in pair]
+def choose(records: Sequence[Record], count: int) -> set[int]:
+    """Returns the indices of the records to replay: failures and successes in turn, so that a reader sees both."""
+    wins = [i for i, record in enumerate(records) if record["success"] and not is_broken(record)]
+    losses = [i for i, record in enumerate(records) if not record["success"] and not is_broken(record)]
+    mixed = [index for pair in zip(losses, wins, strict=False) for index in pair]
     shorter = min(len(wins), len(losses))
     return set((mixed + losses[shorter:] + wins[shorter:])[:count])
 
 
 class Replayer:
-    """Plays records of one run again, in one environment after another."""
+    """Replays records of one run in one environment. `trusted` holds the user's own settings of restricted knobs."""
 
     def __init__(self, run: Run, trusted: Mapping[str, Any] = {}) -> None:
         self.prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
         self.refused = ""
-        """why nothing of this run can be played again; '' where it can"""
+        """the reason why this run cannot be replayed; '' if it can"""
         self.env: TextEnv | None = None
         task = registry.TASKS.get(run.config["task"])
         if task is None:
@@ -55,43 +53,43 @@ class Replayer:
             self.refused = str(error)
 
     def __call__(self, record: Record, pictures: bool = True) -> dict[str, Any]:
-        """What playing `record` again adds to it, turn by turn.
+        """Replays a record and returns what it lacks, turn by turn.
 
-        `expert` [turns] str or None, `admissible` [turns], `prompts` [turns] of [role, number in `strings`], `shots`
-        [turns + 1] numbers in `images` (PNG, base64), `difference` in words where the environment answered otherwise.
+        `expert` [turns] str or None, `admissible` [turns], `prompts` [turns] of [role, index into `strings`], `shots`
+        [turns + 1] indices into `images` (PNG, base64), `difference` in words if the environment answered differently.
         """
         assert self.env is not None
         try:
             return self._play(self.env, record, pictures and self.env.render_mode is not None)
-        except Exception as error:  # whatever an engine does, the report is written
+        except Exception as error:  # the report is written whatever an engine raises
             return {"difference": f"it broke on replay: {type(error).__name__}: {error}"}
 
     def _play(self, env: TextEnv, record: Record, pictures: bool) -> dict[str, Any]:
         text, info = env.reset(seed=record["seed"], options={"attempt": record["attempt"]})
-        found: dict[str, Any] = {"expert": [], "admissible": [], "prompts": [], "shots": [], "difference": ""}
+        result: dict[str, Any] = {"expert": [], "admissible": [], "prompts": [], "shots": [], "difference": ""}
         strings, images = Words(), Words()
-        drawn: dict[bytes, str] = {}  # most commands of a bad player change nothing
+        drawn: dict[bytes, str] = {}  # many commands change nothing, and their picture is reused
 
         def shoot() -> None:
             frame: Any = env.render()
             key = frame.tobytes()
             drawn[key] = drawn.get(key) or _png(frame)
-            found["shots"].append(images.number(drawn[key]))
+            result["shots"].append(images.number(drawn[key]))
 
         turns: list[Turn] = []
         if text != record["first_observation"]:
-            return {"difference": "the first observation is another one today"}
+            return {"difference": "the first observation differs today"}
         for number, step in enumerate(record["steps"], 1):
-            found["expert"].append(env.expert() if env.experts else None)
-            found["admissible"].append([strings.number(one) for one in info["admissible_commands"]])
+            result["expert"].append(env.expert() if env.experts else None)
+            result["admissible"].append([strings.number(command) for command in info["admissible_commands"]])
             if pictures:
                 shoot()
             turn = self._turn(step, text, info["admissible_commands"])
             if self.prompting is not None:
-                asked = self.prompting.messages(
+                messages = self.prompting.messages(
                     env.instructions, env.objective, turns, turn.observation, turn.admissible
                 )
-                found["prompts"].append([[m["role"], strings.number(m["content"])] for m in asked])
+                result["prompts"].append([[m["role"], strings.number(m["content"])] for m in messages])
             texts, over = [], False
             for command in step["commands"] or [""]:
                 text, _, terminated, truncated, info = env.step(command)
@@ -99,14 +97,14 @@ class Replayer:
                 over = terminated or truncated
             text = "\n".join(texts)
             if text != step["observation"]:
-                found["difference"] = f"turn {number} is answered otherwise today"
+                result["difference"] = f"turn {number} has another answer today"
                 break
             turns.append(turn)
             if over:
                 break
         if pictures:
             shoot()
-        return {**found, "strings": strings.items, "images": images.items}
+        return {**result, "strings": strings.items, "images": images.items}
 
     def _turn(self, step: dict[str, Any], seen: str, admissible: Sequence[str]) -> Turn:
         parsed = self.prompting.parse(reply_text(step)) if self.prompting else None
@@ -128,7 +126,7 @@ class Replayer:
 
 
 class Words:
-    """Strings by number, each stored once: a conversation repeats itself turn by turn, and so do pictures."""
+    """A table of strings, each stored once, because prompts and pictures repeat from turn to turn."""
 
     def __init__(self) -> None:
         self.items: list[str] = []
@@ -142,8 +140,8 @@ class Words:
 
 
 def _png(frame: Any) -> str:
-    """A frame [height, width, 3] as a small PNG in base64: at most WIDEST wide, COLOURS colours."""
-    from PIL import Image  # an extra of the environments that draw
+    """Returns a frame [height, width, 3] as PNG in base64, at most WIDEST pixels wide and with COLOURS colours."""
+    from PIL import Image  # comes with the extras of environments that draw
 
     image = Image.fromarray(frame)
     if image.width > WIDEST:

@@ -38,7 +38,7 @@ def test_pass_at_k_equals_the_product_the_codex_paper_prints():
 
 
 def test_more_attempts_than_were_made_give_no_number():
-    with pytest.raises(ValueError, match="2 attempts say nothing of 3"):
+    with pytest.raises(ValueError, match="2 attempts cannot estimate 3"):
         aggregate.pass_at_k(2, 1, 3)
 
 

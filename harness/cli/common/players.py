@@ -1,4 +1,4 @@
-"""Who plays the runs of one call, and a run of theirs with its progress."""
+"""Policies of one call (`Players`), and a run with its progress (`play`)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from harness.types import Policy
 
 
 class Players:
-    """Who plays the runs of one call, which share its budget. Policies by name: one of each in memory, made again only
-    where the next run asks for other settings.
+    """Policies by name for the runs of one call, which share its budget.
+
+    Each policy is loaded once, and again only if a run needs other settings. Use as a context.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -29,8 +30,9 @@ class Players:
         self._began, self._used = time.monotonic(), dict[str, Summary]()
 
     def left(self, budget: Budget, config: RunConfig) -> Budget:
-        """What the runs before this one have left of the call's budget."""
-        return budget.after(self._began, [one for run_id, one in self._used.items() if run_id != config.run_id])
+        """Returns the budget that the other runs of the call have left."""
+        others = [summary for run_id, summary in self._used.items() if run_id != config.run_id]
+        return budget.after(self._began, others)
 
     def spend(self, config: RunConfig, summary: Summary) -> None:
         self._used[config.run_id] = summary
@@ -47,12 +49,12 @@ class Players:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for _, one in self._made.values():
-            one.close()
+        for _, policy in self._made.values():
+            policy.close()
 
 
 def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
-    """The policy in this process, or replicas of it on the cluster."""
+    """Loads a policy into this process, or replicas of it onto the cluster."""
     if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
         from harness.cluster.connect import connect
         from harness.cluster.replicas import RayPolicy
@@ -79,7 +81,7 @@ def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
 def play(
     config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
 ) -> tuple[Results, Summary]:
-    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
+    """Plays one run within the remaining budget, with its progress on `console`. Returns records and summary."""
     how = dataclasses.replace(how, budget=players.left(how.budget, config))
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
 

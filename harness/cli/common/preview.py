@@ -1,4 +1,4 @@
-"""What a run would be, before it is played: --dry-run and --show-prompt."""
+"""Previews of a run: --dry-run and --show-prompt."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from harness.policies import is_model, on_server
 
 
 def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
-    """What would be played, and as whom."""
-    say = lambda text: console.print(text, highlight=False, soft_wrap=True)
+    """Prints task, episodes, model, prompt and folder of a run."""
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
     panel = config.panel
     episodes = config.all_episodes()
     say(f"task      {cli.titled(config.task.id, config.knobs)}")
@@ -47,7 +50,7 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
 
 
 def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
-    """What the run would take on a cluster, in words."""
+    """Yields the predicted duration and cost of a run on a cluster, line by line."""
     from harness.capacity import predict, profile
 
     head, families = profile.load()
@@ -73,7 +76,7 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
 
 
 def show_prompt(config: RunConfig, base_url: str | None) -> None:
-    """The very messages the model is asked first; where its weights are here, also the text its template makes of them."""
+    """Prints the first prompt as messages, and as text if the model's chat template is on this machine."""
     env = registry.build(config.task, config.reward_mode, **config.knobs)
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
@@ -94,7 +97,7 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
         return
     path = model_files.here(model_files.resolve(config.model.removeprefix("hf:")))
     if path is None:
-        print(f"\n(the weights of {config.model} are not here: its chat template cannot be applied)")
+        print(f"\n(the weights of {config.model} are not on this machine, so its chat template cannot be applied)")
         return
     from transformers import AutoTokenizer
 
