@@ -1,7 +1,8 @@
 """Tensors built from trajectories, with the very tokens that were sampled.
 
-`collate` makes a `Batch` of padded rows. `episode_rows` arranges its sampled tokens as one row per episode, for
-`estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over tokens.
+`collate` makes a `Batch` of padded rows. `episode_rows` arranges its sampled tokens as one row per
+episode, for `estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over
+tokens.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from harness.types import Trajectory
 
 @dataclass
 class Batch:
-    """B rows of at most L tokens. A row is a conversation, or the part of one that no later prompt rewrote.
+    """B rows of at most L tokens. A row is a conversation, or the part of one that no later prompt
+    rewrote.
 
-    The N sampled tokens are also listed in the order of play, episode by episode: `where`, `episode`, `turn`.
+    The N sampled tokens are also listed in the order of play, episode by episode: `where`,
+    `episode`, `turn`.
     """
 
     ids: Tensor  # [B, L] tokens, 0 past the end
@@ -44,7 +47,8 @@ class Batch:
         return out
 
     def numbers(self) -> Tensor:
-        """Returns the index among the N sampled tokens at each sampled position, 0 elsewhere. [B, L]"""
+        """Returns the index among the N sampled tokens at each sampled position, 0 elsewhere. [B,
+        L]"""
         return self.spread(torch.arange(len(self.where)))
 
     def rows(self, index: Tensor) -> Batch:
@@ -77,10 +81,12 @@ class _Row:
 
 
 def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
-    """Builds a batch with one row per trajectory for as long as each prompt continues the row so far; else a new row.
+    """Builds a batch with one row per trajectory for as long as each prompt continues the row so
+    far; else a new row.
 
-    `whole=False` begins a new row with every turn: a data point is a turn, as in Verlog and GiGPO. Turns whose reply has
-    no tokens (from an API, or empty) are skipped. Raises ValueError for broken episodes and if nothing was sampled.
+    `whole=False` begins a new row with every turn: a data point is a turn, as in Verlog and GiGPO.
+    Turns whose reply has no tokens (from an API, or empty) are skipped. Raises ValueError for
+    broken episodes and if nothing was sampled.
     """
     rows: list[_Row] = []
     where: list[tuple[int, int]] = []
@@ -178,8 +184,8 @@ def turn_rewards(trajectories: Sequence[Trajectory]) -> list[list[float]]:
 def token_rewards(batch: Batch, per_turn: Sequence[Sequence[float]]) -> Tensor:
     """Pays each turn's reward on the last token of its reply. [E][T_e] -> [N]
 
-    The reward of a turn without tokens is paid on the next turn that has some, or, after the last such turn, on the
-    episode's last sampled token, so that the sum per episode stays the same.
+    The reward of a turn without tokens is paid on the next turn that has some, or, after the last
+    such turn, on the episode's last sampled token, so that the sum per episode stays the same.
     """
     out = torch.zeros(len(batch.episode))
     last_token: dict[int, dict[int, int]] = {}

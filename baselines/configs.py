@@ -1,7 +1,7 @@
 """Settings of models and algorithms, with the range of every number beside its field.
 
-The module imports no torch, so that a bad recipe is rejected before anything slow happens. `CONFIGS` maps an algorithm's
-name to its settings; `baselines.recipe` reads them from TOML.
+The module imports no torch, so that a bad recipe is rejected before anything slow happens.
+`CONFIGS` maps an algorithm's name to its settings; `baselines.recipe` reads them from TOML.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Share = Annotated[float, Range(0, 1)]
 PositiveShare = Annotated[float, Range(0, 1, above=True)]
 
 Normalisation = Literal["sum", "token", "word"]
-"""How a command's log-likelihood is divided: not at all, by its tokens, or by its words."""
+"""Divisor of a command's log-likelihood: none, its tokens, or its words."""
 Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-constant"]
 AdvantageScope = Literal["none", "batch", "minibatch"]
 Deviation = Literal["whiten", "sample", "population"]
@@ -54,7 +54,8 @@ class ModelConfig:
     """Alias, path or org/name."""
     device: str = "auto"
     dtype: str = "auto"
-    """Type of the forward passes. Trained weights have float32 master copies and moments in any case."""
+    """Type of the forward passes. Trained weights have float32 master copies and moments in any
+    case."""
     attention: Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"] = "sdpa"
     """Attention kernel; the FlashAttention kernels need the package flash-attn and a GPU."""
     lora_rank: Natural = 0
@@ -62,8 +63,8 @@ class ModelConfig:
     lora_alpha: Count = 16
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
     critic: Literal["none", "head", "own"] = "own"
-    """head: an MLP on the features of the frozen reference; own: a trained copy of the model with a linear head.
-    Algorithms without a critic build none."""
+    """head: an MLP on the features of the frozen reference; own: a trained copy of the model with a
+    linear head. Algorithms without a critic build none."""
     critic_hidden: tuple[Count, ...] = (1024, 512)
     """Hidden sizes of the MLP (TWOSOME, ADRL); () gives a linear head."""
     gradient_checkpointing: bool = False
@@ -82,12 +83,13 @@ class SFTConfig:
     micro_rows: Natural = 0
     """Rows per forward pass; 0: all rows of a step."""
     warmup: Share = 0.1
-    """Share of the steps in which the learning rate rises to its full value; it then falls as a cosine."""
+    """Share of the steps in which the learning rate rises to its full value; it then falls as a
+    cosine."""
     weight_decay: NonNegative = 0.01
     max_grad_norm: Positive = 1.0
     last_only: bool = False
-    """Train only the last assistant message of each line. Use it with a history window, where earlier turns have
-    lines of their own."""
+    """Train only the last assistant message of each line. Use it with a history window, where each
+    turn has its own line."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class UpdateConfig:
     minibatches: Count = 1
     """Optimiser steps per pass."""
     micro_rows: Natural = 0
-    """Rows per forward pass, with gradients accumulated over a minibatch; 0: all rows of the minibatch."""
+    """Rows per forward pass, with gradients accumulated over a minibatch; 0: all rows of the
+    minibatch."""
     clip_low: Share = 0.2
     clip_high: NonNegative = 0.2
     dual_clip: NonNegative = 0.0
@@ -120,20 +123,22 @@ class UpdateConfig:
     entropy_coef: NonNegative = 0.0
     kl_coef: NonNegative = 0.0
     kl_target: NonNegative = 0.0
-    """Adapt kl_coef after each batch so that the KL to the first weights approaches this (Ziegler et al., 2019);
-    0: fixed coefficient."""
+    """Adapt kl_coef after each batch so that the KL to the first weights approaches this (Ziegler
+    et al., 2019); 0: fixed coefficient."""
     kl_horizon: Count = 10000
-    """Episodes over which the adapted coefficient may change by a factor of e; a batch changes it by at most a fifth
-    of (episodes / horizon)."""
+    """Episodes over which the adapted coefficient may change by a factor of e; a batch changes it
+    by at most a fifth of (episodes / horizon)."""
     kl_kind: Literal["k1", "k2", "k3", "k1+", "k3+"] = "k3"
-    """Estimator of Schulman (2020); k1+ and k3+ have the value of k1 and k3, and the gradient of k2."""
+    """Estimator of Schulman (2020); k1+ and k3+ have the value of k1 and k3, and the gradient of
+    k2."""
     kl_in: Literal["loss", "reward"] = "loss"
     target_kl: NonNegative = 0.0
     """Skip the policy step of a minibatch whose KL to the rollout policy exceeds this; 0: never."""
     normalise: AdvantageScope = "batch"
     """Rows over which advantages are scaled to mean 0 and variance 1."""
     deviation: Deviation = "whiten"
-    """Variant of the scaling: whiten (verl), sample (TWOSOME) or population (ADRL); see `estimators.standardise`."""
+    """Variant of the scaling: whiten (verl), sample (TWOSOME) or population (ADRL); see
+    `estimators.standardise`."""
     aggregation: Aggregation = "token-mean"
     constant: NonNegative = 0.0
     """Divisor of seq-sum-constant: the longest possible reply, in tokens."""
@@ -141,7 +146,8 @@ class UpdateConfig:
     """Largest global norm of the gradient."""
     weight_decay: NonNegative = 0.0
     schedule: Schedule = "constant"
-    """Learning rates over the run (or over its `budget`): constant, linear to 0, or a half cosine to 0."""
+    """Learning rates over the run (or over its `budget`): constant, linear to 0, or a half cosine
+    to 0."""
     whole: bool = True
     """A row is a conversation; False: a row is one turn with its prompt."""
 
@@ -155,14 +161,16 @@ class UpdateConfig:
         return False
 
     def shaping(self) -> Shaping | None:
-        """Returns the discount that `shaped` needs to keep the best policy; None if no single discount does.
+        """Returns the discount that `shaped` needs to keep the best policy; None if no single
+        discount does.
 
         This default is a plain sum of rewards.
         """
         return Shaping(1.0)
 
     def validate(self, recipe: Any) -> None:
-        """Rejects settings of this algorithm that contradict the `baselines.recipe.Recipe`. Raises UsageError."""
+        """Rejects settings of this algorithm that contradict the `baselines.recipe.Recipe`. Raises
+        UsageError."""
         if self.aggregation == "seq-sum-constant" and not self.constant:
             raise UsageError(
                 "config.aggregation = 'seq-sum-constant' needs config.constant, the longest possible reply in tokens."
@@ -176,7 +184,7 @@ class UpdateConfig:
         self._check_sampling(recipe)
 
     def _check_sampling(self, recipe: Any) -> None:
-        """Rejects sampling whose probabilities are not those that the trainer computes."""
+        """Rejects sampling whose probabilities differ from the trainer's."""
         acting = recipe.acting
         if acting.choose == "admissible" and acting.temperature != 1.0:
             raise UsageError(
@@ -185,7 +193,8 @@ class UpdateConfig:
             )
         if acting.choose == "free" and acting.top_p < 1:
             raise UsageError(
-                f"acting.top_p = {acting.top_p}: tokens would be sampled from part of the vocabulary, and {recipe.algorithm} "
+                f"acting.top_p = {acting.top_p}: tokens would be sampled from part of the vocabulary, and "
+                f"{recipe.algorithm} "
                 "learns from log-probs over all of it: set it to 1."
             )
 
@@ -197,7 +206,8 @@ class SFT(UpdateConfig):
     def validate(self, recipe: Any) -> None:
         if not recipe.sft.any:
             raise UsageError(
-                "algorithm = 'sft' learns from demonstrations, and the recipe has none: set sft.episodes (100) or sft.file."
+                "algorithm = 'sft' learns from demonstrations, and the recipe has none: set sft.episodes "
+                "(100) or sft.file."
             )
 
 
@@ -220,7 +230,8 @@ class PPO(UpdateConfig):
     lam: Share = 0.95
     level: Literal["token", "turn"] = "token"
     bootstrap: bool = True
-    """A truncated episode ends in the value of its final observation; False: in 0, as in TWOSOME and ADRL."""
+    """A truncated episode ends in the value of its final observation; False: in 0, as in TWOSOME
+    and ADRL."""
     smdp: bool = False
     """Discount a command that took k primitive steps by gamma**k."""
     critic_warmup: Natural = 0
@@ -244,7 +255,8 @@ class PPO(UpdateConfig):
 
     @property
     def target_share(self) -> float:
-        """Share of the way that the target critic moves towards the critic after each batch; 0: no target critic."""
+        """Share of the way that the target critic moves towards the critic after each batch; 0: no
+        target critic."""
         return 0.0
 
     @property
@@ -264,6 +276,9 @@ class PPO(UpdateConfig):
 class NTPO(PPO):
     """Naive token-level policy optimisation: every token is discounted."""
 
+    target_kl: NonNegative = 0.02
+    normalise: AdvantageScope = "minibatch"
+    deviation: Deviation = "population"
     gamma_token: Share = -1.0
     """Discount inside an action; -1: gamma."""
 
@@ -276,11 +291,15 @@ class NTPO(PPO):
 class POAD(PPO):
     """Policy optimisation with action decomposition: no discount inside an action."""
 
+    target_kl: NonNegative = 0.02
+    normalise: AdvantageScope = "minibatch"
+    deviation: Deviation = "population"
     lambda_token: Share = -1.0
     """Trace decay inside an action; -1: lam, as in the published code; 1: no decay."""
     target_tau: Share = 0.0
-    """Share of the way that a target critic moves towards the critic after each batch (1: a copy). The critic then
-    regresses on the one-step targets of eq. 15; 0: no target critic and lambda-returns, as in the published code."""
+    """Share of the way that a target critic moves towards the critic after each batch (1: a copy).
+    The critic then regresses on the one-step targets of eq. 15; 0: no target critic and
+    lambda-returns, as in the published code."""
 
     def rates(self) -> Rates:
         lambda_token = self.lam if self.lambda_token < 0 else self.lambda_token
@@ -310,12 +329,14 @@ class TWOSOME(PPO):
     def validate(self, recipe: Any) -> None:
         if self.normalisation != recipe.acting.normalisation:
             raise UsageError(
-                f"config.normalisation is {self.normalisation!r} and acting.normalisation {recipe.acting.normalisation!r}: "
+                f"config.normalisation is {self.normalisation!r} and acting.normalisation "
+                f"{recipe.acting.normalisation!r}: "
                 "twosome learns the distribution that it draws from; set both alike."
             )
         if recipe.acting.choose != "admissible":
             raise UsageError(
-                f"acting.choose cannot be {recipe.acting.choose!r}: twosome chooses among admissible commands, 'admissible'."
+                f"acting.choose cannot be {recipe.acting.choose!r}: twosome chooses among admissible "
+                f"commands, 'admissible'."
             )
         for key, value, unused in (
             ("kl_coef", self.kl_coef, 0.0),
@@ -328,13 +349,15 @@ class TWOSOME(PPO):
                 )
         if recipe.fsdp:
             raise UsageError(
-                "fsdp = true has all processes take the same passes, and twosome scores as many commands as a turn has: "
+                "fsdp = true has all processes take the same passes, and twosome scores as many commands "
+                "as a turn has: "
                 "leave fsdp out."
             )
         super().validate(recipe)
 
     def _check_sampling(self, recipe: Any) -> None:
-        """Accepts any temperature: the trainer computes the very distribution over commands that was drawn from."""
+        """Accepts any temperature: the trainer computes the very distribution over commands that
+        was drawn from."""
 
 
 @dataclass(frozen=True)
@@ -433,7 +456,8 @@ class GiGPO(GroupConfig):
     whole: bool = False
 
     def shaping(self) -> Shaping | None:
-        """Returns None unless both advantages, of the episode's sum and of the return-to-go, use one discount."""
+        """Returns None unless both advantages, of the episode's sum and of the return-to-go, use
+        one discount."""
         return Shaping(1.0) if self.gamma == 1 or not self.omega else None
 
 

@@ -1,7 +1,8 @@
 """Critics: a value for every token, read at the token before it.
 
-A critic with a `trunk` trains a copy of the model. One without reads the hidden states of the frozen reference and trains an
-MLP on them, so that these features need computing only once per batch.
+A critic with a `trunk` trains a copy of the model. One without reads the hidden states of the
+frozen reference and trains an MLP on them, so that these features need computing only once per
+batch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from baselines.prefix_sharing import PackedRows, read_trunk
 
 
 class Critic(nn.Module):
-    """A head in float32 with ReLU layers of sizes `hidden` and without biases, on a `trunk` or on given features."""
+    """A head in float32 with ReLU layers of sizes `hidden` and without biases, on a `trunk` or on
+    given features."""
 
     def __init__(self, width: int, hidden: tuple[int, ...], trunk: nn.Module | None = None) -> None:
         super().__init__()
@@ -46,7 +48,8 @@ class Critic(nn.Module):
         return self.of_features(read_trunk(self.trunk, packed))
 
     def target(self) -> Critic:
-        """Returns an untrained copy, in float32 at least: bfloat16 would round away the steps by which it follows."""
+        """Returns an untrained copy, in float32 at least: bfloat16 would round away the steps by
+        which it follows."""
         duplicate = copy.deepcopy(self)
         duplicate.__dict__.pop("_masters", None)
         if any(parameter.dtype not in EXACT for parameter in duplicate.parameters()):

@@ -1,7 +1,7 @@
 """Log-probabilities and entropies of tokens from logits, without float32 copies of all logits.
 
-The vocabulary makes logits the largest tensor of a training step. `token_logprobs` converts and normalises them in chunks and
-writes their gradient in the same type and in one tensor.
+The vocabulary makes logits the largest tensor of a training step. `token_logprobs` converts and
+normalises them in chunks and writes their gradient in the same type and in one tensor.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ CHUNK = 2**24
 def token_logprobs(
     logits: Tensor, tokens: Tensor, temperature: float = 1.0, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Returns the log-prob of each token and the entropy of its distribution. [P, V], [P] -> [P], [P]
+    """Returns the log-prob of each token and the entropy of its distribution. [P, V], [P] -> [P],
+    [P]
 
-    Both are float32 (float64 for float64 logits). The entropy is differentiable only with `entropy_gradient`.
+    Both are float32 (float64 for float64 logits). The entropy is differentiable only with
+    `entropy_gradient`.
     """
     return _TokenLogprobs.apply(logits, tokens, temperature if temperature > 0 else 1.0, entropy_gradient)
 

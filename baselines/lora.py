@@ -12,7 +12,8 @@ from envsuite.errors import MissingExtra, UsageError, did_you_mean
 
 
 def add_adapter(lm: Any, config: ModelConfig) -> Any:
-    """Returns `lm` with a LoRA adapter. Raises UsageError if the model has no linear layer of a name in `lora_targets`."""
+    """Returns `lm` with a LoRA adapter. Raises UsageError if the model has no linear layer of a
+    name in `lora_targets`."""
     try:
         from peft import LoraConfig, get_peft_model
     except ModuleNotFoundError as error:
@@ -36,7 +37,8 @@ def add_adapter(lm: Any, config: ModelConfig) -> Any:
 
 @torch.no_grad()
 def merged_weight(module: Any) -> Tensor:
-    """Returns the weight of an adapted layer with its adapter added, in the layer's own type. [out, in]"""
+    """Returns the weight of an adapted layer with its adapter added, in the layer's own type. [out,
+    in]"""
     base = module.base_layer.weight
     return (base + module.get_delta_weight("default").to(base.dtype)).to(base.dtype)
 
@@ -45,7 +47,7 @@ def merged_weight(module: Any) -> Tensor:
 def merged_state(lm: Any) -> dict[str, Tensor]:
     """Returns the base model's state with the adapter merged.
 
-    Only the adapted weights are new tensors, in main memory; the others are those of the model itself.
+    Only the adapted weights are new tensors, in main memory; the others are the model's own.
     """
     base = lm.get_base_model()
     adapted = {name: module for name, module in base.named_modules() if hasattr(module, "get_delta_weight")}

@@ -1,8 +1,9 @@
 """Float32 master copies of weights that are trained in a lower precision.
 
-A step of AdamW is often smaller than the distance between two bfloat16 numbers, so that weights stepped in bfloat16 hardly
-move. `MasterWeights` keeps a float32 copy of each such parameter and of its gradient; the optimiser steps the copy, and
-`publish` rounds it into the model. A float32 parameter is its own master and costs nothing.
+A step of AdamW is often smaller than the distance between two bfloat16 numbers, so that weights
+stepped in bfloat16 hardly move. `MasterWeights` keeps a float32 copy of each such parameter and of
+its gradient; the optimiser steps the copy, and `publish` rounds it into the model. A float32
+parameter is its own master and costs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ EXACT = (torch.float32, torch.float64)
 
 
 class MasterWeights:
-    """The parameters that an optimiser steps (`masters`) beside those that the model computes with (`parameters`)."""
+    """Pairs of parameters: the optimiser steps `masters`, and the model computes with `parameters`."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self.parameters = list(parameters)
@@ -49,7 +50,8 @@ class MasterWeights:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Sets the masters to the model's present weights, after something else than the optimiser changed these."""
+        """Sets the masters to the model's present weights, after something else than the optimiser
+        changed these."""
         for parameter, master in zip(self.parameters, self.masters, strict=True):
             if master is not parameter:
                 master.copy_(parameter)

@@ -1,7 +1,8 @@
 """Estimates the device memory that a recipe needs, before any weight is loaded.
 
-Weights, masters, gradients and moments are counted exactly on a model without storage ("meta"). Activations, logits and the
-keys and values of the rollout are computed from shapes. With several processes the estimate is for each of them.
+Weights, masters, gradients and moments are counted exactly on a model without storage ("meta").
+Activations, logits and the keys and values of the rollout are computed from shapes. With several
+processes the estimate is for each of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ LOADING = "before it is sharded"
 
 
 def configuration(name: str) -> Any:
-    """Returns the architecture of a model from its folder, or from the files shipped with the recipes.
+    """Returns the architecture of a model from its folder, or from the files shipped with the
+    recipes.
 
     Raises UsageError if it is in neither.
     """
@@ -48,7 +50,8 @@ def configuration(name: str) -> Any:
 
 
 def estimate(recipe: Recipe, dtype: torch.dtype = torch.bfloat16, processes: int = 1) -> dict[str, float]:
-    """Returns the bytes of each part of the memory, per process. `model.dtype` "auto" counts as `dtype`, as on a GPU."""
+    """Returns the bytes of each part of the memory, per process. `model.dtype` "auto" counts as
+    `dtype`, as on a GPU."""
     from transformers import AutoModelForCausalLM
 
     config = configuration(recipe.model.name)
@@ -84,7 +87,8 @@ def _sharded(parts: dict[str, float], model: Model, processes: int, plays: bool)
     """Returns a process's share of each part, and what is gathered for a while."""
     blocks = [_bytes(block.parameters()) for block in fsdp.blocks(model.lm)]
     actor = parts["actor's weights"]
-    # Everything between the blocks (embeddings, head), the block that computes and the next one, which is being fetched.
+    # Everything between the blocks (embeddings, head), the block that computes and the next one,
+    # which is being fetched.
     at_once = actor - sum(blocks) + 2 * max(blocks, default=0.0)
     weights = ("actor's weights", "critic's weights", "target critic", "reference")
     return {
@@ -102,10 +106,12 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     rows = _rows_per_pass(recipe, processes)
     head = getattr(config, "head_dim", None) or width // config.num_attention_heads
     itemsize = torch.empty(0, dtype=kind).element_size()
-    # What normalisations, projections and the gated feed-forward network of a layer keep for the backward pass.
+    # What normalisations, projections and the gated feed-forward network of a layer keep for the
+    # backward pass.
     layer = (12 * width + 4 * config.intermediate_size) * itemsize
-    kept = layers * width * itemsize + layer if recipe.model.gradient_checkpointing else layers * layer
-    # Only sampled positions reach the head. Their logits and the gradient of these have the model's type.
+    stored = layers * width * itemsize + layer if recipe.model.gradient_checkpointing else layers * layer
+    # Only sampled positions reach the head. Their logits and the gradient of these have the model's
+    # type.
     turns = recipe.prompting.history >= 0 or not recipe.config.whole
     positions = rows * min(length, recipe.acting.max_tokens) if turns else rows * length
     concurrent = min(CONCURRENT, -(-recipe.episodes // processes))
@@ -113,7 +119,7 @@ def _working_memory(recipe: Recipe, config: Any, kind: torch.dtype, processes: i
     plays = not recipe.generation.base_url
     reuses = recipe.prompting.history != 0 or recipe.acting.choose == "admissible"
     return {
-        "activations": float(rows * length * kept),
+        "activations": float(rows * length * stored),
         "logits": float(positions * config.vocab_size * 2 * itemsize),
         "rollout's keys and values": cache if plays else 0.0,
         "prefix store": min(cache, recipe.acting.cache_gb * 2**30) if plays and reuses else 0.0,
@@ -132,7 +138,8 @@ def _rows_per_pass(recipe: Recipe, processes: int) -> int:
 
 
 def peak(parts: dict[str, float]) -> float:
-    """Returns the most bytes in use at once: playing and learning alternate, and a model is loaded before it is sharded."""
+    """Returns the most bytes in use at once: playing and learning alternate, and a model is loaded
+    before it is sharded."""
     playing, learning = (sum(parts.get(name, 0.0) for name in names) for names in (PLAYING, LEARNING))
     permanent = sum(value for name, value in parts.items() if name not in (*PLAYING, *LEARNING, LOADING))
     return max(permanent + max(learning, playing), parts.get(LOADING, 0.0))

@@ -13,7 +13,8 @@ from harness.types import Trajectory
 
 
 def episode_metrics(played: Sequence[Trajectory], learned: Sequence[Trajectory]) -> dict[str, Any]:
-    """Returns numbers of a batch of training episodes: all that were `played`, and those that were `learned` from."""
+    """Returns numbers of a batch: its `played` episodes, and the `learned` ones that an update
+    used."""
     turns = [turn for run in learned for turn in run.turns]
     return {
         "env_steps": len(turns),
@@ -28,7 +29,8 @@ def episode_metrics(played: Sequence[Trajectory], learned: Sequence[Trajectory])
 
 
 def outcome_metrics(ended: Sequence[Trajectory]) -> dict[str, float]:
-    """Returns mean reward and success of episodes that ended; {} if a batch of fixed turns holds no end."""
+    """Returns mean reward and success of episodes that ended; {} if a batch of fixed turns holds no
+    end."""
     if not ended:
         return {}
     return {

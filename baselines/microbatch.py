@@ -1,6 +1,7 @@
 """Micro-batches: passes over a few rows of a batch at a time, shared between processes.
 
-`split` divides rows, `crop` cuts them out of the batch, `evaluate` computes something for every sampled token.
+`split` divides rows, `crop` cuts them out of the batch, `evaluate` computes something for every
+sampled token.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def crop(batch: Batch, rows: Tensor) -> Rows:
 
 @torch.no_grad()
 def evaluate(function: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch, micro_rows: int, even: bool) -> Tensor:
-    """Computes `function(ids, valid, sampled)` [b, l] over micro-batches, and returns it for the sampled tokens. [N]
+    """Computes `function(ids, valid, sampled)` [b, l] over micro-batches, and returns it for the
+    sampled tokens. [N]
 
     `even` is that of `collectives.rounds`: True if the model is sharded.
     """
@@ -59,9 +61,11 @@ def evaluate_features(
     even: bool,
     features: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Computes numbers [b, l] and hidden states [n, H] by `function`, for the sampled tokens. [N], [N, H]
+    """Computes numbers [b, l] and hidden states [n, H] by `function`, for the sampled tokens. [N],
+    [N, H]
 
-    The hidden states of a part are those of its sampled tokens, row by row; they are written into `features` [N, H].
+    The function returns hidden states of its sampled tokens row by row; they are written into
+    `features` [N, H].
     """
     out, numbers = torch.zeros(batch.ids.shape), batch.numbers()
     for part, weight in collectives.rounds(split(batch, torch.arange(len(batch.ids)), micro_rows), even):

@@ -1,7 +1,9 @@
-"""The model that is trained: a causal language model, and for some algorithms a critic and a frozen reference.
+"""The model that is trained: a causal language model, and for some algorithms a critic and a frozen
+reference.
 
-Batches stay in main memory; results computed on a GPU return there. Log-probs and values at column l of [B, L] belong to
-token l given the tokens before it: the value of a state is read at the last token of the prompt, never at padding.
+Batches stay in main memory; results computed on a GPU return there. Log-probs and values at column
+l of [B, L] belong to token l given the tokens before it: the value of a state is read at the last
+token of the prompt, never at padding.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Model:
         self.config, self.tokenizer = config, tokenizer
         self.device = next(lm.parameters()).device
         self.sharded = False
-        """True if processes hold a share of the weights each, and must take the same forward passes."""
+        """True if processes hold a share of the weights each, and must take the same forward
+        passes."""
         width = lm.config.get_text_config().hidden_size
         self.critic: Critic | None = None
         self.target: Critic | None = None
@@ -54,7 +57,7 @@ class Model:
             if config.gradient_checkpointing:
                 network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self.lm = add_adapter(lm, config) if config.lora_rank else lm
-        self.reference = Reference(self.lm, self.actor_parameters() if config.lora_rank else ())
+        self.reference = Reference(self.lm, bool(config.lora_rank))
 
     @classmethod
     def load(cls, config: ModelConfig) -> Model:
@@ -71,7 +74,7 @@ class Model:
         lm, tokenizer = load(config.name, config.device, dtype, config.attention)
         return cls(lm, tokenizer, config)
 
-    # ---- Forward passes ---------------------------------------------------------------------------------------------
+    # ---- Forward passes ----
 
     def logprobs(
         self,
@@ -81,16 +84,19 @@ class Model:
         sampled: Tensor | None = None,
         entropy_gradient: bool = True,
     ) -> tuple[Tensor, Tensor]:
-        """Returns the log-prob of each token given those before it, and the entropy there. [B, L] -> [B, L], [B, L]
+        """Returns the log-prob of each token given those before it, and the entropy there. [B, L]
+        -> [B, L], [B, L]
 
-        With `sampled` [B, L] only these tokens are computed; the others, and the first column, are 0.
+        With `sampled` [B, L] only these tokens are computed; the others, and the first column, are
+        0.
         """
         set_checkpointing(self.lm, self.config.gradient_checkpointing and torch.is_grad_enabled())
         packed = pack(ids, valid, sampled, self.device)
         return _logprobs(self.lm, packed, temperature, entropy_gradient)
 
     def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
-        """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B, L]"""
+        """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B,
+        L]"""
         return self._values(self.critic, ids, valid, sampled)
 
     def target_values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
@@ -125,7 +131,8 @@ class Model:
     def reference_features(
         self, ids: Tensor, valid: Tensor, sampled: Tensor, temperature: float = 1.0, logprobs: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Returns the reference's log-probs [B, L] and its hidden states at all `sampled` tokens, row by row [n, H].
+        """Returns the reference's log-probs [B, L] and its hidden states at all `sampled` tokens,
+        row by row [n, H].
 
         One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
         """
@@ -144,7 +151,7 @@ class Model:
             set_checkpointing(lm, False)
             return read_head(lm, packed, logits)
 
-    # ---- Weights ----------------------------------------------------------------------------------------------------
+    # ---- Weights ----
 
     def actor_parameters(self) -> list[nn.Parameter]:
         """Returns the trained weights of the actor, in the type of the forward pass."""
@@ -179,7 +186,8 @@ class Model:
 
     @torch.no_grad()
     def start_critic(self) -> None:
-        """Copies the actor's present weights, LoRA's adapter included, into a critic with its own trunk."""
+        """Copies the actor's present weights, LoRA's adapter included, into a critic with its own
+        trunk."""
         if self.critic is None or self.critic.trunk is None:
             return
         trunk = dict(self.critic.trunk.named_parameters())
@@ -196,7 +204,8 @@ class Model:
     def shard(self, reference: bool, target: bool) -> None:
         """Shards all weights over the processes, for good.
 
-        `reference` and `target` state whether these will be kept: a sharded model can be written over, but not copied.
+        `reference` and `target` state whether these will be kept: a sharded model can be written
+        over, but not copied.
         """
         if reference:
             self.keep_reference()
@@ -215,10 +224,11 @@ class Model:
         with fsdp.gathered(self.lm) if self.sharded else contextlib.nullcontext():
             yield
 
-    # ---- Files ------------------------------------------------------------------------------------------------------
+    # ---- Files ----
 
     def gathered_state(self, adapter: bool = False) -> dict[str, Tensor] | None:
-        """Returns the weights that `save` needs of a sharded actor (only the `adapter` if asked), and None otherwise.
+        """Returns the weights that `save` needs of a sharded actor (only the `adapter` if asked),
+        and None otherwise.
 
         All processes must call it; only the first receives the weights.
         """
@@ -229,9 +239,10 @@ class Model:
         return {name: fsdp.unsharded(tensor) for name, tensor in tensors if not adapter or name in trained}
 
     def save(self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False) -> None:
-        """Writes a plain Hugging Face folder with LoRA merged, or with `adapter` only LoRA's adapter for peft.
+        """Writes a plain Hugging Face folder with LoRA merged, or with `adapter` only LoRA's
+        adapter for peft.
 
-        `weights` are those of `gathered_state(adapter)`.
+        `weights` is the result of `gathered_state(adapter)`.
         """
         with model_files.quiet():
             if adapter:

@@ -1,10 +1,12 @@
-"""Forward passes that compute duplicate rows and a shared prompt prefix only once, and read only sampled positions.
+"""Forward passes that compute duplicate rows and a shared prompt prefix only once, and read only
+sampled positions.
 
-Rows of a batch begin with the same rules, rows of a group with the same game, and with short histories many rows are copies
-of each other. Equal tokens have equal hidden states and their gradients add up, so that results do not change.
+Rows of a batch begin with the same rules, rows of a group with the same game, and with short
+histories many rows are copies of each other. Equal tokens have equal hidden states and their
+gradients add up, so that results do not change.
 
-`pack` removes duplicate rows and lists the positions to read. `read_head` runs a causal language model and returns hidden
-states and logits at these positions, `read_trunk` a model without head.
+`pack` removes duplicate rows and lists the positions to read. `read_head` runs a causal language
+model and returns hidden states and logits at these positions, `read_trunk` a model without head.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from baselines.distributed.fsdp import is_sharded
 from harness.lm.cache import can_reuse
 
 MIN_PREFIX = 16
-"""Shortest shared prefix, in tokens, that is worth a pass of its own."""
+"""Shortest shared prefix, in tokens, that is worth a separate pass."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +44,26 @@ class PackedRows:
         return self.ids[self.row, self.column + 1]
 
     def spread(self, x: Tensor) -> Tensor:
-        """Puts a number per position under the token that it scores, in every row of the batch. [P] -> [B, L]"""
+        """Puts a number per position under the token that it scores, in every row of the batch. [P]
+        -> [B, L]"""
         out = x.new_zeros(self.ids.shape)
         return out.index_put((self.row, self.column + 1), x)[self.source]
 
 
 def pack(ids: Tensor, valid: Tensor, sampled: Tensor | None, device: torch.device) -> PackedRows:
-    """Removes duplicate rows of [B, L] and lists the positions before `sampled` tokens (None: before all valid ones)."""
+    """Removes duplicate rows of [B, L] and lists the positions before `sampled` tokens (None:
+    before all valid ones)."""
     scored = valid if sampled is None else sampled & valid
     rows, source = torch.unique(torch.where(valid, ids, -1), dim=0, return_inverse=True)
-    wanted = torch.zeros(rows.shape, dtype=torch.long).index_add_(0, source, scored.long())[:, 1:]
-    row, column = wanted.nonzero(as_tuple=True)
+    positions = torch.zeros(rows.shape, dtype=torch.long).index_add_(0, source, scored.long())[:, 1:]
+    row, column = positions.nonzero(as_tuple=True)
     tensors = rows.clamp(min=0), rows >= 0, row, column, source
     return PackedRows(*(tensor.to(device) for tensor in tensors))
 
 
 def shared_prefix(packed: PackedRows) -> int:
-    """Returns the number of first tokens that all rows share and that no position reads; 0 if not worth a pass."""
+    """Returns the number of first tokens that all rows share and that no position reads; 0 if not
+    worth a pass."""
     if len(packed.ids) < 2 or not len(packed.column):
         return 0
     equal = ((packed.ids == packed.ids[0]) & packed.valid).all(0).long().cumprod(0).sum()
@@ -73,10 +78,11 @@ def read_trunk(trunk: Any, packed: PackedRows) -> Tensor:
 
 
 def read_head(lm: Any, packed: PackedRows, logits: bool = True) -> tuple[Tensor, Tensor | None]:
-    """Returns the hidden states [P, H] that enter the head at the packed positions, and their logits [P, V].
+    """Returns the hidden states [P, H] that enter the head at the packed positions, and their
+    logits [P, V].
 
-    Only these positions reach the head: the vocabulary is much larger than the hidden size. With `logits=False` the head
-    computes nothing.
+    Only these positions reach the head: the vocabulary is much larger than the hidden size. With
+    `logits=False` the head computes nothing.
     """
     hidden: list[Tensor] = []
     with _gathered_before(lm.get_output_embeddings(), packed, hidden, logits) as crop:
@@ -111,7 +117,8 @@ def _gathered_before(head: nn.Module, packed: PackedRows, hidden: list[Tensor], 
 
 def _forward(module: Any, packed: PackedRows, options: dict[str, Any], crop: _Crop | None = None) -> tuple[Any, int]:
     """Runs `module` and returns its output with the number of first columns that the output lacks."""
-    # A pass for the prefix would be one more than other processes take where the model is sharded over them.
+    # A pass for the prefix would be one more than other processes take where the model is sharded
+    # over them.
     alone = is_checkpointed(module) or is_sharded(module) or not can_reuse(module.config)
     first = 0 if alone else shared_prefix(packed)
     cache = None
@@ -138,9 +145,11 @@ def is_checkpointed(module: nn.Module) -> bool:
 
 
 def set_checkpointing(module: nn.Module, active: bool) -> None:
-    """Switches the recomputation of activations on or off, and leaves everything else in evaluation mode.
+    """Switches the recomputation of activations on or off, and leaves everything else in evaluation
+    mode.
 
-    Transformers ties it to the training mode, in which models with dropout would no longer compute what was sampled.
+    Transformers ties it to the training mode, in which models with dropout would no longer compute
+    what was sampled.
     """
     for layer in module.modules():
         layer.training = active and isinstance(layer, GradientCheckpointingLayer)

@@ -1,7 +1,7 @@
 """Recipes: everything that defines a training run, read from TOML into dataclasses.
 
-`load` reads a file, `parse` a table; both raise UsageError for unknown keys, bad values and contradictions, before torch is
-imported. `find` resolves the name of a shipped recipe.
+`load` reads a file, `parse` a table; both raise UsageError for unknown keys, bad values and
+contradictions, before torch is imported. `find` resolves the name of a shipped recipe.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ class Acting:
     top_p: PositiveShare = 1.0
     max_tokens: Count = 16
     context: Natural = 0
-    """Most tokens of a prompt and its reply. The oldest turns are dropped (and counted) above it; 0: the model's."""
+    """Most tokens of a prompt and its reply. The oldest turns are dropped (and counted) above it;
+    0: the model's."""
     choose: Literal["free", "admissible"] = "free"
-    """free: sample tokens | admissible: draw a command by the likelihoods of the admissible ones (TWOSOME)."""
+    """free: sample tokens | admissible: draw a command by the likelihoods of the admissible ones
+    (TWOSOME)."""
     normalisation: Normalisation = "word"
     """Normalisation of these likelihoods."""
     eval_temperature: NonNegative = 0.0
@@ -55,17 +57,32 @@ class Acting:
 
 
 @dataclass(frozen=True)
+class Rewards:
+    """Adjustments of the environment's rewards before an update; logged rewards stay unadjusted."""
+
+    scale: NonNegative = 1.0
+    """Factor of every reward; with sparse rewards, the reward of a success."""
+    invalid_penalty: NonNegative = 0.0
+    """Subtracted in a turn whose command the environment could not execute."""
+    format_penalty: NonNegative = 0.0
+    """Subtracted in a turn whose reply held no command or was cut off."""
+
+
+@dataclass(frozen=True)
 class Generation:
-    """Model servers that generate in place of this process, and how they receive new weights (see `servers.py`)."""
+    """Model servers that generate in place of this process, and how they receive new weights (see
+    `servers.py`)."""
 
     base_url: str = ""
-    """Such as http://gpu1:8000/v1; several separated by commas; '' generates in this process."""
+    """Addresses such as http://gpu1:8000/v1, separated by commas; '' generates in this process."""
     sync: Literal["lora", "disk"] = "lora"
     """lora: vLLM loads the adapter | disk: SGLang loads the whole model."""
     folder: str = ""
-    """Where the weights are written for the servers, which must see it under the same path; '': in the run's folder."""
+    """Folder for the weights, which servers must see under the same path; '': in the run's folder.
+    """
     tolerance: Positive = 0.05
-    """Largest mean difference between the servers' and the trainer's log-probs over a batch, in nats per token."""
+    """Largest mean difference between the servers' and the trainer's log-probs over a batch, in
+    nats per token."""
     timeout: Positive = 300.0
     """Seconds to wait for an answer."""
     api_key_var: str = ""
@@ -98,14 +115,15 @@ class Recipe:
     knobs: dict[str, Any] = field(default_factory=dict)
     reward_mode: str = "sparse"
     shaping_gamma: Share = -1.0
-    """Discount of the potential in `shaped`; -1: the algorithm's own, the only value that keeps the best policy."""
+    """Discount of the potential in `shaped`; -1: the algorithm's own, the only value that keeps the
+    best policy."""
     updates: Natural = 100
     episodes: Count = 32
     """Episodes per update, a whole number of groups."""
     seed: Natural = 0
     turns: Natural = 0
-    """Turns per update from each of `episodes` parallel streams of episodes; an unfinished episode continues in the next
-    update. 0: whole episodes."""
+    """Turns per update from each of `episodes` parallel streams of episodes; an unfinished episode
+    continues in the next update. 0: whole episodes."""
     train_seeds: Natural = 0
     """Number of different games, the split's first; 0: all."""
     max_turns: Natural = 0
@@ -117,10 +135,11 @@ class Recipe:
     keep_checkpoints: Count = 1
     """Checkpoints to keep: the latest, and older ones as checkpoint-UPDATE.pt."""
     budget: Natural = 0
-    """Budget in units of the Guide's rule: a demonstration costs 10, an episode 1; 0: `updates` counts instead."""
+    """Budget in units of the Guide's rule: a demonstration costs 10, an episode 1; 0: `updates`
+    counts instead."""
     advance_at: Share = 0.0
-    """Treat the tasks as a curriculum: begin with the first, and add the next each time an update reaches this success
-    rate. 0: all tasks at once."""
+    """Treat the tasks as a curriculum: begin with the first, and add the next each time an update
+    reaches this success rate. 0: all tasks at once."""
     trackers: tuple[str, ...] = ()
     """tensorboard | wandb, in addition to metrics.jsonl."""
     stop_at: Share = 0.0
@@ -128,6 +147,7 @@ class Recipe:
     fsdp: bool = False
     """Shard the model over the processes started by accelerate or torchrun."""
     acting: Acting = Acting()
+    rewards: Rewards = Rewards()
     generation: Generation = Generation()
     prompting: Prompting = Prompting(grammar="bare", thinking=False, history=0, admissible="none")
     sft: Demonstrations = Demonstrations()
@@ -145,12 +165,14 @@ class Recipe:
 
     @property
     def needs_reference(self) -> bool:
-        """True if updates read the frozen weights that training began with: for a KL term, or for a critic's features."""
+        """True if updates read the frozen weights that training began with: for a KL term, or for a
+        critic's features."""
         return self.trains_policy and bool(self.config.kl_coef or self.model_config.critic == "head")
 
     @property
     def shaping(self) -> Shaping:
-        """The discount that the environments use in `shaped`: the algorithm's own, per command or primitive step."""
+        """The discount that the environments use in `shaped`: the algorithm's own, per command or
+        primitive step."""
         return self.config.shaping() or DEFAULT_SHAPING
 
     @property
@@ -212,7 +234,8 @@ def load(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
 
 
 def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
-    """Builds a recipe from a table. Raises UsageError for unknown keys, bad values and contradictions."""
+    """Builds a recipe from a table. Raises UsageError for unknown keys, bad values and
+    contradictions."""
     name = table.get("algorithm")
     if name not in CONFIGS:
         hint = did_you_mean(str(name), CONFIGS)
@@ -231,7 +254,8 @@ def _validate(recipe: Recipe) -> None:
         raise UsageError("tasks cannot be []: name one at least.")
     if recipe.sft.file and recipe.sft.episodes:
         raise UsageError(
-            f"sft.file = {recipe.sft.file!r} and sft.episodes = {recipe.sft.episodes}: demonstrations come from one of them."
+            f"sft.file = {recipe.sft.file!r} and sft.episodes = {recipe.sft.episodes}: demonstrations "
+            f"come from one of them."
         )
     if recipe.sft.file and not Path(recipe.sft.file).is_file():
         raise UsageError(
@@ -241,7 +265,8 @@ def _validate(recipe: Recipe) -> None:
         raise UsageError(f"model.lora_targets cannot be [] with lora_rank = {recipe.model.lora_rank}.")
     if not isinstance(recipe.prompting.history_reasoning, bool) and recipe.prompting.history_reasoning < 0:
         raise UsageError(
-            f"prompting.history_reasoning cannot be {recipe.prompting.history_reasoning}: it is at least 0, true or false."
+            f"prompting.history_reasoning cannot be {recipe.prompting.history_reasoning}: it is at "
+            f"least 0, true or false."
         )
     recipe.config.validate(recipe)
     if recipe.reward_mode == RewardMode.SHAPED:
@@ -276,7 +301,8 @@ def _validate_generation(recipe: Recipe) -> None:
     for word in recipe.generation.base_url.split(","):
         if not word.strip().startswith(("http://", "https://")):
             raise UsageError(
-                f"generation.base_url cannot be {recipe.generation.base_url!r}: it looks like http://localhost:8000/v1, "
+                f"generation.base_url cannot be {recipe.generation.base_url!r}: it looks like "
+                f"http://localhost:8000/v1, "
                 "several separated by commas."
             )
     if recipe.generation.sync == "lora" and not recipe.model.lora_rank:

@@ -17,19 +17,23 @@ from envsuite.errors import UsageError
 class Reference:
     """The reference of an actor `lm`.
 
-    A LoRA actor needs no second model: the reference is its base with the adapter as it was at `keep`, or without adapter.
-    Otherwise `keep` makes a copy of the actor.
+    A LoRA actor needs no second model: the reference is its base with the adapter as it was at
+    `keep`, or without adapter. Otherwise `keep` makes a copy of the actor.
     """
 
-    def __init__(self, lm: Any, adapter: Sequence[nn.Parameter]) -> None:
-        """`adapter`: the actor's LoRA weights; empty if all weights are trained."""
-        self.lm, self.adapter = lm, list(adapter)
+    def __init__(self, lm: Any, lora: bool) -> None:
+        self.lm, self.lora = lm, lora
         self.frozen: Any = None
         self.saved_adapter: list[Tensor] = []
 
+    @property
+    def adapter(self) -> list[nn.Parameter]:
+        """The actor's LoRA weights. They are new objects once the actor is sharded."""
+        return [parameter for parameter in self.lm.parameters() if parameter.requires_grad]
+
     def keep(self) -> None:
         """Makes the actor's present weights the reference."""
-        if self.adapter:
+        if self.lora:
             self.saved_adapter = [parameter.detach().clone() for parameter in self.adapter]
         elif self.frozen is None:
             self.frozen = copy.deepcopy(self.lm).requires_grad_(False).eval()
@@ -40,7 +44,8 @@ class Reference:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[Any]:
-        """Yields a language model with the reference's weights. Raises UsageError before `keep` if that needs a copy."""
+        """Yields a language model with the reference's weights. Raises UsageError before `keep` if
+        that needs a copy."""
         if self.saved_adapter:
             trained = [parameter.detach().clone() for parameter in self.adapter]
             self._write(self.saved_adapter)
@@ -48,7 +53,7 @@ class Reference:
                 yield self.lm
             finally:
                 self._write(trained)
-        elif self.adapter:
+        elif self.lora:
             with self.lm.disable_adapter():
                 yield self.lm
         elif self.frozen is None:
@@ -62,7 +67,8 @@ class Reference:
             parameter.copy_(value)
 
     def state(self, adapter_names: Sequence[str]) -> dict[str, Tensor]:
-        """Returns the unsharded reference for a checkpoint; {} before `keep`. All processes must call it."""
+        """Returns the unsharded reference for a checkpoint; {} before `keep`. All processes must
+        call it."""
         if self.frozen is not None:
             return {name: fsdp.unsharded(value) for name, value in self.frozen.state_dict().items()}
         pairs = zip(adapter_names, self.saved_adapter, strict=True) if self.saved_adapter else ()

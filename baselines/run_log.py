@@ -1,4 +1,5 @@
-"""The written record of a run: `recipe.json`, and the numbers in `metrics.jsonl`, trackers and the display."""
+"""The written record of a run: `recipe.json`, and the numbers in `metrics.jsonl`, trackers and the
+display."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class RunLog:
             self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
 
     def begin(self) -> None:
-        """Begins a new run; removes the metrics of a run that was killed before its first checkpoint."""
+        """Begins a new run; removes the metrics of a run that was killed before its first
+        checkpoint."""
         if collectives.first():
             self.metrics.unlink(missing_ok=True)
             record = {
@@ -60,7 +62,8 @@ class RunLog:
         return sum(1 for _ in self.metrics.open()) if self.metrics.exists() else 0
 
     def truncate(self, lines: int) -> None:
-        """Keeps only the first `lines`: what was logged after the checkpoint is played and logged again."""
+        """Keeps only the first `lines`: what was logged after the checkpoint is played and logged
+        again."""
         if collectives.first():
             remaining = self.metrics.read_text().splitlines(keepends=True)[:lines]
             write_atomically(self.metrics, "".join(remaining))

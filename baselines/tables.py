@@ -1,7 +1,8 @@
-"""Builds dataclasses from plain tables such as TOML's, with errors that name the key and the nearest valid one.
+"""Builds dataclasses from plain tables such as TOML's, with errors that name the key and the
+nearest valid one.
 
-Every key must be a field. Values are checked against the field's type, and numbers against the `Range` in its annotation;
-a default value is always accepted, also outside the range.
+Every key must be a field. Values are checked against the field's type, and numbers against the
+`Range` in its annotation; a default value is always accepted, also outside the range.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from envsuite.errors import UsageError, did_you_mean
 def build(cls: type, table: Any, where: str, substitutes: dict[str, type] | None = None, separator: str = ".") -> Any:
     """Builds `cls` from `table`. Raises UsageError for unknown or missing keys and for bad values.
 
-    `where` and `separator` stand before the key in each message. `substitutes` names fields whose table is read as another dataclass than the annotated
-    one; such a field gets that dataclass's defaults if the table has no entry for it.
+    `where` and `separator` stand before the key in each message. `substitutes` names fields whose
+    table is read as another dataclass than the annotated one; such a field gets that dataclass's
+    defaults if the table has no entry for it.
     """
     if not isinstance(table, dict):
         raise UsageError(f"{where}: expected a table of {cls.__name__}'s settings, not {table!r}.")
@@ -65,7 +67,8 @@ def _check_range(hint: Any, value: Any, where: str) -> None:
 
 
 def _typed(kind: Any, value: Any, where: str) -> Any:
-    """Returns `value` as the type `kind`, converted where TOML has no such type (tuples, floats without a point)."""
+    """Returns `value` as the type `kind`, converted where TOML has no such type (tuples, floats
+    without a point)."""
     if hasattr(kind, "__metadata__"):  # Annotated
         kind = typing.get_args(kind)[0]
     if dataclasses.is_dataclass(kind):

@@ -7,8 +7,9 @@
         model/          the latest model as a plain Hugging Face folder; best/ the one with the best evaluation
         adapter/        with LoRA, the latest adapter for peft
 
-Games and sampling seeds are addressed by the number of the update, so that a run killed at any moment and resumed continues
-with the very same update (on a CPU with a fixed number of threads, to the bit). Entry point: `TrainingRun(...).train()`.
+Games and sampling seeds are addressed by the number of the update, so that a run killed at any
+moment and resumed continues with the very same update (on a CPU with a fixed number of threads, to
+the bit). Entry point: `TrainingRun(...).train()`.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class TrainingRun:
     ) -> None:
         """Loads the model, and with `resume` the checkpoint in `folder`.
 
-        `execution` states where environments run; results do not depend on it. `environments` are used and left open; by
-        default the run opens and closes its own. Raises UsageError if the folder is in use or holds another run.
+        `execution` states where environments run; results do not depend on it. `environments` are
+        used and left open; by default the run opens and closes its own. Raises UsageError if the
+        folder is in use or holds another run.
         """
         self.recipe, self.folder = recipe, folder
         checkpoint = folder / checkpoints.LATEST
@@ -96,7 +98,8 @@ class TrainingRun:
             self.log.begin()
 
     def train(self) -> float:
-        """Runs everything that the recipe asks for; returns the last success rate on held-out games."""
+        """Runs everything that the recipe asks for; returns the last success rate on held-out
+        games."""
         recipe = self.recipe
         try:
             if not self.tuned:
@@ -131,14 +134,15 @@ class TrainingRun:
             return self.spent + recipe.episodes * EPISODE_COST > recipe.budget
         return self.update >= recipe.updates
 
-    # ---- Fine-tuning ------------------------------------------------------------------------------------------------
+    # ---- Fine-tuning ----
 
     def _fine_tune(self) -> None:
         """Trains on the expert's games, if the recipe asks for it."""
         settings = self.recipe.sft
         games = sft.read(Path(settings.file)) if settings.file else self.collector.demonstrations()
         if games:
-            # With a window of history a line is one turn: the turns that it remembers have lines of their own.
+            # With a window of history a line is one turn, and each remembered turn has its own
+            # line.
             last_only = settings.train.last_only or self.recipe.prompting.history >= 0
             config = dataclasses.replace(settings.train, last_only=last_only)
             chat_template = template(self.model, self.recipe.prompting)
@@ -152,7 +156,7 @@ class TrainingRun:
         self.tuned = True
 
     def _prepare_updates(self) -> None:
-        """Makes reference, target critic and optimisers, once the weights are those that reinforcement learning starts from."""
+        """Makes reference, target critic and optimisers after fine-tuning, before the first update."""
         if self.optimisers is None:
             if self.recipe.needs_reference:
                 self.model.keep_reference()
@@ -160,7 +164,7 @@ class TrainingRun:
                 self.model.keep_target()
             self.optimisers = Optimisers(self.model, self.recipe.config)
 
-    # ---- Updates ----------------------------------------------------------------------------------------------------
+    # ---- Updates ----
 
     def _step(self) -> None:
         """Plays one batch of episodes and learns from it."""
@@ -216,7 +220,8 @@ class TrainingRun:
         return log
 
     def evaluate(self) -> float:
-        """Returns the success rate on held-out games, and exports the model if it is the best so far.
+        """Returns the success rate on held-out games, and exports the model if it is the best so
+        far.
 
         Replies are greedy unless `acting.eval_temperature` says otherwise.
         """
@@ -242,10 +247,11 @@ class TrainingRun:
             self._export("best")
         return self.success
 
-    # ---- Files ------------------------------------------------------------------------------------------------------
+    # ---- Files ----
 
     def save(self) -> None:
-        """Replaces the checkpoint and the exported model; a crash leaves the old ones or the new ones."""
+        """Replaces the checkpoint and the exported model; a crash leaves the old ones or the new
+        ones."""
         if not (collectives.first() or self.model.sharded):
             return
         state = {

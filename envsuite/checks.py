@@ -2,7 +2,7 @@
 
 `check` runs Gymnasium's own checker with warnings as errors, tests determinism (twice in one
 process, and in another process under two hash seeds), fuzzes the action space, looks for leaks over
-200 resets, verifies that the expert wins and an idle player loses, and checks the schema of `info`
+200 resets, verifies that the expert wins and that idle and blind players lose, and checks the schema of `info`
 and the properties of each reward mode.
 """
 
@@ -59,6 +59,9 @@ HOSTILE = (
     '"""',
     "\ud800",
 )
+BLIND_GAMES, BLIND_GAMES_OF_SLOW_ENGINES = 50, 10
+MAX_BLIND_SUCCESS = 0.2
+"""Share of games above which a level tests too little; published and `-v0` tasks only state their share."""
 LEAK_RESETS, LEAK_SECONDS, LEAK_BYTES = 200, 60.0, 48 * 2**20
 
 
@@ -100,6 +103,7 @@ def check(task: Task, seconds: float = LEAK_SECONDS, seeds: int = 5, **knobs: An
         ("any string is answered (fuzzing)", lambda: _fuzz(build, game_seeds)),
         ("expert wins", lambda: _expert(build, game_seeds)),
         ("idle player loses", lambda: _idle(build, game_seeds)),
+        ("a fixed script does not win the level", lambda: _blind(build, task)),
         ("reward modes keep their promises", lambda: _rewards(build, game_seeds)),
         ("no leak over resets", lambda: _leaks(build, game_seeds, seconds)),
     ):
@@ -280,6 +284,33 @@ def _idle(build: Callable[..., TextEnv], seeds: list[int]) -> str:
         return f"{len(seeds[:2])} games lost"
     finally:
         env.close()
+
+
+def _blind(build: Callable[..., TextEnv], task: Task) -> str:
+    """States how often the blind player wins; fails for a level of a `-v1` or later task that it wins too often."""
+    env = build()
+    try:
+        if type(env).blind_script is TextEnv.blind_script:
+            return "no blind player"
+        games = BLIND_GAMES_OF_SLOW_ENGINES if type(env).isolate else BLIND_GAMES
+        seeds = task.splits[registry.default_split(task)][:games] if not task.panel else range(games)
+        wins = sum(_blind_wins(env, seed) for seed in seeds)
+    finally:
+        env.close()
+    rate = f"{wins} of {len(seeds)} games won by the blind player"
+    version = task.id.rpartition("-v")[2]
+    counts = bool(task.level) and version.isdigit() and int(version) >= 1
+    _demand(not counts or wins <= MAX_BLIND_SUCCESS * len(seeds), f"{rate}, more than {MAX_BLIND_SUCCESS:.0%}")
+    return rate
+
+
+def _blind_wins(env: TextEnv, seed: int) -> bool:
+    env.reset(seed=seed)
+    over = False
+    while not over and (command := env.blind()) is not None:
+        _, _, terminated, truncated, _ = env.step(command)
+        over = terminated or truncated
+    return env.success
 
 
 def _rewards(build: Callable[..., TextEnv], seeds: list[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -23,14 +24,15 @@ class TextEnv(gym.Env[str, str], ABC):
     """A Gymnasium environment whose observations and actions are text.
 
     Subclasses define `knobs`, `instructions`, `_reset(seed)` and `_act(command)` and, where
-    possible, also `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()` and `metrics()`.
+    possible, also `admissible()`, `expert()`, `idle()`, `remaining()`, `labels()`, `metrics()` and
+    `artifacts()`.
     Every string is a legal action: a command that cannot be understood costs a turn and gets a text
     reply.
 
     The `info` of reset and step holds `success`, `is_action_valid`, `admissible_commands`,
     `progression`, `stop_reason` and `primitive_steps` (steps the last command took, for a discount
     of gamma**k); after reset also `objective` and `labels`, and at the end of the episode
-    `metrics`.
+    `metrics` and, if there are any, `artifacts`.
     """
 
     knobs: ClassVar[tuple[Knob, ...]] = ()
@@ -77,6 +79,7 @@ class TextEnv(gym.Env[str, str], ABC):
         self._over = True
         self._initial_remaining: int | None = None
         self._potential = 0.0
+        self._script: Sequence[str] | None = None  # of the blind player in this episode
 
     # ---- Gymnasium's interface ------------------------------------------------------------------------------------
 
@@ -91,6 +94,7 @@ class TextEnv(gym.Env[str, str], ABC):
         self.attempt = int((options or {}).get("attempt", 0))
         self.turn, self.success, self.progression, self.primitive_steps = 0, False, 0.0, 1
         self._over = True  # a reset that raises leaves no episode to step
+        self._script = None
         text = self._reset(self.episode_seed)
         if self.reward_mode is RewardMode.SHAPED:
             self._initial_remaining = self.remaining()
@@ -141,6 +145,8 @@ class TextEnv(gym.Env[str, str], ABC):
         info.update(self.extra_info())
         if self._over:
             info["metrics"] = self.metrics()
+            if artifacts := self.artifacts():
+                info["artifacts"] = artifacts
         return info
 
     def _reward(self, outcome: Outcome, terminated: bool) -> float:
@@ -185,6 +191,19 @@ class TextEnv(gym.Env[str, str], ABC):
         """Returns the expert's next command in the present state; None if it knows none."""
         return None
 
+    def blind_script(self) -> Sequence[str]:
+        """Returns the commands of the blind player: the best known script that reads only `objective`.
+
+        Where every episode starts alike, the script may use that start. Empty: the family has no blind player.
+        """
+        return ()
+
+    def blind(self) -> str | None:
+        """Returns the blind player's next command; the script repeats until the episode ends. None without a script."""
+        if self._script is None:
+            self._script = self.blind_script()
+        return self._script[self.turn % len(self._script)] if self._script else None
+
     def idle(self) -> str:
         """Returns a command that changes nothing. A player who only sends it must lose every game."""
         return ""
@@ -211,6 +230,10 @@ class TextEnv(gym.Env[str, str], ABC):
         """Returns named numbers of the finished episode besides reward and success, e.g. a paper's own
         return.
         """
+        return {}
+
+    def artifacts(self) -> dict[str, Any]:
+        """Returns work products of the finished episode for its record, as JSON values, e.g. a patch."""
         return {}
 
     def extra_info(self) -> dict[str, Any]:
@@ -269,6 +292,25 @@ class TextEnv(gym.Env[str, str], ABC):
         interrupted.
         """
         return np.random.default_rng([self.episode_seed, self.attempt, self.turn])
+
+
+def expert_script(env: TextEnv) -> list[str]:
+    """Returns the expert's commands from the start of the current episode of `env`, played in a second environment.
+
+    It is a blind player's script in tasks where every episode starts alike.
+    """
+    twin = type(env)(**vars(env.settings))
+    try:
+        twin.reset(seed=env.episode_seed)
+        commands: list[str] = []
+        over = False
+        while not over and (command := twin.expert()) is not None:
+            commands.append(command)
+            _, _, terminated, truncated, _ = twin.step(command)
+            over = terminated or truncated
+        return commands
+    finally:
+        twin.close()
 
 
 def declared_knobs(env_class: type[TextEnv]) -> dict[str, Knob]:

@@ -96,4 +96,5 @@ def _turn(env: TextEnv, run: Trajectory, line: str, text: str, info: dict[str, A
     run.progression = new_info["progression"]
     run.stop_reason = new_info["stop_reason"]
     run.metrics = new_info.get("metrics", {})
+    run.artifacts = new_info.get("artifacts", {})
     return after, new_info

@@ -79,6 +79,7 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
         "cost": sum(turn.reply.cost for turn in turns),
         **_estimated(turns),
+        **({"artifacts": run.artifacts} if run.artifacts else {}),
         "error": run.error,
         "objective": run.objective,
         "first_observation": turns[0].observation if turns else run.final_observation,
@@ -169,6 +170,7 @@ def _check(record: Record) -> None:
     check_types(record["metrics"], dict.fromkeys(record["metrics"], (int, float)))
     if "estimated" in record:
         check_types(record["estimated"], {name: FIELDS[name] for name in SPENT})
+    check_types(record, {"artifacts": dict} if "artifacts" in record else {})
     for step in record["steps"]:
         check_types(step, STEP)
         if not all(isinstance(command, str) for command in step["commands"]):

@@ -162,6 +162,8 @@ class Trajectory:
     progression: float = 0.0
     stop_reason: StopReason | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    """work products of the episode that the environment hands over at its end, such as a patch"""
     error: str = ""
     """what broke, if `stop_reason` is BROKEN"""
     seconds: float = 0.0

@@ -1,9 +1,10 @@
 """The update of PPO and its variants, which differ in the four rates of `estimators.gae`.
 
-token level:  every token is a step; a turn's reward is paid on its last token
-turn level:   a turn is a step; the advantage at its first token holds for all its tokens
+token level:  every token is a step; a turn's reward is paid on its last token turn level:   a turn
+is a step; the advantage at its first token holds for all its tokens
 
-At level "turn", gamma_token = lambda_token = 1 makes the first token's advantage the turn-level one exactly.
+At level "turn", gamma_token = lambda_token = 1 makes the first token's advantage the turn-level one
+exactly.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def estimate(
 ) -> tuple[Tensor, Tensor]:
     """Returns advantages and value targets of the sampled tokens. [N], [N]
 
-    `values` [N] are those of `function`, which also values the final observations of truncated episodes.
+    `values` [N] come from `function`, which also values the final observations of truncated
+    episodes.
     """
     final = [0.0] * len(inputs.trajectories)
     if inputs.config.bootstrap:
@@ -80,7 +82,8 @@ def advantages(
 ) -> tuple[Tensor, Tensor]:
     """Returns advantages and value targets of the N sampled tokens from their values [N]. [N], [N]
 
-    `final` [E] is the value after the end of each episode, 0 where the task ended; `penalty` [N] is added to the rewards.
+    `final` [E] is the value after the end of each episode, 0 where the task ended; `penalty` [N] is
+    added to the rewards.
     """
     rewards = token_rewards(batch, turn_rewards(trajectories)) + penalty
     rows = episode_rows(batch)
@@ -119,7 +122,8 @@ def _first_of_turn(batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def final_values(inputs: UpdateInput[Any], function: Values) -> list[float]:
-    """Returns the value of each truncated episode's final observation, and 0 for episodes that ended by themselves. [E]
+    """Returns the value of each truncated episode's final observation, and 0 for episodes that
+    ended by themselves. [E]
 
     A value is read at the last token of the final prompt, a few prompts at a time.
     """

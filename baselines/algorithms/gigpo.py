@@ -3,8 +3,9 @@
     A_{i,t} = A^E_i + omega * A^S_{i,t}
     A^E: an episode's return against its group's;   A^S: return-to-go against all turns of the group that saw the same
 
-An anchor is the observation's exact text. Episode statistics are over episodes, as in the paper; the published code counts
-an episode once per turn (`over_rows`). With `kl_in = "reward"` each turn's reward is reduced by kl_coef times its k1.
+An anchor is the observation's exact text. Episode statistics are over episodes, as in the paper;
+the published code counts an episode once per turn (`over_rows`). With `kl_in = "reward"` each
+turn's reward is reduced by kl_coef times its k1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from harness.types import Trajectory
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:
-    """Trains on one batch of groups. Logs the share of turns whose anchor occurs again in their group."""
+    """Trains on one batch of groups. Logs the share of turns whose anchor occurs again in their
+    group."""
     config = inputs.config
     shared: list[float] = []
 

@@ -1,7 +1,7 @@
-"""The update of algorithms that compare the episodes of a group: those that began with the same game.
+"""The update of algorithms that compare episodes of the same game, a group, with each other.
 
-`update_groups` takes a function from rewards and groups to advantages per turn. A group of which broken episodes left a
-single one is dropped: without another episode there is no baseline.
+`update_groups` takes a function from rewards and groups to advantages per turn. If all but one
+episode of a group broke, the last one is dropped too: it has no baseline.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from envsuite.errors import UsageError
 from harness.types import Trajectory
 
 Advantages = Callable[[Sequence[Trajectory], list[list[float]], list[Hashable]], list[list[float]]]
-"""From trajectories, the reward of each of their turns [E][T_e] and their groups [E] to an advantage per turn [E][T_e]."""
+"""From trajectories, the reward of each of their turns [E][T_e] and their groups [E] to an
+advantage per turn [E][T_e]."""
 
 
 def update_groups(inputs: UpdateInput[Any], advantages: Advantages) -> dict[str, float]:
-    """Trains the actor on one batch of groups. Logs the share of groups with equal scores, which teach nothing."""
+    """Trains the actor on one batch of groups. Logs the share of groups with equal scores, which
+    teach nothing."""
     config = inputs.config
     trajectories = without_lone_survivors(inputs.trajectories, config.group_size)
     batch = collate(trajectories, config.whole)
@@ -40,7 +42,8 @@ def update_groups(inputs: UpdateInput[Any], advantages: Advantages) -> dict[str,
 def group_of(run: Trajectory, size: int) -> tuple[str, str, int, int]:
     """Returns the group of an episode: task, knobs, seed, and the draw of this game.
 
-    The loop numbers attempts consecutively, so that a game drawn twice for one update makes two groups of `size`.
+    The loop numbers attempts consecutively, so that a game drawn twice for one update makes two
+    groups of `size`.
     """
     episode = run.episode
     return episode.task.id, episode.knobs, episode.seed, episode.attempt // size
@@ -49,8 +52,8 @@ def group_of(run: Trajectory, size: int) -> tuple[str, str, int, int]:
 def without_lone_survivors(trajectories: Sequence[Trajectory], size: int) -> list[Trajectory]:
     """Drops groups with one episode, unless `size` is 1. Raises UsageError if nothing remains."""
     groups = members([group_of(run, size) for run in trajectories])
-    kept = {index for group in groups if len(group) > 1 or size == 1 for index in group}
-    remaining = [run for index, run in enumerate(trajectories) if index in kept]
+    usable = {index for group in groups if len(group) > 1 or size == 1 for index in group}
+    remaining = [run for index, run in enumerate(trajectories) if index in usable]
     if not remaining:
         raise UsageError("no group has two episodes: raise config.group_size, or find out why episodes break.")
     return remaining

@@ -1,10 +1,13 @@
-"""GRPO over whole episodes (Shao et al., 2024; Guo et al., 2025), Dr. GRPO (Liu et al., 2025), and a per-turn variant.
+"""GRPO over whole episodes (Shao et al., 2024; Guo et al., 2025), Dr. GRPO (Liu et al., 2025), and
+a per-turn variant.
 
-    A_i = (s_i - mean_g) / (std_g + eps)        s_i: sum of an episode's rewards; g: episodes of one draw of task and seed
+    A_i = (s_i - mean_g) / (std_g + eps)
+    s_i: sum of an episode's rewards; g: the episodes of one draw of task and seed
     loss = clipped surrogate per token + kl_coef * k3(pi, reference)
 
-`std = false` with aggregation "seq-sum-constant" is Dr. GRPO. `per_turn` compares the return-to-go turn by turn. With
-`kl_in = "reward"` each turn's reward is reduced by kl_coef times its k1, and the loss has no KL term.
+`std = false` with aggregation "seq-sum-constant" is Dr. GRPO. `per_turn` compares the return-to-go
+turn by turn. With `kl_in = "reward"` each turn's reward is reduced by kl_coef times its k1, and the
+loss has no KL term.
 """
 
 from __future__ import annotations

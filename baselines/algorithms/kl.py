@@ -1,7 +1,8 @@
 """The KL divergence from the policy to the reference, as a reward or as a term of the loss.
 
-`reference_pass` runs the frozen reference once per batch, for its log-probs and for the features that a critic may read.
-`penalty` turns the log-probs into a reward per token, and adapts the coefficient.
+`reference_pass` runs the frozen reference once per batch, for its log-probs and for the features
+that a critic may read. `penalty` turns the log-probs into a reward per token, and adapts the
+coefficient.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from baselines.microbatch import evaluate, evaluate_features
 
 
 def reference_pass(inputs: UpdateInput[Any], batch: Batch) -> Tensor | None:
-    """Returns the reference's log-probs [N] if there is a KL term, and stores features in `batch` if the critic reads them."""
+    """Returns the reference's log-probs [N] if there is a KL term, and stores features in `batch`
+    if the critic reads them."""
     model, config, temperature = inputs.model, inputs.config, inputs.temperature
     needs_logprobs = bool(config.kl_coef)
     if not model.reads_features:
@@ -42,7 +44,8 @@ def reference_pass(inputs: UpdateInput[Any], batch: Batch) -> Tensor | None:
 def penalty(inputs: UpdateInput[Any], batch: Batch, reference: Tensor | None) -> Tensor:
     """Returns the KL penalty in the reward, 0 unless `kl_in = "reward"`. [N]
 
-    With `kl_target` it sets the coefficient of the next batch, by the mean over episodes of their mean k1.
+    With `kl_target` it sets the coefficient of the next batch, by the mean over episodes of their
+    mean k1.
     """
     config, optimisers = inputs.config, inputs.optimisers
     if reference is None:

@@ -1,7 +1,8 @@
 """Optimisers of actor and critic, which step float32 master weights.
 
-`Optimiser.step` sums gradients over processes, clips them, and refuses a gradient that is not finite. `Optimisers` holds
-those of a run, their learning-rate schedule, and the adapted KL coefficient.
+`Optimiser.step` sums gradients over processes, clips them, and refuses a gradient that is not
+finite. `Optimisers` holds all optimisers of a run, their learning-rate schedule, and the adapted KL
+coefficient.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from envsuite.errors import EnvsuiteError
 
 
 class NonFiniteLoss(EnvsuiteError):
-    """A loss or gradient is NaN or infinite. No step was taken with it, and the last checkpoint is intact."""
+    """A loss or gradient is NaN or infinite. No step was taken with it, and the last checkpoint is
+    intact."""
 
 
 def check_finite(value: float, name: str) -> None:
@@ -41,7 +43,8 @@ class Optimiser:
         self.optimiser.zero_grad(set_to_none=True)
 
     def step(self) -> float:
-        """Takes one step with the accumulated gradient and returns the gradient's norm before clipping."""
+        """Takes one step with the accumulated gradient and returns the gradient's norm before
+        clipping."""
         collectives.add_gradients(self.weights.masters)
         norm = collectives.clip_gradients(self.weights.masters, self.max_grad_norm)
         check_finite(norm, f"norm of the {self.name}'s gradient")
@@ -60,7 +63,8 @@ class Optimiser:
             group["lr"] = value
 
     def state(self) -> dict[str, Any]:
-        """Returns plain data for a checkpoint. All processes must call it; the first receives full moments."""
+        """Returns plain data for a checkpoint. All processes must call it; the first receives full
+        moments."""
         return fsdp.unsharded_moments(self.optimiser.state_dict())
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -88,7 +92,8 @@ class Optimisers:
             self.critic = Optimiser(weights, critic, config.max_grad_norm, "critic")
 
     def set_rates(self, done: float, updates: int) -> None:
-        """Sets the learning rates after the share `done` of the run and that many updates; they are never negative."""
+        """Sets the learning rates after the share `done` of the run and that many updates; they are
+        never negative."""
         config = self.config
         left = max(0.0, 1.0 - done)
         factor = {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}[config.schedule]
@@ -99,7 +104,8 @@ class Optimisers:
             self.critic.rate = config.critic_learning_rate * factor
 
     def state(self) -> dict[str, Any]:
-        """Returns plain data for a checkpoint. All processes must call it; the first receives full moments."""
+        """Returns plain data for a checkpoint. All processes must call it; the first receives full
+        moments."""
         critic = self.critic.state() if self.critic is not None else None
         return {"actor": self.actor.state(), "critic": critic, "kl_coef": self.kl_coef}
 

@@ -1,7 +1,8 @@
 """The optimiser steps that all token-level algorithms share.
 
-`learn` takes advantages per sampled token and steps critic and actor over epochs and minibatches of rows, with a clipped
-surrogate per token and optional entropy and KL terms. Micro-batches accumulate gradients to the sum of the whole minibatch.
+`learn` takes advantages per sampled token and steps critic and actor over epochs and minibatches of
+rows, with a clipped surrogate per token and optional entropy and KL terms. Micro-batches accumulate
+gradients to the sum of the whole minibatch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ POLICY_NUMBERS = ("policy_loss", "entropy", "kl", "clip_share")
 
 @dataclass
 class Targets:
-    """What a batch's N sampled tokens are trained towards; each field is [N]."""
+    """Training targets of a batch's N sampled tokens; each field is [N]."""
 
     advantages: Tensor
     reference: Tensor | None = None
@@ -58,7 +59,8 @@ class _Step:
 
 
 def learn(inputs: UpdateInput[Any], batch: Batch, targets: Targets, train_actor: bool = True) -> dict[str, float]:
-    """Trains on one batch and returns numbers to log. Raises NonFiniteLoss before a bad step is taken."""
+    """Trains on one batch and returns numbers to log. Raises NonFiniteLoss before a bad step is
+    taken."""
     config = inputs.config
     advantages = targets.advantages
     if config.normalise == "batch":
@@ -178,7 +180,8 @@ def _actor_step(step: _Step, rows: Tensor, parts: Sequence[Tensor]) -> None:
 
 
 def _loss_shares(batch: Batch, parts: Sequence[Tensor], config: UpdateConfig) -> list[float]:
-    """The weight of each micro-batch, such that their sum is the minibatch's aggregate and not a mean of means."""
+    """The weight of each micro-batch, such that their sum is the minibatch's aggregate and not a
+    mean of means."""
     tokens = [int(batch.sampled[part].sum()) for part in parts]
     rows = [int((batch.sampled[part].sum(1) > 0).sum()) for part in parts]
     weights = tokens if config.aggregation == "token-mean" else rows

@@ -1,7 +1,8 @@
-"""RLOO: REINFORCE with a leave-one-out baseline (Ahmadian et al., 2024, arXiv 2402.14740), over whole episodes.
+"""RLOO: REINFORCE with a leave-one-out baseline (Ahmadian et al., 2024, arXiv 2402.14740), over
+whole episodes.
 
-A_i = s_i - mean of the other scores of its group
-s_i = sum of the episode's rewards, minus kl_coef times its k1 to the first weights
+A_i = s_i - mean of the other scores of its group s_i = sum of the episode's rewards, minus kl_coef
+times its k1 to the first weights
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Supervised fine-tuning on demonstrations: chat JSONL as `envsuite-data demos` writes it.
 
-loss = sum over label tokens of -log p / number of label tokens. Labels are the assistant's messages and the token that ends
-each. With a history window every line is the data point of one turn, as in evaluation.
+loss = sum over label tokens of -log p / number of label tokens. Labels are the assistant's messages
+and the token that ends each. With a history window every line is the data point of one turn, as in
+evaluation.
 
 `read` loads demonstrations, `as_trajectory` tokenises one, `train` fine-tunes the actor.
 """
@@ -31,7 +32,8 @@ from harness.types import Episode, Message, Reply, Trajectory, Turn
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Reads the demonstrations of a chat JSONL file. Raises DataError naming the line that is not one."""
+    """Reads the demonstrations of a chat JSONL file. Raises DataError naming the line that is not
+    one."""
     demonstrations = []
     try:
         lines = path.read_text().splitlines()
@@ -63,7 +65,8 @@ _NO_EPISODE = Episode(Task(id="demonstration-v0", entry_point=""), "{}", 0)
 
 
 def as_trajectory(messages: Sequence[Message], template: Template, end: int, last_only: bool = False) -> Trajectory:
-    """Tokenises a conversation as if its assistant had sampled it, each message followed by the token `end`."""
+    """Tokenises a conversation as if its assistant had sampled it, each message followed by the
+    token `end`."""
     run = Trajectory(_NO_EPISODE, stop_reason=StopReason.SOLVED)
     replies: list[SampledReply] = []
     for place, message in enumerate(messages):
@@ -132,7 +135,8 @@ def _backward(model: Model, batch: Batch, micro_rows: int) -> float:
 
 
 def _schedule(done: float, warmup: float) -> float:
-    """Returns the share of the learning rate after the share `done` of the steps: a linear rise, then a half cosine."""
+    """Returns the share of the learning rate after the share `done` of the steps: a linear rise,
+    then a half cosine."""
     if done < warmup:
         return (done + 1e-3) / warmup
     return 0.5 * (1 + math.cos((done - warmup) / max(1e-9, 1 - warmup) * math.pi))

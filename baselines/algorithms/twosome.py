@@ -1,10 +1,11 @@
-"""TWOSOME: PPO over admissible commands, whose probability is their normalised likelihood (Tan et al., ICLR 2024).
+"""TWOSOME: PPO over admissible commands, whose probability is their normalised likelihood (Tan et
+al., ICLR 2024).
 
     log pi(a_k | o) = s_k - logsumexp(s),   s_k = log-likelihood of the command's tokens / its words (or tokens, or 1)
     one ratio per command, from that distribution; turn-level GAE; the critic reads the last token of the prompt
 
-Gradients flow through all admissible commands, so that each turn's commands are scored again at every step. GLAM is the
-same with `normalisation = "sum"`. Needs `acting.choose = "admissible"`.
+Gradients flow through all admissible commands, so that each turn's commands are scored again at
+every step. GLAM is the same with `normalisation = "sum"`. Needs `acting.choose = "admissible"`.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ from harness.types import Trajectory, Turn
 
 
 def update(inputs: UpdateInput[Config]) -> dict[str, float]:
-    """Trains the critic, then the policy over minibatches of turns, in the order of the reference implementation."""
+    """Trains the critic, then the policy over minibatches of turns, in the order of the reference
+    implementation."""
     config = inputs.config
     turns = [turn for run in inputs.trajectories for turn in run.turns if turn.reply.ids]
     if any("candidates" not in turn.reply.extra for turn in turns):
         raise UsageError("twosome chooses among admissible commands: set acting.choose = 'admissible'.")
-    # With one token per turn, the value before a command's first token is the value of the observation.
+    # With one token per turn, the value before a command's first token is the value of the
+    # observation.
     first_tokens = [_first_tokens(run) for run in inputs.trajectories]
     inputs = replace(inputs, trajectories=first_tokens)
     batch = collate(first_tokens, whole=False)
@@ -66,7 +69,8 @@ def _first_tokens(run: Trajectory) -> Trajectory:
 
 
 def _policy_steps(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Tensor) -> dict[str, float]:
-    """Steps the actor over epochs and minibatches of turns, until a KL above `target_kl` ends the update."""
+    """Steps the actor over epochs and minibatches of turns, until a KL above `target_kl` ends the
+    update."""
     config = inputs.config
     log: dict[str, list[float]] = defaultdict(list)
     if config.normalise == "batch":
@@ -91,7 +95,8 @@ def _standardised(advantage: Tensor, config: Config) -> Tensor:
 
 
 def _backward(inputs: UpdateInput[Config], turns: Sequence[Turn], advantage: Tensor) -> dict[str, float]:
-    """Accumulates the gradient of one minibatch of turns with their advantages [n], and returns numbers to log."""
+    """Accumulates the gradient of one minibatch of turns with their advantages [n], and returns
+    numbers to log."""
     config, count = inputs.config, len(turns)
     inputs.optimisers.actor.zero_grad()
     sums: dict[str, float] = defaultdict(float)
@@ -118,7 +123,8 @@ def _equal_choices(turns: Sequence[Turn]) -> list[list[int]]:
 
 
 def scores(model: Model, turns: Sequence[Turn], normalisation: str, temperature: float) -> tuple[Tensor, Tensor]:
-    """Returns the log-probs [n] of the commands chosen in n turns with equal choices, and the entropy [] over these.
+    """Returns the log-probs [n] of the commands chosen in n turns with equal choices, and the
+    entropy [] over these.
 
     Both are differentiable.
     """

@@ -27,7 +27,8 @@ class UpdateInput(Generic[Config]):
     generator: torch.Generator
     """Draws the order of rows."""
     final_prompts: Sequence[Sequence[int]] = ()
-    """For each trajectory the tokens of the prompt that would follow; [] if the episode ended by itself."""
+    """For each trajectory the tokens of the prompt that would follow; [] if the episode ended by
+    itself."""
     temperature: float = 1.0
     """Sampling temperature of the rollout."""
     step: int = 0

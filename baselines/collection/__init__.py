@@ -1,1 +1,2 @@
-"""Collecting episodes to learn from: which games are played, by which policy, and in which environments."""
+"""Collecting episodes to learn from: which games are played, by which policy, and in which
+environments."""

@@ -1,4 +1,5 @@
-"""The policy that plays training episodes: the model in this process, or servers that hold its weights."""
+"""The policy that plays training episodes: the model in this process, or servers that hold its
+weights."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class Actor:
                 tokenizer=model.tokenizer, end_ids=ends, stop=prompting.stop, **options, **servers
             )
         else:
-            # Without history, free replies share too little to cache; scored commands share the rules even then.
+            # Without history, free replies share too little to cache; scored commands share the
+            # rules even then.
             options["prefix_reuse"] = prompting.history != 0 or acting.choose == "admissible"
             options["cache_gb"] = acting.cache_gb
             if acting.choose == "admissible":
@@ -73,17 +75,20 @@ class Actor:
         return self.policy.act(prompts)
 
     def next_prompt(self, run: Trajectory) -> list[int]:
-        """Returns the tokens of the prompt that would follow an episode, as the policy would have seen it.
+        """Returns the tokens of the prompt that would follow an episode, as the policy would have
+        seen it.
 
-        The value of a truncated episode's final observation is read at its end. Like any prompt it loses its oldest turns
-        if it does not fit the context; [] if even the last message alone leaves no room for a reply.
+        The value of a truncated episode's final observation is read at its end. Like any prompt it
+        loses its oldest turns if it does not fit the context; [] if even the last message alone
+        leaves no room for a reply.
         """
         messages = self.prompting.messages(
             run.instructions, run.objective, run.turns, run.final_observation, run.turns[-1].info["admissible_commands"]
         )
         conversation = Conversations(self.template, self.max_tokens, self.context)
         key = "final"
-        # Sampled replies appear as the tokens that were sampled; chosen commands are tokenised from their text.
+        # Sampled replies appear as the tokens that were sampled; chosen commands are tokenised from
+        # their text.
         sampled = [] if isinstance(self.policy, ScorePolicy) else run.turns
         for number, turn in enumerate(sampled):
             conversation.remember(Prompt((), key=key, turn=number), list(turn.reply.ids))

@@ -12,6 +12,7 @@ from typing import Any
 from baselines.collection import fixed_turns
 from baselines.collection.actor import Actor
 from baselines.collection.env_cache import EnvCache
+from baselines.collection.rewards import adjusted
 from baselines.collection.sampler import GameSampler
 from baselines.collection.servers import Servers
 from baselines.distributed import collectives
@@ -33,7 +34,7 @@ class Collected:
     played: list[Trajectory]
     """All episodes, broken ones included."""
     learned: list[Trajectory]
-    """What the update learns from: the new turns of each usable episode."""
+    """The new turns of each usable episode, from which the update learns."""
     final_prompts: list[list[int]]
     """For each of these the prompt that would follow; [] if the episode ended by itself."""
     ended: list[Trajectory]
@@ -47,7 +48,8 @@ class Collector:
     def __init__(
         self, recipe: Recipe, model: Model, folder: Path, execution: Execution, environments: EnvCache | None
     ) -> None:
-        """`environments` are used and left open; without them the collector opens and closes its own."""
+        """`environments` are used and left open; without them the collector opens and closes its
+        own."""
         self.recipe, self.model, self.execution = recipe, model, execution
         self.sampler = GameSampler(recipe)
         self.streams = [fixed_turns.EpisodeStream() for _ in range(recipe.episodes if recipe.turns else 0)]
@@ -76,7 +78,10 @@ class Collector:
             raise DataError(f"update {update + 1}: {_why_nothing_was_sampled(played)}")
         batch = Collected(
             played,
-            learned=[fixed_turns.turns_from(run, first) if first else run for run, first in usable],
+            learned=[
+                adjusted(fixed_turns.turns_from(run, first) if first else run, self.recipe.rewards)
+                for run, first in usable
+            ],
             final_prompts=[actor.next_prompt(run) if run.truncated and not run.terminated else [] for run, _ in usable],
             ended=[run for run, _ in usable if not self._continues(run)],
         )
@@ -117,7 +122,8 @@ class Collector:
         return sorted(games, key=lambda game: (game["task"], game["seed"]))
 
     def evaluation(self) -> list[Trajectory]:
-        """Plays the held-out games at `acting.eval_temperature` and returns the episodes that did not break.
+        """Plays the held-out games at `acting.eval_temperature` and returns the episodes that did
+        not break.
 
         Raises DataError if all of them broke.
         """
@@ -131,7 +137,8 @@ class Collector:
         return scored
 
     def play(self, config: RunConfig, episodes: Sequence[Episode], policy: Any, limit: Any = None) -> list[Trajectory]:
-        """Plays episodes of one task, shared between the processes; `limit` caps their turns, as `rollout` takes it."""
+        """Plays episodes of one task, shared between the processes; `limit` caps their turns, as
+        `rollout` takes it."""
         mine = collectives.share(episodes)
         runs: list[Trajectory] = []
         if mine:
@@ -162,7 +169,8 @@ class Collector:
             self.servers.stale = True
 
     def server_gap(self, runs: Sequence[Trajectory], temperature: float) -> dict[str, float]:
-        """Returns for the log how far the servers' log-probs are from the trainer's; {} without servers."""
+        """Returns for the log how far the servers' log-probs are from the trainer's; {} without
+        servers."""
         if self.servers is None or not any(turn.reply.ids for run in runs for turn in run.turns):
             return {}
         return {"server_gap": self.servers.check(self.model, runs, temperature)}

@@ -1,4 +1,4 @@
-"""A cache of open environments, so that each batch need not start them again."""
+"""A cache of open environments, so that batches do not start them again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class _OpenExecutor(NamedTuple):
 
 
 class EnvCache:
-    """Keeps the environments of a run open between batches: starting TextWorld's engine takes longer than a game."""
+    """Keeps the environments of a run open between batches: starting TextWorld's engine takes
+    longer than a game."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[Any, ...], _OpenExecutor] = {}
@@ -24,7 +25,8 @@ class EnvCache:
     def executor(
         self, config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping
     ) -> Executor:
-        """Returns environments for that many episodes; reopens them if the kind of advice changed or more are needed."""
+        """Returns environments for that many episodes; reopens them if the kind of advice changed
+        or more are needed."""
         key = config.task.id, knobs_json(config.knobs), config.reward_mode, shaping
         needed = min(episodes, execution.max_concurrent)
         cached = self._open.get(key)

@@ -1,8 +1,9 @@
 """Batches of a fixed number of turns, for episodes of any length (Verlog's fixed-turn batching).
 
-Each stream plays one episode after another, and an update takes the next turns of each stream. An episode that is unfinished
-at the end of a batch bootstraps from its observation there and continues in the next batch. Environments answer equal
-commands equally, so that an episode is continued by replaying its earlier replies without asking the model again.
+Each stream plays one episode after another, and an update takes the next turns of each stream. An
+episode that is unfinished at the end of a batch bootstraps from its observation there and continues
+in the next batch. Environments answer equal commands equally, so that an episode is continued by
+replaying its earlier replies without asking the model again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TurnLimit = Callable[[Episode], int]
 Play = Callable[[Sequence[Episode], Policy, TurnLimit], list[Trajectory]]
 
 REPLY_FIELDS = ("text", "prompt_ids", "ids", "logprobs", "finish_reason", "dropped_turns", "commands")
-"""What a checkpoint keeps of a reply."""
+"""Fields of a reply that a checkpoint stores."""
 
 
 @dataclass
@@ -90,9 +91,11 @@ def collect(
     play: Play,
     policy: Policy,
 ) -> list[tuple[Trajectory, int]]:
-    """Plays the next `turns` turns of every stream; returns each episode with the number of its first new turn.
+    """Plays the next `turns` turns of every stream; returns each episode with the number of its
+    first new turn.
 
-    `max_turns` ends an episode (0: only the environment does); `next_episode(stream, k)` is a stream's k-th episode.
+    `max_turns` ends an episode (0: only the environment does); `next_episode(stream, k)` is a
+    stream's k-th episode.
     """
     left = [turns] * len(streams)
     collected: list[tuple[Trajectory, int]] = []

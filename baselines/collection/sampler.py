@@ -1,7 +1,7 @@
-"""The games of a run: those that each update plays, those of the demonstrations, and those of the evaluation.
+"""The games that a run plays in updates, demonstrations and evaluations.
 
-Games and sampling seeds are addressed by the number of the update (or of the episode stream), never drawn from a generator
-whose state a kill would lose.
+Games and sampling seeds are addressed by the number of the update (or of the episode stream), never
+drawn from a generator whose state a kill would lose.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class EvaluationGames(NamedTuple):
 
 
 class GameSampler:
-    """Draws the games of a recipe's tasks. `stage` is the last task played, where the tasks are a curriculum."""
+    """Draws the games of a recipe's tasks. `stage` is the last task played, where the tasks are a
+    curriculum."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -41,7 +42,8 @@ class GameSampler:
         return RunConfig(task, self.recipe.algorithm, knobs, reward_mode=self.recipe.reward_mode)
 
     def batch(self, update: int, stage: int) -> list[Episode]:
-        """Returns the episodes of an update: groups that play one game each, every attempt with its own sampling seed."""
+        """Returns the episodes of an update: groups that play one game each, every attempt with its
+        own sampling seed."""
         recipe = self.recipe
         size = recipe.config.episodes_per_group
         rng = np.random.default_rng([recipe.seed, update])
@@ -63,7 +65,8 @@ class GameSampler:
         return config, seeds[int(rng.integers(len(seeds)))]
 
     def demonstrations(self, episodes: int) -> list[tuple[RunConfig, list[Episode]]]:
-        """Returns at least that many games for the expert: the same number of each task, from the first training seeds."""
+        """Returns at least that many games for the expert: the same number of each task, from the
+        first training seeds."""
         count = self._per_task(episodes)
         return [(config, _episodes(config, self._training_seeds(config)[:count])) for config in self.configs]
 
@@ -90,8 +93,8 @@ class GameSampler:
     def _evaluation_games(self, config: RunConfig) -> EvaluationGames:
         """Returns the games on which a task is evaluated.
 
-        A task without a panel uses its default split. For a panel it is the last named split whose data are installed,
-        else the games beyond `train_seeds`, else the training games themselves.
+        A task without a panel uses its default split. For a panel it is the last named split whose
+        data are installed, else the games beyond `train_seeds`, else the training games themselves.
         """
         if not config.panel:
             return EvaluationGames(config, config.task.splits[registry.default_split(config.task)], True)

@@ -1,14 +1,17 @@
 """Model servers that generate training episodes with the weights of the latest update.
 
-Before each rollout the trainer writes its weights where the servers can read them and has each of them load them, so that
-episodes are always played by the present weights (a policy lag of zero). There are two ways, `generation.sync`:
+Before each rollout the trainer writes its weights where the servers can read them and has each of
+them load them, so that episodes are always played by the present weights (a policy lag of zero).
+There are two ways, `generation.sync`:
 
-    lora   vLLM, `POST /v1/load_lora_adapter`: the adapter alone, under a new name each time, which every request then asks
-           for. A server that has not loaded it can only refuse, and does not reuse prefixes cached for older adapters.
-    disk   SGLang, `POST /update_weights_from_disk`: the whole model, with its cache flushed; answers name the version of
-           their weights.
+    lora   vLLM, `POST /v1/load_lora_adapter`: the adapter alone, under a new name each time, for
+           which every request then asks. A server that has not loaded it can only refuse, and does
+           not reuse prefixes cached for older adapters.
+    disk   SGLang, `POST /update_weights_from_disk`: the whole model, with its cache flushed;
+           answers name the version of their weights.
 
-Whatever a server claims, the trainer's own log-probs of the sampled tokens must agree with the server's (`Servers.check`).
+Whatever a server claims, the trainer's own log-probs of the sampled tokens must agree with the
+server's (`Servers.check`).
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ PAUSE = 2.0
 
 
 class Servers:
-    """The servers of a run. They load weights from `folder`/served, or from the folder that the recipe names."""
+    """The servers of a run. They load weights from `folder`/served, or from the folder that the
+    recipe names."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         try:
@@ -72,7 +76,8 @@ class Servers:
         }
 
     def load(self, model: Model) -> None:
-        """Has every server load the model's present weights, if they changed. Returns when all have."""
+        """Has every server load the model's present weights, if they changed. Returns when all
+        have."""
         if not self.stale:
             return
         previous, self._count = self.name, self._count + 1
@@ -92,9 +97,11 @@ class Servers:
         self.stale = False
 
     def check(self, model: Model, runs: Sequence[Trajectory], temperature: float) -> float:
-        """Returns the mean difference between the servers' and the trainer's log-probs, in nats per token.
+        """Returns the mean difference between the servers' and the trainer's log-probs, in nats per
+        token.
 
-        Raises DataError above `generation.tolerance`: the episodes were then not played by the weights that learn.
+        Raises DataError above `generation.tolerance`: the episodes were then not played by the
+        weights that learn.
         """
         config = self.recipe.config
         batch = collate(runs, config.whole)
@@ -108,8 +115,8 @@ class Servers:
         if not gap <= self.settings.tolerance:
             raise DataError(
                 f"The servers' log-probs of what they sampled are {gap:.2g} nats from the trainer's on average, and "
-                f"generation.tolerance is {self.settings.tolerance:g}: their weights are stale, or their log-probs are those of "
-                f"another temperature than {temperature or 1:g} (vLLM takes --logprobs-mode processed_logprobs)."
+                f"generation.tolerance is {self.settings.tolerance:g}: their weights are stale, or their "
+                f"log-probs are not at temperature {temperature or 1:g} (vLLM: --logprobs-mode processed_logprobs)."
             )
         return gap
 
@@ -142,7 +149,8 @@ class Servers:
             raise DataError(f"{_printable(address)} did not load the weights of {path} ({status}: {message}): {cure}")
 
     def _post(self, url: str, body: dict[str, Any], tries: int = TRIES) -> tuple[int, str]:
-        """Returns the status and message of an answer; 0 if no server answered, 500 for a 200 that reports a failure."""
+        """Returns the status and message of an answer; 0 if no server answered, 500 for a 200 that
+        reports a failure."""
         import httpx
 
         from harness.policies.chat_completions import refusal

@@ -1,8 +1,9 @@
 """Communication between the processes that train one model.
 
-Under `accelerate launch` or `torchrun` each process plays its share of the episodes and computes its share of every
-minibatch. Episodes are exchanged, so that all processes know the same batch, and gradients are summed before each step, so
-that all take the same step as a single process with the whole batch would. In a single process every function is a no-op.
+Under `accelerate launch` or `torchrun` each process plays its share of the episodes and computes
+its share of every minibatch. Episodes are exchanged, so that all processes know the same batch, and
+gradients are summed before each step, so that all take the same step as a single process with the
+whole batch would. In a single process every function is a no-op.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def share(items: Sequence[Item]) -> list[Item]:
 def rounds(items: Sequence[Item], even: bool) -> list[tuple[Item, float]]:
     """Returns this process's share with weights of 1.
 
-    With `even`, shares are filled up with items of weight 0, so that all processes take the same number of passes.
+    With `even`, shares are filled up with items of weight 0, so that all processes take the same
+    number of passes.
     """
     mine = [(item, 1.0) for item in share(items)]
     count = -(-len(items) // size()) if even else len(mine)
@@ -123,7 +125,8 @@ def add_numbers(sums: dict[str, float], names: Iterable[str]) -> None:
 
 
 def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sums gradients over the processes; a missing gradient counts as 0. FSDP has summed those of sharded parameters."""
+    """Sums gradients over the processes; a missing gradient counts as 0. FSDP itself sums gradients
+    of sharded parameters."""
     if size() > 1:
         for parameter in parameters:
             if not isinstance(parameter, DTensor):
@@ -133,6 +136,7 @@ def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> float:
-    """Scales summed gradients to a global norm of at most `max_norm`, and returns their norm before."""
+    """Scales summed gradients to a global norm of at most `max_norm`, and returns their norm
+    before."""
     norm = nn.utils.clip_grad_norm_(parameters, max_norm)
     return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()

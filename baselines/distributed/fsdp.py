@@ -1,8 +1,10 @@
-"""Models sharded over processes with torch's FSDP2: each holds a share of every weight, gradient and moment.
+"""Models sharded over processes with torch's FSDP2: each holds a share of every weight, gradient
+and moment.
 
-Layers are gathered when a forward or backward pass reaches them, and released again, so that every process must take the
-same number of passes (`collectives.rounds`). Generation needs passes of its own in each process: for it the full actor is
-gathered once (`gathered`). Checkpoints hold unsharded tensors, and do not depend on the number of processes.
+Layers are gathered when a forward or backward pass reaches them, and released again, so that every
+process must take the same number of passes (`collectives.rounds`). Generation takes different
+numbers of passes in each process: for it the full actor is gathered once (`gathered`). Checkpoints
+hold unsharded tensors, and do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from envsuite.errors import MissingExtra
 
 
 def shard(module: nn.Module, device: torch.device) -> None:
-    """Shards `module` in place: each of its blocks as a unit, and everything between them as another."""
+    """Shards `module` in place: each of its blocks as a unit, and everything between them as
+    another."""
     try:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -32,7 +35,8 @@ def shard(module: nn.Module, device: torch.device) -> None:
     for unit in (*blocks(module), module):
         fully_shard(unit, mesh=mesh, reshard_after_forward=True)
     for unit in _units(module):
-        # Each process computes a part of the batch's loss, so that gradients are summed, not averaged.
+        # Each process computes a part of the batch's loss, so that gradients are summed, not
+        # averaged.
         unit.set_gradient_divide_factor(1.0)
         sum_gradients(unit, True)
 
@@ -50,7 +54,8 @@ def is_sharded(module: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def gathered(module: nn.Module) -> Iterator[None]:
-    """Gathers all of `module` on every process; forward passes without gradients then communicate nothing."""
+    """Gathers all of `module` on every process; forward passes without gradients then communicate
+    nothing."""
     units = _units(module)
     for unit in units:
         unit.set_reshard_after_forward(False, recurse=False)
@@ -65,8 +70,8 @@ def gathered(module: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def unsharded(tensor: Tensor) -> Tensor:
-    """Returns a copy of the full tensor in main memory. All processes must call it; the others than the first get an
-    empty tensor for a sharded one."""
+    """Returns a copy of the full tensor in main memory. All processes must call it; the others than
+    the first get an empty tensor for a sharded one."""
     if not isinstance(tensor, DTensor):
         return tensor.detach().to("cpu", copy=True)
     full = tensor.full_tensor()

@@ -1,6 +1,8 @@
-"""Files of a run's folder, replaced atomically: a kill or a full disk leaves the old file or the new one.
+"""Files of a run's folder, replaced atomically: a kill or a full disk leaves the old file or the
+new one.
 
-A checkpoint holds tensors and plain data only, and is read with `weights_only`, so that reading one never runs code.
+A checkpoint holds tensors and plain data only, and is read with `weights_only`, so that reading one
+never runs code.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def save_and_keep(folder: Path, state: dict[str, Any], count: int) -> None:
-    """Saves the latest checkpoint of a run and keeps the last `count`, older ones as checkpoint-UPDATE.pt."""
+    """Saves the latest checkpoint of a run and keeps the last `count`, older ones as
+    checkpoint-UPDATE.pt."""
     latest = folder / LATEST
     if count > 1:
         numbered = folder / f"checkpoint-{state['update']}.pt"
@@ -44,7 +47,8 @@ def save_and_keep(folder: Path, state: dict[str, Any], count: int) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint. Raises DataError for a damaged file, and for one with anything but tensors and plain data."""
+    """Reads a checkpoint. Raises DataError for a damaged file, and for one with anything but
+    tensors and plain data."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(state, dict):
@@ -56,7 +60,8 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def export(path: Path, write: Callable[[Path], None]) -> None:
-    """Replaces the folder `path` by what `write` writes. The old folder is set aside first and removed last."""
+    """Replaces the folder `path` by what `write` writes. The old folder is set aside first and
+    removed last."""
     work, aside = path.with_name(f".{path.name}.new"), _aside(path)
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -76,7 +81,8 @@ def export(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Repairs what a kill left: restores folders that were set aside and removes unfinished checkpoints."""
+    """Repairs what a kill left: restores folders that were set aside and removes unfinished
+    checkpoints."""
     for name in ("model", "best", "adapter"):
         aside = _aside(folder / name)
         if aside.exists() and not (folder / name).exists():

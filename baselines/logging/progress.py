@@ -1,4 +1,5 @@
-"""The progress display of a training run: a live bar on a terminal, and a plain line per step elsewhere."""
+"""The progress display of a training run: a live bar on a terminal, and a plain line per step
+elsewhere."""
 
 from __future__ import annotations
 

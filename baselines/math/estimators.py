@@ -1,4 +1,5 @@
-"""Advantage estimators: pure functions from rewards (and values) to advantages, with shapes in brackets.
+"""Advantage estimators: pure functions from rewards (and values) to advantages, with shapes in
+brackets.
 
 One recursion serves every method with a critic (docs/explanation/algorithms.md):
 
@@ -39,11 +40,13 @@ def gae(
     gamma_step: float | Tensor = 0.99,
     lambda_step: float = 0.95,
 ) -> Tensor:
-    """Returns generalised advantages (Schulman et al., 2016) over sampled tokens. All tensors are [B, L], a row per episode.
+    """Returns generalised advantages (Schulman et al., 2016) over sampled tokens. All tensors are
+    [B, L], a row per episode.
 
-    `ends_turn`: the token ends a turn; `cut`: nothing after the token belongs to its episode; `boot`: the next value at a
-    cut; `mask`: sampled by the policy (other positions are skipped and get 0). `gamma_step` may be a tensor, such as
-    gamma**k at the end of a turn whose macro-action took k primitive steps.
+    `ends_turn`: the token ends a turn; `cut`: nothing after the token belongs to its episode;
+    `boot`: the next value at a cut; `mask`: sampled by the policy (other positions are skipped and
+    get 0). `gamma_step` may be a tensor, such as gamma**k at the end of a turn whose macro-action
+    took k primitive steps.
     """
     discount = torch.where(ends_turn, torch.as_tensor(gamma_step, dtype=values.dtype), values.new_tensor(gamma_token))
     decay = torch.where(ends_turn, values.new_tensor(lambda_step), values.new_tensor(lambda_token))
@@ -70,7 +73,8 @@ def members(groups: Sequence[Hashable]) -> list[list[int]]:
 
 
 def leave_one_out(scores: Tensor, groups: Sequence[Hashable]) -> Tensor:
-    """Subtracts from each score the mean of the other scores in its group (RLOO, Ahmadian et al., 2024). [N] -> [N]
+    """Subtracts from each score the mean of the other scores in its group (RLOO, Ahmadian et al.,
+    2024). [N] -> [N]
 
     Raises ValueError for a group of one, which has no baseline.
 
@@ -89,10 +93,11 @@ def leave_one_out(scores: Tensor, groups: Sequence[Hashable]) -> Tensor:
 
 
 def group_normalised(scores: Tensor, groups: Sequence[Hashable], std: bool = True, eps: float = 1e-6) -> Tensor:
-    """Centres scores by group and divides by the sample deviation (GRPO, Shao et al., 2024). [N] -> [N]
+    """Centres scores by group and divides by the sample deviation (GRPO, Shao et al., 2024). [N] ->
+    [N]
 
-    `std=False` only centres (Dr. GRPO). A group of one keeps its score (mean 0, deviation 1), as in the reference codes;
-    the trainers drop such groups before.
+    `std=False` only centres (Dr. GRPO). A group of one keeps its score (mean 0, deviation 1), as in
+    the reference codes; the trainers drop such groups before.
     """
     out = torch.zeros_like(scores)
     for group in members(groups):
@@ -116,10 +121,11 @@ def returns_to_go(rewards: Sequence[float], gamma: float) -> list[float]:
 def per_turn(
     rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], gamma: float, mode: str, eps: float = 1e-6
 ) -> list[list[float]]:
-    """Compares each turn's return-to-go with those at the same turn of its group. `[N][T_n] -> [N][T_n]`
+    """Compares each turn's return-to-go with those at the same turn of its group. `[N][T_n] ->
+    [N][T_n]`
 
-    mode: "grpo_std" (mean and deviation), "grpo_mean" (mean only) or "rloo". A turn that only one episode of the group
-    reached keeps its return.
+    mode: "grpo_std" (mean and deviation), "grpo_mean" (mean only) or "rloo". A turn that only one
+    episode of the group reached keeps its return.
     """
     returns = [returns_to_go(row, gamma) for row in rewards]
     out = [[0.0] * len(row) for row in returns]
@@ -137,7 +143,8 @@ def per_turn(
 
 
 def anchor_cells(anchors: Sequence[Sequence[Hashable]], groups: Sequence[Hashable]) -> list[list[tuple[int, int]]]:
-    """Returns the (trajectory, turn) pairs of each group that share an anchor. [N][T_n], [N] -> [cells][pairs]"""
+    """Returns the (trajectory, turn) pairs of each group that share an anchor. [N][T_n], [N] ->
+    [cells][pairs]"""
     cells: dict[tuple[Hashable, Hashable], list[tuple[int, int]]] = defaultdict(list)
     for i, row in enumerate(anchors):
         for t, anchor in enumerate(row):
@@ -155,11 +162,12 @@ def gigpo(
     eps: float = 1e-6,
     over_rows: bool = False,
 ) -> tuple[list[float], list[list[float]], list[list[float]]]:
-    """Returns episode, step and total advantages of GiGPO (arXiv 2505.10978). `[N][T_n] -> [N], [N][T_n], [N][T_n]`
+    """Returns episode, step and total advantages of GiGPO (arXiv 2505.10978). `[N][T_n] -> [N],
+    [N][T_n], [N][T_n]`
 
-    `anchors[i][t]` is the observation of trajectory i at turn t; turns of one group with equal anchors are compared by
-    their return-to-go. Episode statistics are over trajectories, as in the paper; `over_rows=True` counts a trajectory
-    once per turn, as in the published code.
+    `anchors[i][t]` is the observation of trajectory i at turn t; turns of one group with equal
+    anchors are compared by their return-to-go. Episode statistics are over trajectories, as in the
+    paper; `over_rows=True` counts a trajectory once per turn, as in the published code.
     """
     totals = torch.tensor([float(sum(row)) for row in rewards], dtype=torch.float64)
     episode = torch.zeros_like(totals)
@@ -182,10 +190,12 @@ def gigpo(
 
 
 def standardise(x: Tensor, mask: Tensor, kind: str = "whiten") -> Tensor:
-    """Scales the valid entries to mean 0 and deviation 1, and sets the others to 0; fewer than two stay unscaled.
+    """Scales the valid entries to mean 0 and deviation 1, and sets the others to 0; fewer than two
+    stay unscaled.
 
-    whiten: as verl; sample: (x - mean) / (std + 1e-8), as TWOSOME; population: with the population's deviation, and with
-    entries that are exactly 0 excluded from the statistics, as ADRL (POAD's code).
+    whiten: as verl; sample: (x - mean) / (std + 1e-8), as TWOSOME; population: with the
+    population's deviation, and with entries that are exactly 0 excluded from the statistics, as
+    ADRL (POAD's code).
     """
     if kind == "whiten":
         return whiten(x, mask)
@@ -198,7 +208,8 @@ def standardise(x: Tensor, mask: Tensor, kind: str = "whiten") -> Tensor:
 
 
 def whiten(x: Tensor, mask: Tensor) -> Tensor:
-    """Scales the valid entries to mean 0 and variance 1 (Bessel-corrected), and sets the others to 0.
+    """Scales the valid entries to mean 0 and variance 1 (Bessel-corrected), and sets the others to
+    0.
 
     The small constants are verl's, so that runs can be compared with it.
     """

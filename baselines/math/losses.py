@@ -9,9 +9,10 @@ from torch import Tensor
 def aggregate(x: Tensor, mask: Tensor, how: str = "token-mean", constant: float | None = None) -> Tensor:
     """Averages a loss per token over the valid tokens. [B, L], [B, L] -> []
 
-    token-mean: all tokens weigh the same; seq-mean-token-mean: all rows do (original GRPO); seq-mean-token-sum: the mean
-    over rows of their sums; seq-sum-constant: the same divided by `constant`, such as the longest possible reply
-    (Dr. GRPO). Rows without a valid token are not counted.
+    token-mean: all tokens weigh the same; seq-mean-token-mean: all rows do (original GRPO);
+    seq-mean-token-sum: the mean over rows of their sums; seq-sum-constant: the same divided by
+    `constant`, such as the longest possible reply (Dr. GRPO). Rows without a valid token are not
+    counted.
     """
     mask = mask.to(x.dtype)
     x = torch.where(mask > 0, x, torch.zeros_like(x))  # 0 * inf at a padded position must not spoil the sum
@@ -39,10 +40,11 @@ def clipped_surrogate(
     clip_high: float = 0.2,
     dual_clip: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Returns PPO's loss per element (Schulman et al., 2017), and where the clip was active. All of one shape.
+    """Returns PPO's loss per element (Schulman et al., 2017), and where the clip was active. All of
+    one shape.
 
-    The exponent is limited to +-20 so that a stale sample cannot overflow. `dual_clip` bounds the loss of negative
-    advantages at -A * c (Ye et al., 2020).
+    The exponent is limited to +-20 so that a stale sample cannot overflow. `dual_clip` bounds the
+    loss of negative advantages at -A * c (Ye et al., 2020).
     """
     ratio = (new - old).clamp(-20, 20).exp()
     plain = -advantages * ratio
@@ -68,8 +70,8 @@ def clipped_value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float
 def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor:
     """Returns Schulman's (2020) estimates of KL(pi || reference) on sampled tokens, per element.
 
-    As a loss, k2 has the right gradient; that of k1 has mean 0, and that of k3 follows KL(reference || pi). "k1+" and
-    "k3+" have the value of k1 and k3, and the gradient of k2.
+    As a loss, k2 has the right gradient; that of k1 has mean 0, and that of k3 follows KL(reference
+    || pi). "k1+" and "k3+" have the value of k1 and k3, and the gradient of k2.
     """
     if kind.endswith("+"):
         k2 = kl_estimate(logprobs, reference, "k2")
@@ -85,11 +87,13 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: str = "k3") -> Tensor
 
 
 def adapted_kl_coef(coef: float, kl: float, target: float, episodes: int, horizon: int) -> float:
-    """Returns the coefficient of a KL penalty after a batch whose mean KL was `kl` (Ziegler et al., 2019, section 2.2)."""
+    """Returns the coefficient of a KL penalty after a batch whose mean KL was `kl` (Ziegler et al.,
+    2019, section 2.2)."""
     return coef * (1 + min(max(kl / target - 1, -0.2), 0.2) * episodes / horizon)
 
 
 def early_stop_kl(new: Tensor, old: Tensor) -> Tensor:
-    """Returns (r - 1) - log r per element for r = new / old, which estimates KL(old || new) on samples of old."""
+    """Returns (r - 1) - log r per element for r = new / old, which estimates KL(old || new) on
+    samples of old."""
     log_ratio = new - old
     return log_ratio.exp() - 1 - log_ratio

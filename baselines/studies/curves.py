@@ -2,8 +2,9 @@
 
     python -m baselines.studies.curves leaderboards/training/food-preparation
 
-A line is the mean over seeds of the success rate of an update's training episodes, the band its 95 % interval (Student's t
-over seeds). Runs of the plan that are not in the records are listed as not run.
+A line is the mean over seeds of the success rate of an update's training episodes, the band its 95
+% interval (Student's t over seeds). Runs of the plan that are not in the records are listed as not
+run.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class LearningCurve(NamedTuple):
 
 
 def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
-    """Returns the curve of one setting. Seeds have played different numbers of steps and are interpolated at common ones."""
+    """Returns the curve of one setting. Seeds have played different numbers of steps and are
+    interpolated at common ones."""
     per_seed = [([u["env_steps"] for u in run["updates"]], [u["success"] for u in run["updates"]]) for run in runs]
     grid = np.linspace(max(x[0] for x, _ in per_seed), min(x[-1] for x, _ in per_seed), POINTS)
     columns = zip(*(np.interp(grid, x, y) for x, y in per_seed), strict=True)
@@ -57,7 +59,8 @@ def curve(runs: Sequence[dict[str, Any]]) -> LearningCurve:
 
 
 def steps_to(run: dict[str, Any], share: float) -> float:
-    """Returns the environment steps until two successive updates have a mean success of `share`; inf if never."""
+    """Returns the environment steps until two successive updates have a mean success of `share`;
+    inf if never."""
     success = [update["success"] for update in run["updates"]]
     for place in range(1, len(success)):
         if (success[place - 1] + success[place]) / 2 >= share:
@@ -185,7 +188,8 @@ def index(parent: Path) -> str:
         "# Training",
         "",
         "Learning curves of small studies. Each page is rendered from its `runs.jsonl` by",
-        "`python -m baselines.studies.curves leaderboards/training`. The missing runs of all plans are run by `make studies`,",
+        "`python -m baselines.studies.curves leaderboards/training`. The missing runs of all plans "
+        "are run by `make studies`,",
         "those of one plan by `python -m baselines.studies.run leaderboards/training/NAME`.",
         "",
         "| study | recipe | compared | runs |",

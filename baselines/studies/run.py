@@ -1,10 +1,12 @@
-"""Runs the training runs of a study: settings x seeds of one recipe, in one process, with one file of records.
+"""Runs the training runs of a study: settings x seeds of one recipe, in one process, with one file
+of records.
 
     python -m baselines.studies.run food-preparation --vary algorithm=poad,ntpo,twosome --seeds 10
     python -m baselines.studies.run leaderboards/training/*        # the missing runs of these folders' plans
 
-A run that is in the records is not run again, so that the command continues where it was stopped. With `--minutes` no run
-begins after that time; `baselines.studies.curves` lists the missing runs as not run.
+A run that is in the records is not run again, so that the command continues where it was stopped.
+With `--minutes` no run begins after that time; `baselines.studies.curves` lists the missing runs as
+not run.
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _plans(args: argparse.Namespace) -> list[Plan]:
-    """Returns the plans of the named folders, or one made from the arguments. Raises UsageError for a mixture."""
+    """Returns the plans of the named folders, or one made from the arguments. Raises UsageError for
+    a mixture."""
     if args.vary is None:
         plans = [(Path(word), plan_of(Path(word))) for word in args.recipe if Path(word, "plan.json").exists()]
         if not plans:
@@ -114,9 +117,11 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
 
 
 def run(folder: Path, plan: dict[str, Any], deadline: float, train: Train, keep: Path | None = None) -> bool:
-    """Runs what the plan still lacks and returns True if all was run; begins nothing after `deadline` (time.monotonic).
+    """Runs what the plan still lacks and returns True if all was run; begins nothing after
+    `deadline` (time.monotonic).
 
-    `train` is `one_run` with its environments; `keep` is a folder for the trained models, which are deleted without it.
+    `train` is `one_run` with its environments; `keep` is a folder for the trained models, which are
+    deleted without it.
     """
     records, key = folder / "runs.jsonl", plan["vary"]
     done = {(record["variant"], record["seed"]) for record in read(records)}
@@ -143,7 +148,8 @@ def one_run(
     environments: EnvCache,
     max_concurrent: int,
 ) -> dict[str, Any]:
-    """Trains once in a temporary folder and returns the record; `model` is a folder for the trained model."""
+    """Trains once in a temporary folder and returns the record; `model` is a folder for the trained
+    model."""
     import torch
 
     from baselines.train import TrainingRun
@@ -179,7 +185,8 @@ def one_run(
 
 
 def _recorded(lines: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Returns the updates with their cumulative environment steps; raises UsageError if none held the end of an episode."""
+    """Returns the updates with their cumulative environment steps; raises UsageError if none held
+    the end of an episode."""
     steps, updates = 0, []
     for line in lines:
         if line["kind"] != "update":

@@ -1,10 +1,11 @@
-"""`tiny`: a Llama-architecture model of 1 to 5 million parameters, with its own byte-pair encoding, from nothing.
+"""Makes `tiny`: a Llama model of 0.2 to 6 million parameters with a byte-pair tokenizer, from
+nothing.
 
     python -m baselines.studies.tiny_model --env virtualhome --env overcooked -o models/tiny
 
-The tokenizer is trained on what the environments say and what random players and experts answer, so that a command is a
-few tokens. The weights are random: fine-tune them on demonstrations (`sft`) before reinforcement learning. It is a
-plain Hugging Face folder, and everything that takes a model takes it.
+The tokenizer is trained on the texts of the environments and the commands of random players and
+experts, so that a command is a few tokens. The weights are random: fine-tune them on demonstrations
+(`sft`) before reinforcement learning. The result is a plain Hugging Face folder.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
-SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4 and 6.3 million parameters beside the embeddings
+SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4 and 6.3 million parameters without embeddings
     "xxs": (2, 64, 4),
     "xs": (2, 128, 4),
     "s": (4, 192, 6),
@@ -41,7 +42,8 @@ SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4 and 6.3 million paramete
 
 
 def texts(patterns: Sequence[str], episodes: int = 30) -> Iterator[str]:
-    """What tasks say and what is said in them, by random players and experts on training seeds."""
+    """Yields the texts of tasks and the admissible commands, from games of random players and
+    experts on training seeds."""
     for pattern in patterns:
         for task in registry.tasks(pattern):
             for model in ("random", "expert"):
@@ -65,7 +67,8 @@ def texts(patterns: Sequence[str], episodes: int = 30) -> Iterator[str]:
 def make(
     folder: Path, corpus: Iterable[str], size: str = "s", vocabulary: int = 2048, context: int = 2048, seed: int = 0
 ) -> int:
-    """Writes the model to `folder`, whole or not at all; returns its number of parameters. The same seed, the same weights."""
+    """Writes the model to `folder` atomically and returns its number of parameters. Equal seeds
+    give equal weights."""
     import torch
     from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
@@ -122,24 +125,30 @@ def make(
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    """Returns the command line."""
+    parser = argparse.ArgumentParser(
         prog="python -m baselines.studies.tiny_model", description=(__doc__ or "").splitlines()[0]
     )
-    found.add_argument(
-        "-e", "--env", action="append", required=True, help="whose text to learn to spell; may be repeated"
+    parser.add_argument(
+        "-e",
+        "--env",
+        action="append",
+        required=True,
+        help="a task whose texts the tokenizer is trained on; may be repeated",
     )
-    found.add_argument("-o", "--output", type=Path, required=True)
-    found.add_argument("--size", choices=list(SIZES), default="s")
-    found.add_argument("--vocabulary", type=int, default=2048)
-    found.add_argument("--context", type=int, default=2048)
-    found.add_argument("--episodes", type=int, default=30, help="games per task to read")
-    found.add_argument("--seed", type=int, default=0)
-    found.add_argument("--module", action="append", default=[])
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--size", choices=list(SIZES), default="s")
+    parser.add_argument("--vocabulary", type=int, default=2048)
+    parser.add_argument("--context", type=int, default=2048)
+    parser.add_argument("--episodes", type=int, default=30, help="games per task to read (30)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--module", action="append", default=[])
+    parser.add_argument("-v", "--verbose", action="store_true")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command and exits."""
     cli.run(_main, argv)
 
 

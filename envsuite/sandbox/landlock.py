@@ -73,6 +73,8 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
 def _rules(spec: Spec, home: Path, code: str, site: str) -> dict[str, list[str]]:
     """Returns which paths runs may list, read and write."""
     hidden = [*packages.foreign_packages(), *local.hidden_paths(spec)]
+    # Landlock cannot mount a folder over another path; it hides the path instead.
+    hidden += [target for path, target in spec.read_only if str(path) != target]
     entries = packages.closure(spec.distributions).values()
     roots = ["/usr", packages.interpreter_root(), *(os.path.realpath(path) for path in entries)]
     if spec.program:

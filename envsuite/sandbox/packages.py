@@ -62,7 +62,9 @@ def foreign_packages() -> tuple[str, ...]:
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     folders = {os.path.join(interpreter_root(), "lib", version, name) for name in ("site-packages", "dist-packages")}
-    folders |= {str(path) for root in ("/usr/lib", "/usr/local/lib") for path in Path(root).glob("python3*/*-packages")}
+    libraries = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64")
+    folders |= {str(path) for root in libraries for path in Path(root).glob("python3*/*-packages")}
+    folders |= {os.path.join(interpreter_root(), name) for name in ("pkgs", "envs")}  # conda's other packages
     folders |= {"/usr/lib/R", "/usr/local/lib/R", "/usr/share/R", "/usr/local/src", "/usr/src"}
     folders |= {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}
     return tuple(sorted(path for path in map(os.path.realpath, folders) if os.path.isdir(path)))

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         "-m",
         "--model",
         required=True,
-        help="random | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
+        help="random | blind | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
     )
     parser.add_argument(
         "-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated"

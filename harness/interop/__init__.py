@@ -1,1 +1,1 @@
-"""Records and tasks handed to other people's tools, unchanged. Each module needs a package of its own, an extra."""
+"""Adapters that pass records and tasks to other tools; each module needs the extra of its name."""

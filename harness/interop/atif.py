@@ -1,6 +1,6 @@
-"""Records as ATIF: the Agent Trajectory Interchange Format, one JSON document per episode.
+"""Export of records as ATIF (Agent Trajectory Interchange Format), one JSON document per episode.
 
-Fields and their meaning as in the format's version 1.6: https://harborframework.com/docs/agents/trajectory-format
+The fields follow version 1.6 of the format: https://harborframework.com/docs/agents/trajectory-format
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = "ATIF-v1.6"
 
 
 def document(record: Record, run_id: str = "") -> dict[str, Any]:
-    """One episode: the task is the user's step, every turn an agent's step with its calls and what came of them."""
+    """Converts an episode: the task becomes a user step, each turn an agent step with its calls and their results."""
     task, knobs, seed, attempt = key_of(record)
     first = "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))
     steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": first}]
@@ -27,16 +27,16 @@ def document(record: Record, run_id: str = "") -> dict[str, Any]:
             {"tool_call_id": f"{number}-{place}", "function_name": "act", "arguments": {"command": command}}
             for place, command in enumerate(step["commands"])
         ]
-        # Several commands of one reply are answered together: the answer belongs to the last of them.
+        # Several commands of one reply share an answer, which belongs to the last of them.
         answer: dict[str, Any] = {"content": step["observation"]}
         if calls:
             answer["source_call_id"] = calls[-1]["tool_call_id"]
-        found: dict[str, Any] = {"step_id": number, "source": "agent", "message": reply_text(step)}
+        agent_step: dict[str, Any] = {"step_id": number, "source": "agent", "message": reply_text(step)}
         if calls:
-            found["tool_calls"] = calls
-        found["observation"] = {"results": [answer]}
-        found["extra"] = {"reward": step["reward"], "fault": step["fault"]}
-        steps.append(found)
+            agent_step["tool_calls"] = calls
+        agent_step["observation"] = {"results": [answer]}
+        agent_step["extra"] = {"reward": step["reward"], "fault": step["fault"]}
+        steps.append(agent_step)
     return {
         "schema_version": VERSION,
         "session_id": f"{run_id or 'run'}-{task}-{seed}-{attempt}",
@@ -61,7 +61,7 @@ def document(record: Record, run_id: str = "") -> dict[str, Any]:
 
 
 def write_documents(run: Run, folder: Path) -> None:
-    """A file per episode, numbered in the order of results.jsonl."""
+    """Writes one file per episode, numbered in the order of results.jsonl."""
     for number, record in enumerate(run.records):
         text = json.dumps(document(record, run.config["run_id"]), indent=1)
         write_atomically(folder / f"{number:05}-seed{record['seed']}-{record['attempt']}.json", text + "\n")

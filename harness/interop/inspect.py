@@ -1,6 +1,6 @@
-"""Runs as inspect logs: `inspect view` shows them, `inspect_ai.analysis` reads them.
+"""Export of runs as inspect logs, for `inspect view` and `inspect_ai.analysis`.
 
-A game is a sample, attempts at it are its epochs; success, reward and progression are scores, broken episodes errors.
+A game is a sample and its attempts are epochs. Success, reward and progression are scores; broken episodes are errors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCORES = ("success", "reward", "progression")
 
 
 def write_log(run: Run, path: Path) -> None:
-    """An `.eval` file (or `.json`, by its ending)."""
+    """Writes a run as an `.eval` or `.json` file, chosen by the suffix. Raises UsageError for other suffixes."""
     from inspect_ai.log import (
         EvalConfig,
         EvalDataset,
@@ -33,13 +33,13 @@ def write_log(run: Run, path: Path) -> None:
     )
 
     if path.suffix not in (".eval", ".json"):
-        raise UsageError(f"inspect reads .eval and .json, not {path.name!r}.")
-    scored = [one for one in run.records if not is_broken(one)]
-    clusters = [one["seed"] for one in scored]
+        raise UsageError(f"inspect reads .eval and .json files, not {path.name!r}: use one of these suffixes.")
+    scored = [record for record in run.records if not is_broken(record)]
+    clusters = [record["seed"] for record in scored]
     scores = []
     for name in SCORES:
-        interval = bootstrap([float(one[name]) for one in scored], clusters)
-        # bootstrap gives the 95 % interval; its half width over 1.96 is the standard error inspect shows
+        interval = bootstrap([float(record[name]) for record in scored], clusters)
+        # Half the width of the 95 % interval, divided by 1.96, is the standard error that inspect displays.
         error = (interval.high - interval.low) / (2 * 1.96)
         metrics = {"mean": EvalMetric(name="mean", value=interval.value)}
         if error == error:
@@ -61,10 +61,10 @@ def write_log(run: Run, path: Path) -> None:
         ),
         results=EvalResults(total_samples=len(run.records), completed_samples=len(scored), scores=scores),
         stats=EvalStats(started_at=began, completed_at=began),
-        samples=[_sample(one) for one in run.records],
+        samples=[_sample(record) for record in run.records],
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.partial{path.suffix}")  # inspect chooses the format by the ending
+    temporary = path.with_name(f".{path.stem}.partial{path.suffix}")  # inspect chooses the format by the suffix
     write_eval_log(log, str(temporary))
     temporary.replace(path)
 
@@ -75,7 +75,7 @@ def _sample(record: Record) -> Any:
     from inspect_ai.scorer import Score
 
     kinds: dict[str, Any] = {"user": ChatMessageUser, "assistant": ChatMessageAssistant}
-    chat = [kinds[one["role"]](content=writable(one["content"])) for one in messages(record)]
+    chat = [kinds[message["role"]](content=writable(message["content"])) for message in messages(record)]
     names = ("seed", "stop_reason", "num_turns", "faults", "labels", "metrics", "reward_mode")
     broken = is_broken(record)
     return EvalSample(

@@ -1,7 +1,7 @@
-"""Any task behind OpenEnv's server, and a client of it: an environment on one machine, its trainer on another.
+"""OpenEnv server for any task, and its client, so that environment and trainer can run on different machines.
 
-app("BabyAI-goto-v0")            a FastAPI application: /reset /step /state /schema /metadata /health /ws
-Client("http://host:8000")       resets and steps it; TRL, SkyRL, verifiers and NeMo Gym speak to it likewise
+app("BabyAI-goto-v0")            FastAPI application: /reset /step /state /schema /metadata /health /ws
+Client("http://host:8000")       client of the server; TRL, SkyRL, verifiers and NeMo Gym can connect, too
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from envsuite.types import RewardMode, Task
 
 
 class Command(Action):
-    """What the player says."""
+    """Command of the player."""
 
     command: str = Field(description="one command, spelled as the instructions say")
 
 
-class Seen(Observation):
-    """What an environment answers: its text, and what `info` holds."""
+class GameObservation(Observation):
+    """Answer of the environment: its text and the fields of `info`."""
 
     text: str
     success: bool = False
@@ -45,8 +45,8 @@ class Seen(Observation):
     """on reset"""
 
 
-class Served(Environment[Command, Seen, State]):
-    """One session's environment."""
+class GameServer(Environment[Command, GameObservation, State]):
+    """Environment of one session."""
 
     def __init__(self, task: Task, reward_mode: RewardMode | str, knobs: dict[str, Any]) -> None:
         super().__init__()
@@ -54,18 +54,18 @@ class Served(Environment[Command, Seen, State]):
         self._env = registry.build(task, reward_mode, **knobs)
         self._state = State()
 
-    def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Seen:
-        """Starts the game `seed`; `attempt` among the options tells repeated tries at it apart."""
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> GameObservation:
+        """Starts the game `seed`; the option `attempt` distinguishes repeated attempts at it."""
         text, info = self._env.reset(seed=seed, options={"attempt": int(options.get("attempt", 0))})
         self._state = State(episode_id=episode_id or f"{self._task.id}-{self._env.episode_seed}", step_count=0)
-        told = {"instructions": self._env.instructions, "objective": self._env.objective}
-        return self._seen(text, info, reward=None, **told)
+        fields = {"instructions": self._env.instructions, "objective": self._env.objective}
+        return self._observation(text, info, reward=None, **fields)
 
-    def step(self, action: Command, timeout_s: float | None = None, **options: Any) -> Seen:
-        """Carries out one command."""
+    def step(self, action: Command, timeout_s: float | None = None, **options: Any) -> GameObservation:
+        """Executes one command."""
         text, reward, terminated, truncated, info = self._env.step(action.command)
         self._state.step_count += 1
-        return self._seen(text, info, reward=float(reward), done=terminated or truncated, truncated=truncated)
+        return self._observation(text, info, reward=float(reward), done=terminated or truncated, truncated=truncated)
 
     @property
     def state(self) -> State:
@@ -79,49 +79,55 @@ class Served(Environment[Command, Seen, State]):
     def close(self) -> None:
         self._env.close()
 
-    def _seen(self, text: str, info: dict[str, Any], **told: Any) -> Seen:
+    def _observation(self, text: str, info: dict[str, Any], **fields: Any) -> GameObservation:
         reason = info["stop_reason"]
         copied = ("success", "is_action_valid", "progression", "admissible_commands")
-        return Seen(
-            text=text, stop_reason=str(reason) if reason else None, **{name: info[name] for name in copied}, **told
+        return GameObservation(
+            text=text, stop_reason=str(reason) if reason else None, **{name: info[name] for name in copied}, **fields
         )
 
 
-class _Alone(Served):
-    """An engine that must not share a process with another of its kind: one session at a time."""
+class _SingleSessionServer(GameServer):
+    """Serves one session at a time, for engines that cannot share a process."""
 
 
-class _Beside(Served):
+class _ConcurrentServer(GameServer):
+    """Serves concurrent sessions."""
+
     SUPPORTS_CONCURRENT_SESSIONS = True
 
 
 def app(task: str, reward_mode: RewardMode | str = RewardMode.SPARSE, max_sessions: int = 16, **knobs: Any) -> FastAPI:
-    """The server of one task. Every session has an environment of its own; engines that must not share a process serve
-    one session at a time. Raises what `envsuite.make` raises, at once.
+    """Returns the server of one task, with one environment per session.
+
+    Engines that cannot share a process serve one session at a time. Raises the errors of `envsuite.make` immediately.
     """
-    (found, *others) = registry.tasks(task)
-    if others:
-        raise UsageError(f"{task!r} names {len(others) + 1} tasks: a server plays one.")
-    settings = registry.overrides(found, knobs)
-    cls = registry.env_class(found)
-    alone = cls.needs_process(check_knobs(cls, {**found.kwargs, **settings}))
-    kind = _Alone if alone else _Beside
-    kind(found, reward_mode, settings).close()
+    (selected, *more) = registry.tasks(task)
+    if more:
+        raise UsageError(f"{task!r} matches {len(more) + 1} tasks: a server needs exactly one.")
+    settings = registry.overrides(selected, knobs)
+    cls = registry.env_class(selected)
+    single_session = cls.needs_process(check_knobs(cls, {**selected.kwargs, **settings}))
+    server = _SingleSessionServer if single_session else _ConcurrentServer
+    server(selected, reward_mode, settings).close()
     return create_fastapi_app(
-        lambda: kind(found, reward_mode, settings), Command, Seen, max_concurrent_envs=1 if alone else max_sessions
+        lambda: server(selected, reward_mode, settings),
+        Command,
+        GameObservation,
+        max_concurrent_envs=1 if single_session else max_sessions,
     )
 
 
-class Client(EnvClient[Command, Seen, State]):
-    """Plays a served task: `reset(seed=3)`, `step(Command(command="go forward"))`."""
+class Client(EnvClient[Command, GameObservation, State]):
+    """Client of a served task: `reset(seed=3)`, `step(Command(command="go forward"))`."""
 
     def _step_payload(self, action: Command) -> dict[str, Any]:
         return {"command": action.command}
 
-    def _parse_result(self, payload: dict[str, Any]) -> StepResult[Seen]:
-        told = {"reward": payload.get("reward"), "done": payload.get("done", False)}
-        seen = Seen(**{**payload["observation"], **told})
-        return StepResult(observation=seen, reward=seen.reward, done=seen.done)  # type: ignore[arg-type]
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[GameObservation]:
+        fields = {"reward": payload.get("reward"), "done": payload.get("done", False)}
+        observation = GameObservation(**{**payload["observation"], **fields})
+        return StepResult(observation=observation, reward=observation.reward, done=observation.done)  # type: ignore[arg-type]
 
     def _parse_state(self, payload: dict[str, Any]) -> State:
         return State(**payload)

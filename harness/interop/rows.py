@@ -1,4 +1,4 @@
-"""Records as rows of a table: Parquet files and Hugging Face datasets."""
+"""Export of records as tables: Parquet files and Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ COPIED = {
     "terminated": "bool", "truncated": "bool", "num_turns": "int64", "input_tokens": "int64", "output_tokens": "int64",
     "cost": "float64", "error": "string", "objective": "string", "schema_version": "string",
 }  # fmt: skip
-"""fields of a record that become a column as they are"""
+"""fields of a record that become columns without conversion"""
 
 
 def messages(record: Record) -> list[Message]:
-    """The episode as a chat: what was seen is the user's, what was said the assistant's, the objective on top.
+    """Returns an episode as chat messages: observations as user, replies as assistant, the objective first.
 
-    The system prompt is not in a record; `envsuite-data demos` writes whole conversations to fine-tune on.
+    Records do not contain the system prompt; `envsuite-data demos` writes complete conversations for fine-tuning.
     """
-    found = [{"role": "user", "content": "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))}]
+    first = "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))
+    chat = [{"role": "user", "content": first}]
     for step in record["steps"]:
-        found.append({"role": "assistant", "content": reply_text(step)})
-        found.append({"role": "user", "content": step["observation"]})
-    return found
+        chat.append({"role": "assistant", "content": reply_text(step)})
+        chat.append({"role": "user", "content": step["observation"]})
+    return chat
 
 
 def row(record: Record) -> dict[str, Any]:
-    """One record as one row; knobs, labels and metrics, which differ from task to task, as JSON."""
+    """Converts a record to a row; knobs, labels and metrics, which depend on the task, become JSON strings."""
     return {
         **{name: record[name] for name in COPIED},
         "knobs": knobs_json(record["knobs"]),
@@ -52,8 +53,8 @@ def row(record: Record) -> dict[str, Any]:
     }
 
 
-def table(found: Iterable[Record]) -> pyarrow.Table:
-    """Records as an Arrow table of one fixed schema, however few there are."""
+def table(records: Iterable[Record]) -> pyarrow.Table:
+    """Converts records to an Arrow table with a fixed schema, also if there are none."""
     import pyarrow as pa
 
     text = pa.string()
@@ -73,30 +74,30 @@ def table(found: Iterable[Record]) -> pyarrow.Table:
             ("steps", pa.list_(pa.struct(step))),
         ]
     )
-    return pa.Table.from_pylist([writable(row(one)) for one in found], schema=schema)
+    return pa.Table.from_pylist([writable(row(record)) for record in records], schema=schema)
 
 
 def writable(value: Any) -> Any:
-    """Lone surrogates, which a model may write and Arrow cannot hold, as the replacement character."""
+    """Replaces lone surrogates, which models can write and Arrow cannot store, in all strings of a value."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode() if not value.isascii() else value
     if isinstance(value, list):
-        return [writable(one) for one in value]
-    return {name: writable(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return [writable(item) for item in value]
+    return {name: writable(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-def write_parquet(found: Sequence[Record], path: Path) -> None:
-    """One Parquet file, whole or not at all; `datasets.load_dataset("parquet", data_files=...)` reads it."""
+def write_parquet(records: Sequence[Record], path: Path) -> None:
+    """Writes a Parquet file atomically; read it with `datasets.load_dataset("parquet", data_files=...)`."""
     import pyarrow.parquet
 
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(table(found), buffer, compression="zstd")
+    pyarrow.parquet.write_table(table(records), buffer, compression="zstd")
     write_atomically(path, buffer.getvalue())
 
 
-def write_dataset(found: Sequence[Record], folder: Path) -> None:
-    """A folder for `datasets.load_from_disk`."""
+def write_dataset(records: Sequence[Record], folder: Path) -> None:
+    """Writes a folder for `datasets.load_from_disk`."""
     import datasets
 
     datasets.disable_progress_bars()
-    datasets.Dataset(table(found)).save_to_disk(str(folder))
+    datasets.Dataset(table(records)).save_to_disk(str(folder))

@@ -1,10 +1,12 @@
-"""Any task as an environment of `verifiers` 0.4: a taskset of its games, and an engine that plays the user.
+"""Adapter of any task to `verifiers` 0.4: a taskset of games, and an environment that plays the user.
 
-vf-eval envsuite-verifiers --env.taskset.game TextWorld-w2-o3-q4-v0 ...     its command line; prime-rl takes the same id
-load_environment(resolve_env_config({"taskset": {"id": "envsuite-verifiers", "game": ...}}))                from Python
+From the command line (prime-rl accepts the same id) and from Python:
 
-The model reads what `envsuite-eval` would show it with its whole history, and its replies are read as there. Contract:
-`verifiers.v1`, whose plugins are top-level modules: `envsuite_verifiers` is this one.
+    vf-eval envsuite-verifiers --env.taskset.game TextWorld-w2-o3-q4-v0 ...
+    load_environment(resolve_env_config({"taskset": {"id": "envsuite-verifiers", "game": ...}}))
+
+The model gets the same prompts as in `envsuite-eval` with the complete history, and its replies are parsed in the same
+way. `verifiers.v1` defines the interface; its plugins are top-level modules, here `envsuite_verifiers`.
 """
 
 from __future__ import annotations
@@ -32,20 +34,20 @@ from harness.types import Episode, Reply
 
 
 class GamesConfig(vf.TasksetConfig):
-    """Which games are played."""
+    """Selection of the games."""
 
     game: str = ""
-    """a task, as `envsuite-eval --env` takes it"""
+    """task, in the spelling of `envsuite-eval --env`"""
     knobs: dict[str, Any] = Field(default_factory=dict)
     split: str = ""
     episodes: int | None = None
-    """seeds, from the split's number `first` on; None: a whole panel, or 100"""
+    """number of seeds from number `first` of the split; None: a complete panel, or 100"""
     first: int = 0
     reward_mode: str = "sparse"
 
 
 class GameData(vf.TaskData):
-    """One game."""
+    """Data of one game."""
 
     game: str
     knobs: str
@@ -53,20 +55,20 @@ class GameData(vf.TaskData):
 
 
 class Game(vf.Task[GameData]):
-    """Its reward is what the environment pays: see `GamesEnv.run`."""
+    """Game whose reward comes from the environment, see `GamesEnv.run`."""
 
 
 class Games(vf.Taskset[Game, GamesConfig]):
-    """The games of one task. Raises what `envsuite.make` raises, at once."""
+    """Games of one task. Raises the errors of `envsuite.make` immediately."""
 
     def __init__(self, config: GamesConfig) -> None:
         super().__init__(config)
         if not config.game:
             raise UsageError("Name a task: --env.taskset.game BabyAI-goto-v0; `envsuite-envs` lists them all.")
-        (found, *others) = registry.tasks(config.game)
-        if others:
-            raise UsageError(f"{config.game!r} names {len(others) + 1} tasks: a taskset plays one.")
-        task, split = resolve_split(found, config.split)
+        (selected, *more) = registry.tasks(config.game)
+        if more:
+            raise UsageError(f"{config.game!r} matches {len(more) + 1} tasks: a taskset needs exactly one.")
+        task, split = resolve_split(selected, config.split)
         knobs = registry.overrides(task, config.knobs)
         registry.build(task, config.reward_mode, **knobs).close()
         self.run = RunConfig(
@@ -80,41 +82,41 @@ class Games(vf.Taskset[Game, GamesConfig]):
 
 
 class GamesEnvConfig(vf.EnvConfig):
-    """How they are played."""
+    """Settings of the rollout."""
 
-    # What runs there is one request a turn: see `Chat`.
+    # The runtime makes one request per turn, see `Chat`.
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
     grammar: str = "action"
-    """how a command is spelled: a name of `harness.prompting.prompting.GRAMMARS`"""
+    """format of commands: a name in `harness.prompting.prompting.GRAMMARS`"""
     thinking: bool = True
     admissible: bool = True
-    """list what may be said at every turn"""
+    """list the admissible commands every turn"""
     wording: str = "plain"
     max_turns: int | None = None
-    """replies after which an episode counts as cut off; None: the task's own cap alone"""
+    """turns after which an episode is truncated; None: only the limit of the task"""
 
 
 class GamesEnv(vf.Env[GamesEnvConfig]):
-    """Plays a game as the user of the model's conversation."""
+    """Environment that plays the role of the user in the model's conversation."""
 
     def __init__(self, config: GamesEnvConfig) -> None:
-        # A conversation only grows: what was listed stays, and nothing said is forgotten.
-        shown = "all" if config.admissible else "none"
-        self._prompting = Prompting(config.grammar, config.thinking, admissible=shown, wording=config.wording)
+        # A conversation only grows, so that listed commands and replies stay in the history.
+        result = "all" if config.admissible else "none"
+        self._prompting = Prompting(config.grammar, config.thinking, admissible=result, wording=config.wording)
         super().__init__(config)
         assert isinstance(self.taskset, Games)
         self._run = self.taskset.run
         self._idle: list[_Engine] = []
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
-        """Its trace's reward is the undiscounted return. An engine that breaks raises: no reward, and a retry if asked."""
+        """Plays one game; the reward of the trace is the undiscounted return. Raises if the engine breaks."""
         data = task.data
         assert isinstance(data, GameData)
         engine = self._idle.pop() if self._idle else _Engine(self._run)
         try:
             trace = await self._play(Episode(self._run.task, data.knobs, data.seed), engine, task, agents.agent)
         except BaseException:
-            engine.close()  # it may be in the middle of a turn
+            engine.close()  # the engine can be in the middle of a turn
             raise
         self._idle.append(engine)
         trace.info["envsuite"] = {"game": data.game, "knobs": data.knobs, "seed": data.seed}
@@ -126,16 +128,16 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
             system = f"{task.data.system_prompt}\n\n{system}"
         async with agent.interaction(task.with_data(system_prompt=system)) as interaction:
             while state.run.stop_reason is None:
-                asked = state.prompt(self._prompting).messages[-1]["content"]
-                segment = await interaction.turn(asked)
-                if segment.terminated:  # the agent's own limits, or its failure: the trace says which
+                prompt = state.prompt(self._prompting).messages[-1]["content"]
+                segment = await interaction.turn(prompt)
+                if segment.terminated:  # a limit or a failure of the agent, as stated in the trace
                     break
                 state.reply = Reply(segment.last_reply)
                 state.parsed = self._prompting.parse(state.reply.text)
-                answered = await engine.step(state.parsed.commands, len(state.run.turns))
-                state.take(answered, self.config.max_turns)
+                result = await engine.step(state.parsed.commands, len(state.run.turns))
+                state.take(result, self.config.max_turns)
         run, trace = state.run, interaction.trace
-        if not trace.ok:  # broken, not failed: no reward is better than a wrong one
+        if not trace.ok:  # broken, not failed: no reward instead of a wrong one
             return trace
         trace.record_reward("return", run.total_reward)
         for name, value in {"success": run.success, "progression": run.progression, **run.metrics}.items():
@@ -150,45 +152,45 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
 
 
 class _Engine:
-    """One environment, in a process of its own where it needs one, and the thread that waits for it."""
+    """Environment, in its own process if needed, with a thread that waits for its answers."""
 
     def __init__(self, config: RunConfig) -> None:
-        self._slots = open_slots(config, Execution(max_concurrent=1), 1, "")
+        self._executor = open_slots(config, Execution(max_concurrent=1), 1, "")
         self._thread = ThreadPoolExecutor(1, "envsuite")
 
     async def start(self, episode: Episode) -> StepResult:
-        return await self._ask(self._slots.start, episode)
+        return await self._call(self._executor.start, episode)
 
     async def step(self, commands: tuple[str, ...], turn: int) -> StepResult:
-        return await self._ask(self._slots.step, commands, turn)
+        return await self._call(self._executor.step, commands, turn)
 
-    async def _ask(self, ask: Any, *what: Any) -> StepResult:
+    async def _call(self, call: Any, *arguments: Any) -> StepResult:
         def answer() -> StepResult:
-            ask(0, *what)
-            ((_, shown),) = self._slots.poll()
-            return shown
+            call(0, *arguments)
+            ((_, result),) = self._executor.poll()
+            return result
 
-        shown = await asyncio.get_running_loop().run_in_executor(self._thread, answer)
-        if shown.fatal:
-            raise shown.fatal
-        if shown.error:
-            raise EngineFailure(shown.error)
-        return shown
+        result = await asyncio.get_running_loop().run_in_executor(self._thread, answer)
+        if result.fatal:
+            raise result.fatal
+        if result.error:
+            raise EngineFailure(result.error)
+        return result
 
     def close(self) -> None:
-        """After what it is doing now."""
-        self._thread.submit(self._slots.close)
+        """Closes the environment after its current operation."""
+        self._thread.submit(self._executor.close)
         self._thread.shutdown(wait=False)
 
 
 class ChatConfig(vf.HarnessConfig):
-    """Nothing to set."""
+    """Configuration without settings."""
 
 
 class Chat(vf.Harness[ChatConfig]):
-    """What answers a turn where no other harness is named: one chat completion of the whole conversation.
+    """Default harness: answers each turn with one chat completion of the complete conversation.
 
-    The bundled `null` does the same in a program of its own, which it installs first and starts again every turn.
+    The `null` harness of verifiers does the same in a separate program, which it installs and restarts every turn.
     """
 
     APPENDS_SYSTEM_PROMPT = True
@@ -208,16 +210,15 @@ class Chat(vf.Harness[ChatConfig]):
         tool_interception_url: str | None = None,
     ) -> ProgramResult:
         system, prompt = self.resolve_prompt(data)
-        said: list[Any] = [{"role": "system", "content": system}] if system else []
-        said += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else map(message_to_wire, prompt or [])
+        chat: list[Any] = [{"role": "system", "content": system}] if system else []
+        chat += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else map(message_to_wire, prompt or [])
         try:
-            http = openai.DefaultAsyncHttpxClient(
-                verify=endpoint.startswith("https:")
-            )  # certificates take 50 ms to read
+            # Without TLS, skip loading the certificates, which takes 50 ms.
+            http = openai.DefaultAsyncHttpxClient(verify=endpoint.startswith("https:"))
             async with openai.AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=None, http_client=http) as client:
-                await client.chat.completions.create(model=ctx.model, messages=said)
+                await client.chat.completions.create(model=ctx.model, messages=chat)
         except openai.APIConnectionError as error:
             return ProgramResult(MODEL_TRANSPORT_ERROR_EXIT_CODE, "", str(error))
         except openai.OpenAIError as error:
             return ProgramResult(1, "", f"{type(error).__name__}: {error}")
-        return ProgramResult(0, "", "")  # the reply is in the trace, which the endpoint keeps
+        return ProgramResult(0, "", "")  # the endpoint has stored the reply in the trace

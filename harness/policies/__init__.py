@@ -1,6 +1,6 @@
 """Policies by name. To add one, write its module and add one row to `POLICIES`.
 
-random | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL. A name without a known prefix is an
+random | blind | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL. A name without a known prefix is an
 alias, a folder or `org/name`, and means `hf:`, or `openai:` if a server's address is given.
 
 Optional capabilities of policies are protocols that the harness checks with `isinstance`: `harness.waiting.Asynchronous`
@@ -43,6 +43,7 @@ class PolicyRow:
 POLICIES = {
     "random": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
     "expert": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
+    "blind": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
     "idle": PolicyRow("harness.policies.advised:idle"),
     "replay": PolicyRow("harness.policies.recorded:ReplayPolicy"),
     "hf": PolicyRow("harness.policies.hf:HFPolicy", (*_LOCAL, "stop"), is_model=True, extra="hf"),
@@ -73,7 +74,7 @@ POLICIES = {
 }
 SETTINGS = frozenset(name for row in POLICIES.values() for name in row.options) | {"action_mode"}
 """Every setting that at least one kind of policy accepts."""
-ADVISED = ("random", "expert", "idle")
+ADVISED = ("random", "blind", "expert", "idle")
 """Policies that use neither a model nor a file."""
 
 

@@ -1,4 +1,4 @@
-"""Policies without a model: the environment's random player, its expert, and one that does nothing."""
+"""Policies without a model: the environment's random and blind players, its expert, and one that does nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from harness.types import Prompt, Reply
 
 
 class AdvisedPolicy:
-    """Follows the environment's advice: the floor ("random") and the ceiling ("expert") of a table."""
+    """Follows the environment's advice.
+
+    "random" is the floor of a table and "expert" its ceiling. "blind" plays a fixed script that reads only the
+    objective: a task that it wins does not test whether a player reads observations.
+    """
 
     deterministic = True
 

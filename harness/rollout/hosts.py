@@ -65,7 +65,9 @@ def lost(why: str, suspect: bool) -> StepResult:
 
 
 def check_expert(env: type[TextEnv], advice_kind: str) -> None:
-    """Raises UsageError if `advice_kind` is an expert that the environment class does not have."""
+    """Raises UsageError if `advice_kind` is an expert or a blind player that the environment class does not have."""
+    if advice_kind == "blind" and env.blind_script is TextEnv.blind_script:
+        raise UsageError(f"{env.__name__} has no blind player, because no script is natural: choose another policy.")
     name, _, kind = advice_kind.partition(":")
     if name != "expert" or kind in env.experts:
         return
@@ -168,6 +170,8 @@ class EnvHost:
             if commands:
                 return str(commands[self.seeding.below(turn, len(commands))])
             return self.env.random_command(self.seeding.at(turn))
+        if self.advice_kind == "blind":
+            return self.env.blind()
         if self.advice_kind.startswith("expert"):
             return self.env.expert(self.advice_kind.partition(":")[2])
         return None

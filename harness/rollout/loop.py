@@ -113,6 +113,8 @@ class EpisodeState:
         run.stop_reason = result.info["stop_reason"]
         if "metrics" in result.info:
             run.metrics = dict(result.info["metrics"])
+        if "artifacts" in result.info:
+            run.artifacts = dict(result.info["artifacts"])
         if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
             run.truncated, run.stop_reason = True, StopReason.MAX_TURNS
 

@@ -1,7 +1,8 @@
-"""A server on loopback that generates: a model of transformers behind what vLLM and SGLang document of their protocols.
+"""Loopback server that generates text with a transformers model, in the protocols of vLLM and SGLang.
 
-It holds real weights, samples from them, loads adapters and whole models from folders, and answers in their fields. It can be
-told to misbehave (`lacks`, `keeps_old`), as servers do that are older or broken.
+The server holds real weights, samples from them, loads adapters and full models from folders, and
+returns the documented fields. `lacks`, `keeps_old` and `loses` make it behave like an old or broken
+server.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ class Handler(BaseHTTPRequestHandler):
                 "/update_weights_from_disk": self.server.load_weights,
             }.get(self.path)
             try:
-                status, found = answer(body) if answer else (404, {"detail": "Not Found"})
+                status, payload = answer(body) if answer else (404, {"detail": "Not Found"})
             except Exception as error:
-                status, found = 500, {"error": {"message": repr(error)}}
+                status, payload = 500, {"error": {"message": repr(error)}}
         if self.path in self.server.loses:
             self.server.loses.remove(self.path)
             self.close_connection = True
             return
         with contextlib.suppress(OSError):  # the client has given up
-            send(self, status, found if isinstance(found, str) else json.dumps(found))
+            send(self, status, payload if isinstance(payload, str) else json.dumps(payload))
 
     def do_GET(self) -> None:
         send(self, 200, json.dumps({"data": [{"id": name} for name in ["base", *self.server.adapters]]}))
@@ -54,8 +55,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Generating(ThreadingHTTPServer):
-    """`requests` are (path, body) as they came. `lacks`: fields left out of answers. `keeps_old`: it says that it has loaded
-    new weights, and goes on with those it had. `loses`: paths of which one request each is carried out and not answered.
+    """HTTP server with one model.
+
+    `requests` lists (path, body) in order of arrival. `lacks` names fields to omit from answers.
+    With `keeps_old` the server reports new weights as loaded but keeps the old ones. `loses` lists
+    paths: one request to each is executed but not answered.
     """
 
     daemon_threads = True
@@ -76,7 +80,7 @@ class Generating(ThreadingHTTPServer):
 
     def complete(self, body: dict[str, Any]) -> tuple[int, Any]:
         network = self.model
-        if body["model"].startswith("envsuite-"):  # SGLang takes any other name for its one model
+        if body["model"].startswith("envsuite-"):  # SGLang ignores any other name
             if body["model"] not in self.adapters:
                 return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
             network = self.adapters[body["model"]]
@@ -95,10 +99,10 @@ class Generating(ThreadingHTTPServer):
         }
         choice = {name: value for name, value in choice.items() if name not in self.lacks}
         usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": len(job.ids)}
-        found = {"object": "text_completion", "model": body["model"], "choices": [choice], "usage": usage}
+        payload = {"object": "text_completion", "model": body["model"], "choices": [choice], "usage": usage}
         if "metadata" not in self.lacks:
-            found["metadata"] = {"weight_version": self.version}
-        return 200, found
+            payload["metadata"] = {"weight_version": self.version}
+        return 200, payload
 
     def load_adapter(self, body: dict[str, Any]) -> tuple[int, Any]:
         name, path = body["lora_name"], body["lora_path"]

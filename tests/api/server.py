@@ -1,4 +1,4 @@
-"""A chat-completions server on loopback that misbehaves as it is told to."""
+"""Loopback chat-completions server with scripted faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Behaviour = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Does to each completion request what the server's script says next; answers properly once it has run out."""
+    """Applies the next behaviour of the server's script to each request; answers normally afterwards."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -55,7 +55,7 @@ class Server(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def serving(server: Any) -> Iterator[Any]:
-    """`server` answers in a thread of its own, and is closed in the end."""
+    """Runs `server` in its own thread and closes it at the end."""
     with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""The command against a server on loopback: the flags arrive, the key stays where it belongs."""
+"""envsuite-eval against a loopback server: flags, API key, faults, and changed weights."""
 
 import os
 import subprocess
@@ -19,34 +19,13 @@ KEY = "sk-very-secret-0123456789"
 
 
 def run(out, server, *words, model="some/name", **environment):
-    command = [
-        sys.executable,
-        "-m",
-        "harness.cli.eval",
-        "-m",
-        model,
-        "-e",
-        "hilo",
-        "--module",
-        "examples.hilo",
-        "-n",
-        "3",
-    ]
-    command += [
-        "-o",
-        str(out),
-        "--base-url",
-        server.url,
-        "--served-model-name",
-        "small-model",
-        "--baselines",
-        "none",
-        *words,
-    ]
+    command = [sys.executable, "-m", "harness.cli.eval", "-m", model]
+    command += ["-e", "hilo", "--module", "examples.hilo", "-n", "3", "-o", str(out)]
+    command += ["--base-url", server.url, "--served-model-name", "small-model", "--baselines", "none", *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment})
 
 
-def test_the_key_goes_into_the_header_and_nowhere_else(tmp_path):
+def test_the_api_key_is_sent_in_the_header_only(tmp_path):
     with running() as server:
         server.says = "<action>3</action>"
         done = run(tmp_path, server, "--api-key-var", "MY_KEY", "--price", "1,2", MY_KEY=KEY)
@@ -59,30 +38,30 @@ def test_the_key_goes_into_the_header_and_nowhere_else(tmp_path):
     assert files
     assert not any(KEY.encode() in path.read_bytes() for path in files)
     (results,) = tmp_path.glob("**/results.jsonl")
-    assert {one["model"] for one in records.read_results(results)} == {"some/name"}
+    assert {record["model"] for record in records.read_results(results)} == {"some/name"}
 
 
-def test_the_share_of_prompt_tokens_that_the_server_had_cached_is_shown(tmp_path):
+def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):
     usage = {"prompt_tokens": 100, "completion_tokens": 8, "prompt_tokens_details": {"cached_tokens": 64}}
     with running() as server:
         server.script = [answer("<action>50</action>", usage=usage)] * 1000
         done = run(tmp_path, server)
     assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
-    assert "64 % of prompts cached" in said and "prompt tokens (64%) were cached" in said, said
+    output = done.stdout + done.stderr
+    assert "64 % of prompts cached" in output and "prompt tokens (64%) were cached" in output, output
 
 
-def test_tools_are_declared_and_calls_are_understood(tmp_path):
+def test_tools_are_declared_and_tool_calls_are_parsed(tmp_path):
     with running() as server:
         server.says = '<tool_call>{"name": "act", "arguments": {"command": "3"}}</tool_call>'
         done = run(tmp_path, server, "--action-grammar", "tool", model="openai:some/name")
         assert done.returncode == 0, done.stderr
         assert server.requests[-1][0]["tools"][0]["function"]["name"] == "act"
-    found = records.read_results(next(tmp_path.glob("**/results.jsonl")))
-    assert not any(one["faults"]["format"] for one in found)
+    played = records.read_results(next(tmp_path.glob("**/results.jsonl")))
+    assert not any(record["faults"]["format"] for record in played)
 
 
-def test_a_missing_key_and_scoring_on_a_server_are_refused_in_one_line(tmp_path):
+def test_a_missing_key_or_scoring_on_a_server_raises_a_one_line_error(tmp_path):
     with running() as server:
         done = run(tmp_path, server, "--api-key-var", "NO_SUCH_KEY")
         assert done.returncode == 2
@@ -93,12 +72,12 @@ def test_a_missing_key_and_scoring_on_a_server_are_refused_in_one_line(tmp_path)
         assert "log-probs" in done.stderr
 
 
-def test_a_server_that_fails_for_good_breaks_nothing_that_had_ended(tmp_path):
+def test_a_server_that_stays_down_ends_the_run_with_a_one_line_error(tmp_path):
     with running() as server:
         server.says = "<action>3</action>"
         server.script = [lambda handler: send(handler, 500, "{}")] * 2
         assert run(tmp_path / "a", server, "-c", "1", "--max-retries", "3").returncode == 0
-    done = run(tmp_path / "b", server, "--max-retries", "0")  # nobody listens any more
+    done = run(tmp_path / "b", server, "--max-retries", "0")  # the server is closed
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 
@@ -115,26 +94,26 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_a_server_does_amiss_costs_time_and_no_episode(tmp_path, fault, proved):
-    """Three times in a row, in the middle of the run."""
+def test_transient_server_faults_change_no_episode(tmp_path, fault, proved):
+    """Injects the fault three times in a row in the middle of the run."""
     config = RunConfig(registry.TASKS["HiLo-v0"], "some/name", episodes=4, max_turns=6)
-    found = []
+    summaries = []
     with running() as server:
         server.says = "<action>3</action>"
         for script in ([], [answer(server.says)] * 9 + [FAULTS[fault]] * 3):
             server.script = script
             options = {"timeout": 2.0, "first_pause": 0.01, "max_retries": 20, "watch": True}
             who = OpenAIPolicy("small-model", base_url=server.url, **options)
-            out = tmp_path / str(len(found))
+            out = tmp_path / str(len(summaries))
             evaluate(config, out, lambda who=who: who, Execution(max_concurrent=2))
             who.close()
-            assert not server.script, "all of it happened"
-            found.append((config.folder(out) / "results.jsonl").read_bytes())
-    proved(f"a model server that {fault}", *found)
+            assert not server.script, "the script was used up"
+            summaries.append((config.folder(out) / "results.jsonl").read_bytes())
+    proved(f"a model server that {fault}", *summaries)
 
 
-def test_a_server_that_comes_back_with_other_weights_ends_the_run_and_nothing_is_lost(tmp_path, proved):
-    """It goes down in the middle and answers otherwise from then on; put right, the same command ends in the same bytes."""
+def test_a_server_that_returns_with_other_weights_ends_the_run_and_it_can_resume(tmp_path, proved):
+    """Changes the server's answers halfway; with the old answers restored, --resume gives the same bytes."""
     words = ("-c", "1", "--max-retries", "6")
 
     def restart(handler):
@@ -150,36 +129,36 @@ def test_a_server_that_comes_back_with_other_weights_ends_the_run_and_nothing_is
         assert done.returncode == 2 and done.stderr.count("\n") == 1
         assert "came back with other weights" in done.stderr
         (journal,) = (tmp_path / "cut").glob("**/journal.jsonl")
-        kept = journal.read_bytes()
-        assert kept, "what had ended is kept"
+        stored = journal.read_bytes()
+        assert stored, "finished episodes are kept"
         server.says = "<action>3</action>"
         assert run(tmp_path / "cut", server, *words, "--resume").returncode == 0
-        assert journal.read_bytes().startswith(kept)
-    whole, found = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
+        assert journal.read_bytes().startswith(stored)
+    uncut, resumed = ((tmp_path / name).glob("**/results.jsonl") for name in ("whole", "cut"))
     fault = "a model server that comes back with other weights: the run ends, and goes on with the old ones"
-    proved(fault, next(whole).read_bytes(), next(found).read_bytes())
+    proved(fault, next(uncut).read_bytes(), next(resumed).read_bytes())
 
 
-def test_a_run_goes_on_only_with_the_weights_it_began_with(tmp_path):
-    """The server is another before --resume: refused with nothing played; one that has played nothing may begin anew."""
+def test_a_run_resumes_only_with_the_weights_it_started_with(tmp_path):
+    """Refuses --resume on other weights, unless the run has no finished episode yet."""
     words = ("-c", "1", "--max-retries", "2", "--resume")
     with running() as server:
         server.says = "<action>3</action>"
         assert run(tmp_path, server, *words, "--max-time", "1e-9").returncode == 3
         (journal,) = tmp_path.glob("**/journal.jsonl")
-        kept, told = journal.read_bytes(), journal.with_name("weights.json").read_bytes()
-        assert kept.count(b"\n") == 1
+        stored, weights = journal.read_bytes(), journal.with_name("weights.json").read_bytes()
+        assert stored.count(b"\n") == 1
         server.says = "<action>4</action>"
         count = len(server.requests)
         done = run(tmp_path, server, *words)
         assert done.returncode == 2 and done.stderr.count("\n") == 1
         assert "now holds other weights than this run began with" in done.stderr and "--output-dir" in done.stderr
-        assert journal.read_bytes() == kept and journal.with_name("weights.json").read_bytes() == told
-        assert len(server.requests) - count <= 2, "the fixed question alone was asked"
+        assert journal.read_bytes() == stored and journal.with_name("weights.json").read_bytes() == weights
+        assert len(server.requests) - count <= 2, "only the fixed question was sent"
         journal.write_bytes(b"")
         assert run(tmp_path, server, *words).returncode == 0
-        assert journal.with_name("weights.json").read_bytes() != told
+        assert journal.with_name("weights.json").read_bytes() != weights
         journal.with_name("weights.json").write_text('{"root": "", "text": 3')
-        journal.write_bytes(kept)
+        journal.write_bytes(stored)
         done = run(tmp_path, server, *words)
         assert done.returncode == 2 and "weights.json" in done.stderr and done.stderr.count("\n") == 1

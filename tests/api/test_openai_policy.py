@@ -1,4 +1,4 @@
-"""A model behind a server, and a real server that misbehaves."""
+"""OpenAIPolicy against a loopback server with scripted faults."""
 
 import json
 import logging
@@ -20,12 +20,12 @@ KEY = "sk-test-0123456789abcdef"
 
 @pytest.fixture
 def server():
-    with misbehaving.running() as one:
-        yield one
+    with misbehaving.running() as loopback_server:
+        yield loopback_server
 
 
 def ask(server, *prompts, **options):
-    """Replies of a policy that pauses for a moment only."""
+    """Returns the replies of a policy with short retry pauses."""
     url = options.pop("base_url", server.url)
     who = OpenAIPolicy("small-model", **{"base_url": url, "first_pause": 0.01, "timeout": 60.0, **options})
     try:
@@ -40,7 +40,7 @@ def prompt(text="You see a fridge.", seed=5, key="talk", **more):
     )
 
 
-def test_a_request_says_what_was_asked_for_and_a_reply_what_came(server):
+def test_request_and_reply_hold_all_fields(server):
     usage = {"prompt_tokens": 100, "completion_tokens": 8, "prompt_tokens_details": {"cached_tokens": 64}}
     server.script = [answer("<action>look", usage=usage)]
     options = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 33, "stop": ["</action>"], "thinking": False}
@@ -57,13 +57,13 @@ def test_a_request_says_what_was_asked_for_and_a_reply_what_came(server):
         "chat_template_kwargs": {"enable_thinking": False},
     }
     assert "Authorization" not in headers
-    assert reply.text == "<action>look</action>", "the tag that the server cut off is put back"
+    assert reply.text == "<action>look</action>", "the stop tag that the server removed is restored"
     assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (100, 64, 8)
     assert reply.cost == pytest.approx((100 * 2 + 8 * 10) / 1e6)
     assert (reply.finish_reason, reply.error, reply.ids) == ("stop", "", ())
 
 
-def test_reasoning_and_tool_calls_become_text_that_the_grammars_read(server):
+def test_reasoning_and_tool_calls_become_text_that_the_grammars_parse(server):
     from harness.prompting.prompting import Prompting
 
     call = {"id": "1", "type": "function", "function": {"name": "act", "arguments": '{"command": "open fridge"}'}}
@@ -75,7 +75,7 @@ def test_reasoning_and_tool_calls_become_text_that_the_grammars_read(server):
     assert server.requests[0][0]["tools"] == tools
 
 
-def test_a_reply_cut_by_its_length_says_so(server):
+def test_a_truncated_reply_has_finish_reason_length(server):
     server.script = [answer("<action>go to", finish="length")]
     reply = ask(server, stop=["</action>"])[0]
     assert (reply.text, reply.finish_reason) == ("<action>go to", "length")
@@ -99,19 +99,19 @@ FAULTS = {
 
 
 SILENT = ("hang", "slow drip")
-"""end with the policy's patience; the others answer at once, however long that takes on a loaded machine"""
+"""Faults that end with the policy's timeout; the others answer at once, even on a loaded machine."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_passes_is_tried_again_and_nothing_is_lost(server, fault):
+def test_transient_faults_are_retried(server, fault):
     server.script = [FAULTS[fault]]
     reply = ask(server, timeout=10.0 if fault in SILENT else 60.0)[0]
     assert (reply.text, reply.error) == ("<action>look</action>", "")
     assert len(server.requests) == 2
-    assert server.requests[0][0] == server.requests[1][0], "the same question, the same dice"
+    assert server.requests[0][0] == server.requests[1][0], "the same prompt and seed"
 
 
-def test_neighbours_of_a_fault_get_their_replies(server):
+def test_concurrent_requests_are_unaffected_by_a_fault(server):
     server.script = [refuse(500), refuse(429), garbage("?"), cut]
     replies = ask(server, *[prompt(f"room {number}", key=str(number)) for number in range(8)])
     assert [reply.text for reply in replies] == ["<action>look</action>"] * 8
@@ -119,7 +119,7 @@ def test_neighbours_of_a_fault_get_their_replies(server):
 
 
 @pytest.mark.parametrize("fault", ["500", "garbage", "hang up"])
-def test_a_reply_that_never_comes_is_an_error_and_spares_the_others(server, fault):
+def test_a_request_that_keeps_failing_is_an_error_of_its_reply_only(server, fault):
     who = OpenAIPolicy("m", base_url=server.url, first_pause=0.01, max_retries=2)
     assert who.act([prompt()])[0].error == ""
     server.script = [FAULTS[fault]] * 3
@@ -131,7 +131,7 @@ def test_a_reply_that_never_comes_is_an_error_and_spares_the_others(server, faul
     who.close()
 
 
-def test_a_server_that_was_never_there_ends_the_run_at_once():
+def test_an_unreachable_server_ends_the_run_at_once():
     with misbehaving.running() as gone:
         pass
     with pytest.raises(DataError, match=r"ConnectError.*--resume"):
@@ -149,36 +149,36 @@ def test_a_server_that_dies_ends_the_run_before_it_breaks_every_episode(server):
     who.close()
 
 
-def test_the_pause_a_server_asks_for_is_made(server):
+def test_retry_after_is_respected(server):
     server.script = [refuse(429, Retry_After="0.5")]
     began = time.monotonic()
     ask(server)
     assert server.requests[1][2] - began >= 0.5
 
 
-def test_requests_keep_to_the_rate(server):
+def test_requests_respect_the_rate_limit(server):
     began = time.monotonic()
     ask(server, *[prompt(key=str(number)) for number in range(4)], requests_per_minute=120)
     assert len(server.requests) == 4
     last = max(moment for _, _, moment in server.requests)
-    assert last - began > 1.4, "four requests, half a second apart; from before the first, which may itself come late"
+    assert last - began > 1.4, "four requests, half a second apart, timed from before the first"
 
 
-def test_conversations_keep_to_their_server_and_leave_it_when_it_fails():
-    with misbehaving.running() as one, misbehaving.running() as two:
-        who = OpenAIPolicy("m", base_url=f"{one.url},{two.url}", first_pause=0.01)
+def test_conversations_stay_on_their_server_until_it_fails():
+    with misbehaving.running() as first, misbehaving.running() as second:
+        who = OpenAIPolicy("m", base_url=f"{first.url},{second.url}", first_pause=0.01)
         talks = [prompt(key=str(number)) for number in range(12)]
         who.act(talks)
-        before = len(one.requests)
+        before = len(first.requests)
         assert 0 < before < 12
         who.act(talks)
-        assert len(one.requests) == 2 * before
-        one.script = [refuse(500)] * 12
+        assert len(first.requests) == 2 * before
+        first.script = [refuse(500)] * 12
         assert all(reply.text for reply in who.act(talks))
         who.close()
 
 
-def test_the_oldest_turns_go_where_the_server_finds_the_prompt_too_long(server):
+def test_the_oldest_turns_are_dropped_if_the_prompt_is_too_long(server):
     long = refuse(400, "This model's maximum context length is 10 tokens. However, you requested 12 tokens.")
     server.script = [long, long]
     messages = [{"role": "system", "content": "Play."}]
@@ -192,16 +192,16 @@ def test_the_oldest_turns_go_where_the_server_finds_the_prompt_too_long(server):
     assert ask(server, Prompt(messages))[0].finish_reason == "context"
 
 
-def test_a_prompt_the_server_will_not_answer_breaks_its_own_episode_only(server):
+def test_a_refused_prompt_fails_only_its_own_episode(server):
     who = OpenAIPolicy("m", base_url=server.url, first_pause=0.01)
     server.script = [refuse(400, "flagged by the content filter")]
     replies = who.act([prompt(), prompt(key="other")])
     assert sorted(bool(reply.error) for reply in replies) == [False, True]
-    assert len(server.requests) == 2, "not asked again"
+    assert len(server.requests) == 2, "not retried"
     who.close()
 
 
-def test_fields_a_server_refuses_are_left_out_from_then_on(server):
+def test_refused_request_fields_are_omitted_afterwards(server):
     server.script = [refuse(400, "Unknown parameter: 'chat_template_kwargs'")]
     who = OpenAIPolicy("m", base_url=server.url, thinking=False)
     with pytest.warns(UserWarning, match="chat_template_kwargs"):
@@ -212,21 +212,21 @@ def test_fields_a_server_refuses_are_left_out_from_then_on(server):
     who.close()
 
 
-def test_newer_models_are_told_max_completion_tokens(server):
+def test_newer_models_get_max_completion_tokens(server):
     server.script = [refuse(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")]
     assert ask(server, max_tokens=9)[0].text
     assert server.requests[1][0]["max_completion_tokens"] == 9
     assert "max_tokens" not in server.requests[1][0]
 
 
-def test_a_model_that_is_not_served_is_one_line_with_those_that_are(server):
+def test_an_unknown_model_raises_an_error_with_the_served_models(server):
     server.script = [refuse(404, "The model does not exist")]
     server.serves = ["small-model-2", "large"]
     with pytest.raises(UsageError, match=r"serves small-model-2, large.*Did you mean 'small-model-2'"):
         ask(server)
 
 
-def test_the_key_goes_into_the_header_and_nowhere_else(server, monkeypatch, caplog, capfd):
+def test_the_api_key_is_sent_in_the_header_only(server, monkeypatch, caplog, capfd):
     monkeypatch.setenv("MY_KEY", KEY)
     caplog.set_level(logging.DEBUG)
     who = OpenAIPolicy("m", base_url=server.url, api_key_var="MY_KEY", first_pause=0.01, max_retries=0)
@@ -255,13 +255,13 @@ def test_a_missing_key_names_its_variable(server, monkeypatch):
         OpenAIPolicy("m", base_url=server.url, api_key_var="NO_SUCH")
 
 
-def test_a_refused_request_without_key_says_how_to_name_one(server):
+def test_a_refused_request_without_a_key_names_the_flag(server):
     server.script = [refuse(401, "no key")]
     with pytest.raises(UsageError, match="--api-key-var"):
         ask(server)
 
 
-def test_a_password_in_the_address_is_not_repeated(server):
+def test_a_password_in_the_url_is_not_printed(server):
     url = server.url.replace("http://", "http://me:hunter2@")
     who = OpenAIPolicy("m", base_url=url, first_pause=0.01, max_retries=0)
     who.act([prompt()])
@@ -271,23 +271,23 @@ def test_a_password_in_the_address_is_not_repeated(server):
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x/v1", "http://"])
-def test_what_is_no_address_is_said_to_be(url):
+def test_an_invalid_url_is_refused(url):
     with pytest.raises(UsageError, match="--base-url"):
         OpenAIPolicy("m", base_url=url)
 
 
-def test_an_address_without_path_gets_the_usual_one():
+def test_a_url_without_a_path_gets_v1():
     assert OpenAIPolicy("m", base_url="http://localhost:8000").servers == ["http://localhost:8000/v1"]
 
 
-def test_a_server_is_known_again_by_its_weights(server):
-    """After a failure it is asked the fixed question anew: the same goes on, another ends the run."""
+def test_a_server_that_returns_must_hold_the_same_weights(server):
+    """Sends the fixed question again after a failure; the same answer continues, another ends the run."""
     who = OpenAIPolicy("small-model", base_url=server.url, first_pause=0.01, timeout=60.0, watch=True)
     try:
         assert not who.act([prompt()])[0].error
-        asked = len(server.requests)
+        requests = len(server.requests)
         assert not who.act([prompt()])[0].error
-        assert len(server.requests) == asked + 1, "one that has not failed is not asked again"
+        assert len(server.requests) == requests + 1, "a server without a failure is not checked again"
         server.script = [hang_up]
         assert not who.act([prompt()])[0].error
         server.script, server.says = [hang_up], "<action>jump</action>"
@@ -298,25 +298,25 @@ def test_a_server_is_known_again_by_its_weights(server):
 
 
 def test_two_servers_of_one_run_must_hold_the_same_weights(server):
-    with misbehaving.running() as other:
-        other.says = "<action>jump</action>"
+    with misbehaving.running() as second:
+        second.says = "<action>jump</action>"
         talks = [prompt(key=str(talk)) for talk in range(8)]
         with pytest.raises(DataError, match="hold other weights"):
-            ask(server, *talks, base_url=f"{server.url},{other.url}", watch=True)
+            ask(server, *talks, base_url=f"{server.url},{second.url}", watch=True)
 
 
 @pytest.mark.parametrize(
     ("tokens", "root", "same"),
     [
         ((("a", -0.11), ("b", -0.9)), "", True),
-        ((("a", -0.1), ("c", -0.92)), "", True),  # a tie that other kernels broke
+        ((("a", -0.1), ("c", -0.92)), "", True),  # a tie resolved differently by other kernels
         ((("c", -0.1), ("b", -0.9)), "", False),
         ((("a", -0.6), ("b", -0.9)), "", False),
         ((), "weights/a", True),
         ((), "weights/b", False),
     ],
 )
-def test_numerical_noise_is_told_from_other_weights(tokens, root, same):
+def test_fingerprints_tolerate_numerical_noise_but_not_other_weights(tokens, root, same):
     first = Fingerprint("weights/a", "a b", (("a", -0.1), ("b", -0.9)))
     assert (first.difference(Fingerprint(root, "a b", tokens)) == "") is same
 
@@ -325,36 +325,40 @@ def talks(*names):
     return [prompt(f"room {name}", key=name) for name in names]
 
 
-def test_a_conversation_stays_with_its_server_and_a_new_one_goes_where_the_least_is_to_do(server):
-    with misbehaving.running() as other:
-        who = OpenAIPolicy("m", base_url=f"{server.url},{other.url}", first_pause=0.01)
-        asked = lambda one: [body["messages"][1]["content"].removeprefix("room ") for body, _, _ in one.requests]
+def test_a_new_conversation_goes_to_the_least_loaded_server_and_stays_there(server):
+    with misbehaving.running() as second:
+        who = OpenAIPolicy("m", base_url=f"{server.url},{second.url}", first_pause=0.01)
+
+        def rooms(loopback_server):
+            contents = [body["messages"][1]["content"] for body, _, _ in loopback_server.requests]
+            return [content.removeprefix("room ") for content in contents]
+
         who.act(talks(*"abcdefgh"))
-        here, there = asked(server), asked(other)
+        here, there = rooms(server), rooms(second)
         assert (len(here), len(there)) == (4, 4)
         who.act(talks(*here, *"wxyz"))
         who.close()
-        assert sorted(asked(server)[4:]) == sorted(here), "each knows the prefix of its own"
-        assert sorted(asked(other)[4:]) == list("wxyz"), "the other had nothing else to do"
+        assert sorted(rooms(server)[4:]) == sorted(here), "each server has the prefixes of its own conversations"
+        assert sorted(rooms(second)[4:]) == list("wxyz"), "the second server was idle"
 
 
-def test_a_server_that_hangs_is_paid_for_once_and_used_again_when_it_answers(server):
-    with misbehaving.running() as other:
-        other.script = [hang(60.0)] * 100
-        who = OpenAIPolicy("m", base_url=f"{server.url},{other.url}", first_pause=0.01, timeout=2.0)
+def test_a_hanging_server_is_paused_after_one_timeout_and_reused_once_it_answers(server):
+    with misbehaving.running() as second:
+        second.script = [hang(60.0)] * 100
+        who = OpenAIPolicy("m", base_url=f"{server.url},{second.url}", first_pause=0.01, timeout=2.0)
         assert not any(reply.error for reply in who.act(talks(*"abcdefgh")))
-        assert len(other.requests) == 4, "each timed out once, side by side"
+        assert len(second.requests) == 4, "each request timed out once, concurrently"
         for _ in range(3):
             assert not any(reply.error for reply in who.act(talks(*"abcdefgh", *"wxyz")))
-        assert len(other.requests) == 4, "nobody has waited for it again"
-        other.script = []
-        who._health._paused_until[1] = 0.0  # its rest is over
+        assert len(second.requests) == 4, "no further request waited for it"
+        second.script = []
+        who._health._paused_until[1] = 0.0  # the pause is over
         who.act(talks("new"))
-        assert len(other.requests) == 5, "it holds the fewest conversations"
+        assert len(second.requests) == 5, "the second server has the fewest conversations"
         who.close()
 
 
-def test_a_dead_server_is_looked_at_before_it_is_used_again(server):
+def test_a_dead_server_is_probed_before_it_is_used_again(server):
     with misbehaving.running() as gone:
         pass
     who = OpenAIPolicy("m", base_url=f"{server.url},{gone.url}", first_pause=0.01)
@@ -363,5 +367,5 @@ def test_a_dead_server_is_looked_at_before_it_is_used_again(server):
         who._health._paused_until[1] = 0.0
         assert not any(reply.error for reply in who.act(talks("a", "b")))
         assert who._health.available() == [0]
-    assert who._health._pause[1] == 16 * PAUSE, "it rests longer each time"
+    assert who._health._pause[1] == 16 * PAUSE, "the pause grows each time"
     who.close()

@@ -1,4 +1,4 @@
-"""The bundled model behind a real server answers as it does in this process."""
+"""The bundled model behind `transformers serve` replies as it does in this process."""
 
 import importlib.util
 import socket
@@ -22,7 +22,7 @@ pytestmark = [
 TOKENS = 16
 TIE = 1e-3
 CONTINUOUS = ("--continuous-batching", "--cb-num-blocks", "64", "--cb-max-batch-tokens", "512")
-"""paged attention; without the bounds it takes half of the memory"""
+"""Options for paged attention; without the bounds it would use half of the memory."""
 
 
 @pytest.fixture(scope="module", params=[(), pytest.param(CONTINUOUS, marks=pytest.mark.slow)], ids=["", "continuous"])
@@ -52,7 +52,7 @@ def free_port():
 
 
 def answers(process, address, log):
-    """Waits until the server answers, or has ended."""
+    """Waits until the server answers (True) or has exited (False)."""
     deadline = time.monotonic() + 400
     while process.poll() is None:
         try:
@@ -82,7 +82,7 @@ def talks():
         yield [{"role": "system", "content": system}, {"role": "user", "content": seen}]
 
 
-def test_greedy_replies_are_those_of_the_local_policy_except_at_ties(url, smollm):
+def test_greedy_replies_equal_those_of_the_local_policy_except_at_ties(url, smollm):
     local = HFPolicy(str(smollm), max_tokens=TOKENS, dtype="float32", device="cpu")
     options = {"served_model_name": str(smollm), "max_tokens": TOKENS, "max_retries": 1}
     remote = OpenAIPolicy("smollm2", base_url=url, **options)
@@ -107,11 +107,11 @@ def test_greedy_replies_are_those_of_the_local_policy_except_at_ties(url, smollm
 
 
 def is_tie(local, here, text):
-    """Whether the two part at tokens whose logits differ by less than rounding."""
-    other = local.tokenizer(text, add_special_tokens=False)["input_ids"]
-    place = next((i for i, (a, b) in enumerate(zip(here.ids, other, strict=False)) if a != b), len(other))
+    """Returns True if the texts first differ at two tokens whose logits are equal up to rounding."""
+    local_ids = local.tokenizer(text, add_special_tokens=False)["input_ids"]
+    place = next((i for i, (a, b) in enumerate(zip(here.ids, local_ids, strict=False)) if a != b), len(local_ids))
     ids = torch.tensor([[*here.prompt_ids, *here.ids[:place]]])
     with torch.no_grad():
         logits = local.network(ids).logits[0, -1]
-    rival = other[place] if place < len(other) else next(iter(local.settings.end_ids))
+    rival = local_ids[place] if place < len(local_ids) else next(iter(local.settings.end_ids))
     return float(logits.max() - logits[rival]) < TIE

@@ -14,6 +14,7 @@ from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.batch import collate  # noqa: E402
 from baselines.collection.actor import Actor  # noqa: E402
+from baselines.collection.rewards import adjusted  # noqa: E402
 from baselines.configs import ModelConfig  # noqa: E402
 from baselines.microbatch import evaluate  # noqa: E402
 from baselines.model import Model  # noqa: E402
@@ -174,3 +175,17 @@ def test_a_head_on_frozen_features_needs_one_pass_of_the_reference_per_update(fo
     ppo.update(inputs)
     handle.remove()
     assert len(passes) <= 2  # a second one for the prefix that all rows share
+
+
+def test_penalties_and_scale_change_what_is_learned_and_not_what_is_logged(folder):
+    model = Model.load(ModelConfig(str(folder), critic="none"))
+    _, runs = play(model, recipes.Acting(max_tokens=4))
+    run = runs[0]
+    faults = ["", "invalid", "format", "length"]
+    for turn, fault in zip(run.turns, faults, strict=False):
+        turn.reward, turn.fault = 0.5, fault
+    before = [turn.reward for turn in run.turns]
+    result = adjusted(run, recipes.Rewards(scale=10.0, invalid_penalty=0.1, format_penalty=0.2))
+    assert [turn.reward for turn in result.turns][:4] == pytest.approx([5.0, 4.9, 4.8, 4.8][: len(run.turns)])
+    assert [turn.reward for turn in run.turns] == before
+    assert adjusted(run, recipes.Rewards()) is run

@@ -250,7 +250,15 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
         eval_episodes=40,
         acting={"max_tokens": 5, "eval_temperature": 1.0},
         sft={"episodes": 32, "train": {"learning_rate": 2e-3, "epochs": 9, "rows": 8}},
-        config={"learning_rate": 1e-3, "critic_learning_rate": 2e-3, "epochs": 2, "minibatches": 2},
+        config={
+            "learning_rate": 1e-3,
+            "critic_learning_rate": 2e-3,
+            "epochs": 2,
+            "minibatches": 2,
+            "target_kl": 0.0,
+            "normalise": "batch",
+            "deviation": "whiten",
+        },
     )
     TrainingRun(table, tmp_path / "run").train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]

@@ -308,7 +308,9 @@ def test_environments_stay_between_batches_unless_others_are_asked_for(folder, t
     execution = Execution(num_workers=1, max_concurrent=8)
     run = TrainingRun(recipes.parse(recipe(folder)), tmp_path / "run", execution=execution)
     there = lambda advice_kind: (
-        run.collector.environments.executor(run.collector.sampler.configs[0], execution, 8, advice_kind, 0.99)
+        run.collector.environments.executor(
+            run.collector.sampler.configs[0], execution, 8, advice_kind, run.recipe.shaping
+        )
         ._workers[0]
         .process
     )

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from filelock import FileLock
@@ -37,32 +36,42 @@ def record(name: str, fix: str = "2 * x") -> dict:
     }
 
 
-def instances(folder: Path, records: list[dict]) -> str:
-    """Writes NAME/instance.json and NAME/replay.json, and puts source and environment where pip would."""
-    recipe = {"source": {"kind": "sdist", "req": "calc==1"}, "pins": ["pytest"], "env": {"PYTHONPATH": "{testbed}"}}
+def instances(folder: Path, records: list[dict], python: str = "", test_tools: bool = True) -> str:
+    """Writes NAME/instance.json and NAME/replay.json, and puts source and environment where pip would.
+
+    `python`: the recipe's version. `test_tools`: False leaves pytest out, so that no test can run.
+    """
+    recipe = {
+        "source": {"kind": "sdist", "req": "calc==1"},
+        "pins": ["pytest"] if test_tools else ["pip"],
+        "env": {"PYTHONPATH": "{testbed}"},
+        **({"python": python} if python else {}),
+    }
     for row in records:
         place = folder / row["instance_id"]
         place.mkdir(parents=True)
         (place / "instance.json").write_text(json.dumps(row))
         (place / "replay.json").write_text(json.dumps(recipe))
     home = places.home_of(recipe)
-    with FileLock(home / "lock"):  # as `places.prepare` does: other processes' tests want the same
+    with FileLock(home / "lock"):  # `places.prepare` takes it too, and other processes' tests share the folder
         if not (home / "venv" / "ready").exists():
-            _lay(home)
+            _write(home, places.python_of(recipe).executable, test_tools)
     return str(folder)
 
 
-def _lay(home: Path) -> None:
-    for part in ("venv", "source"):  # of one that was cut short
+def _write(home: Path, python: str, test_tools: bool) -> None:
+    """Writes a virtual environment with pytest, and the source tree."""
+    for part in ("venv", "source"):  # remains of an interrupted test
         shutil.rmtree(home / part, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
-    (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
-    for entry in problems.pytest_site().iterdir():
-        if entry.name != "bin":
-            (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, packages / entry.name)
-    script = home / "venv" / "bin" / "pytest"
-    script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
-    script.chmod(0o755)
+    subprocess.run([python, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
+    if test_tools:
+        (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
+        for entry in problems.pytest_site().iterdir():
+            if entry.name != "bin":
+                (shutil.copytree if entry.is_dir() else shutil.copyfile)(entry, packages / entry.name)
+        script = home / "venv" / "bin" / "pytest"
+        script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
+        script.chmod(0o755)
     (home / "source" / "tests").mkdir(parents=True)
     (home / "source" / "calc.py").write_text(CODE)
     (home / "source" / "tests" / "test_calc.py").write_text(TESTS)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import envsuite
 from envsuite import registry
 from envsuite.envs.datascicoding import datasets, instances, pipelines, scoring
-from envsuite.envs.datascicoding.env import DataSciCoding, extract
+from envsuite.envs.datascicoding.env import DataSciCoding
+from envsuite.envs.datascicoding.replies import extract
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
@@ -167,6 +168,12 @@ FAILING = {
     "import sklearn.model_selection as m\nm.GridSearchCV": "forbidden",
     "import sklearn.svm as m\ndef build_model(x, y): return getattr(m, 'SV' + 'C')(probability=True).fit(x, "
     "y)": "forbidden",
+    "import sklearn.svm as m\nclass W:\n    def __init__(s, e): s.inner = [{'e': e}]\n"
+    "    def predict_proba(s, x): return s.inner[0]['e'].predict_proba(x)\n"
+    "def build_model(x, y): return W(vars(m)['SV' + 'C'](probability=True).fit(x, y))": "forbidden",
+    "import sklearn.svm as m\ndef build_model(x, y):\n    e = vars(m)['SV' + 'C'](probability=True).fit(x, y)\n"
+    "    class W:\n        predict_proba = staticmethod(lambda t: e.predict_proba(t))\n"
+    "    w = W()\n    w.f = lambda: e\n    return w": "forbidden",
     "import no_such_module": "exception",
     "def build_model(x, y): raise KeyError('oh')": "exception",
     "def build_model(x, y): return y.nope": "exception",

@@ -1,4 +1,4 @@
-"""Estimators against their definitions, and against rliable 1.2.0."""
+"""Checks the estimators against their definitions and against rliable 1.2.0."""
 
 import itertools
 import json
@@ -20,68 +20,70 @@ from harness.stats.intervals import wilson
 from tests import toys  # noqa: F401
 
 RLIABLE = json.loads(Path(__file__).with_name("rliable.json").read_text())
-"""written by benchmarks/rliable_reference.py, which runs rliable itself: scores [runs, tasks], estimates and their bounds"""
+"""Output of benchmarks/rliable_reference.py, which runs rliable: scores [runs, tasks], estimates, bounds."""
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=7), st.integers(1, 7))
-def test_pass_at_k_and_pass_hat_k_are_the_share_of_all_draws_of_k_attempts(wins, k):
+def test_pass_at_k_and_pass_hat_k_equal_the_share_over_all_draws_of_k_attempts(wins, k):
     k = min(k, len(wins))
     draws = list(itertools.combinations(wins, k))
     assert aggregate.pass_at_k(len(wins), sum(wins), k) == pytest.approx(sum(map(any, draws)) / len(draws))
     assert aggregate.pass_hat_k(len(wins), sum(wins), k) == pytest.approx(sum(map(all, draws)) / len(draws))
 
 
-def test_pass_at_k_equals_the_product_the_codex_paper_prints():
+def test_pass_at_k_equals_the_product_formula_of_the_codex_paper():
     for n, wins, k in ((200, 7, 1), (200, 7, 10), (200, 7, 100), (20, 15, 6)):
         printed = 1.0 if n - wins < k else 1.0 - np.prod(1.0 - k / np.arange(n - wins + 1, n + 1))
         assert aggregate.pass_at_k(n, wins, k) == pytest.approx(printed)
 
 
-def test_more_attempts_than_were_made_give_no_number():
-    with pytest.raises(ValueError, match="2 attempts cannot estimate 3"):
+def test_k_larger_than_the_number_of_attempts_raises():
+    with pytest.raises(ValueError, match="2 attempts say nothing of 3"):
         aggregate.pass_at_k(2, 1, 3)
 
 
-def test_games_with_too_few_attempts_are_left_out_and_n_says_so():
-    found = aggregate.repeated([True, False, True, True, False], ["a", "a", "a", "b", "b"])
-    assert set(found) == {"pass@1", "pass@2", "pass@3", "pass^1", "pass^2", "pass^3"}
-    assert (found["pass@1"].n, found["pass@3"].n) == (2, 1)
-    assert found["pass@2"].value == 1.0 and found["pass^2"].value == pytest.approx((1 / 3 + 0) / 2)
+def test_games_with_too_few_attempts_are_skipped_and_n_counts_the_rest():
+    repeats = aggregate.repeated([True, False, True, True, False], ["a", "a", "a", "b", "b"])
+    assert set(repeats) == {"pass@1", "pass@2", "pass@3", "pass^1", "pass^2", "pass^3"}
+    assert (repeats["pass@1"].n, repeats["pass@3"].n) == (2, 1)
+    assert repeats["pass@2"].value == 1.0 and repeats["pass^2"].value == pytest.approx((1 / 3 + 0) / 2)
     assert aggregate.repeated([True, False], ["a", "b"]) == {}
 
 
-def test_interquartile_mean_and_profile_are_rliables():
+def test_interquartile_mean_and_profile_equal_rliable():
     strata = list(np.array(RLIABLE["scores"]).T)
     assert RLIABLE["packages"]["rliable"] == "1.2.0" and RLIABLE["resamples"] == 20_000
-    for name, found in (
+    for name, estimate in (
         ("iqm", aggregate.interquartile_mean(strata, resamples=20_000)),
         ("mean", aggregate.mean_over_tasks(strata, resamples=20_000)),
     ):
         value, low, high = RLIABLE[name]
-        assert found.value == pytest.approx(value)
-        assert (found.low, found.high) == (pytest.approx(low, abs=0.003), pytest.approx(high, abs=0.003))
-        assert found.n == 50
+        assert estimate.value == pytest.approx(value)
+        assert (estimate.low, estimate.high) == (pytest.approx(low, abs=0.003), pytest.approx(high, abs=0.003))
+        assert estimate.n == 50
     ours = aggregate.profile(strata, RLIABLE["levels"], resamples=2000)
-    for found, (value, low, high) in zip(ours.values(), RLIABLE["profile"], strict=True):
-        assert found.value == pytest.approx(value)
-        assert (found.low, found.high) == (pytest.approx(low, abs=0.021), pytest.approx(high, abs=0.021))
+    for estimate, (value, low, high) in zip(ours.values(), RLIABLE["profile"], strict=True):
+        assert estimate.value == pytest.approx(value)
+        assert (estimate.low, estimate.high) == (pytest.approx(low, abs=0.021), pytest.approx(high, abs=0.021))
 
 
-def test_resampling_keeps_every_tasks_number_of_games():
-    # Two tasks without any spread: resampled across tasks the mean would vary, within them it cannot, and says nothing.
-    found = aggregate.interquartile_mean([np.zeros(6), np.ones(6)])
-    assert found.value == 0.5 and math.isnan(found.low) and math.isnan(found.high)
+def test_resampling_keeps_the_number_of_games_of_every_task():
+    # Two tasks without spread: resampling across tasks would vary the mean, resampling
+    # within tasks cannot, so there are no bounds.
+    result = aggregate.interquartile_mean([np.zeros(6), np.ones(6)])
+    assert result.value == 0.5 and math.isnan(result.low) and math.isnan(result.high)
     alone = aggregate.interquartile_mean([np.array([0.3]), np.array([0.5])])
     assert math.isnan(alone.low) and alone.n == 2
 
 
-def test_shares_that_are_all_alike_keep_their_doubt():
-    found = aggregate.repeated([False] * 12, [game // 2 for game in range(12)])
-    assert set(found.values()) == {wilson(0, 6)}
+def test_identical_shares_still_have_an_interval():
+    repeats = aggregate.repeated([False] * 12, [game // 2 for game in range(12)])
+    assert set(repeats.values()) == {wilson(0, 6)}
     assert aggregate.repeated([True] * 12, [game // 2 for game in range(12)])["pass^2"] == wilson(6, 6)
     assert math.isnan(aggregate.profile([np.zeros(5), np.ones(5)])[0.0].low)  # no resample differs
     assert aggregate.profile([np.zeros(5), np.zeros(5)])[0.5] == wilson(0, 10)
-    # Two tasks, won always and never: the first can only be worse, the second only better, each counts half.
+    # One task is always won, the other never: the first bound can only fall, the second only
+    # rise, and each task has weight one half.
     both = aggregate.success_over_tasks([np.ones(10), np.zeros(20)])
     assert (both.value, both.n) == (0.5, 30)
     assert both.low == pytest.approx(0.5 - (1 - wilson(10, 10).low) / 2)
@@ -89,15 +91,15 @@ def test_shares_that_are_all_alike_keep_their_doubt():
     assert aggregate.success_over_tasks([]).n == 0
 
 
-def test_no_scores_give_no_numbers():
-    for found in (aggregate.interquartile_mean([]), aggregate.mean_over_tasks([]), aggregate.profile([])[0.5]):
-        assert math.isnan(found.value) and math.isnan(found.low) and found.n == 0
+def test_empty_scores_give_nan():
+    for estimate in (aggregate.interquartile_mean([]), aggregate.mean_over_tasks([]), aggregate.profile([])[0.5]):
+        assert math.isnan(estimate.value) and math.isnan(estimate.low) and estimate.n == 0
 
 
-def test_difference_of_two_sides_covers_the_known_standard_error():
+def test_interval_of_a_difference_matches_the_known_standard_error():
     # a proportion of 0.5 on 100 games each side: standard error 0.0707, 95 % interval +-0.139
-    found = aggregate.difference([np.tile([0.0, 1.0], 50)], [np.tile([0.0, 1.0], 50)])
-    assert found.value == 0 and found.high - found.low == pytest.approx(0.277, abs=0.03) and found.n == 200
+    result = aggregate.difference([np.tile([0.0, 1.0], 50)], [np.tile([0.0, 1.0], 50)])
+    assert result.value == 0 and result.high - result.low == pytest.approx(0.277, abs=0.03) and result.n == 200
 
 
 def folder(out, model, **kwargs):
@@ -108,7 +110,7 @@ def folder(out, model, **kwargs):
     return config.folder(out)
 
 
-def test_repeats_are_in_the_summary_and_printed_by_eval_and_compare(tmp_path, capsys):
+def test_pass_at_k_is_in_the_summary_and_printed_by_eval_and_compare(tmp_path, capsys):
     runs = [folder(tmp_path, "random"), folder(tmp_path, "expert")]
     summary = json.loads((runs[0] / "summary.json").read_text())
     assert summary["repeats"]["pass@1"]["value"] == pytest.approx(summary["success"]["value"])
@@ -116,18 +118,18 @@ def test_repeats_are_in_the_summary_and_printed_by_eval_and_compare(tmp_path, ca
     assert summary["repeats"]["pass@4"]["n"] == 12
     with pytest.raises(SystemExit):
         compare_cli.main([*map(str, runs), "--profile", "--metric", "progression"])
-    said = capsys.readouterr().out
-    assert "pass@4" in said and "pass^4" in said and "interquartile mean" in said and "above a score" in said
+    output = capsys.readouterr().out
+    assert "pass@4" in output and "pass^4" in output and "interquartile mean" in output and "above a score" in output
     with pytest.raises(SystemExit):
         eval_cli.main(
             ["-m", "random", "-e", "HiLo", "-e", "Signpost", "-n", "4", "-r", "2", "-o", str(tmp_path / "out")]
         )
-    said = capsys.readouterr().out
-    assert "pass^2" in said and "over tasks" in said and "n=8" in said
+    output = capsys.readouterr().out
+    assert "pass^2" in output and "over tasks" in output and "n=8" in output
 
 
 def test_a_task_without_spread_still_widens_the_interval():
-    """Three wins of three say little, and resampling them would say that they say all."""
+    """Three wins in three games keep a Wilson interval; resampling them would give zero width."""
     uniform, mixed = np.ones(3), np.array([1.0, 0.0, 1.0, 0.0])
     both = aggregate.success_over_tasks([uniform, mixed])
     assert both.value == pytest.approx((1 + 0.5) / 2)

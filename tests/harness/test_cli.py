@@ -13,8 +13,8 @@ from harness.cli import cache
 from harness.stats.summary import result_table, summarise
 
 
-def test_names_are_shown_as_they_are(capsys):
-    """Of '[v2]' nothing was shown before, and of ':star:' a picture; '[/x]' was a traceback."""
+def test_names_with_markup_are_printed_unchanged(capsys):
+    """Prints '[v2]', ':star:' and '[/x]' literally instead of reading them as Rich markup."""
     name = "runs/[v2]/ft:acme:star:[/x]"
     cli.console().print(result_table(name, [(name, summarise([]))]))
     cli.console().print(f"records: {name}", highlight=False, soft_wrap=True)
@@ -22,15 +22,15 @@ def test_names_are_shown_as_they_are(capsys):
 
 
 @pytest.mark.parametrize(
-    ("resumes", "said"), [("", "\nstopped\n"), ("--resume", "are kept, and --resume continues from there")]
+    ("resumes", "message"), [("", "\nstopped\n"), ("--resume", "are kept, and --resume continues from there")]
 )
-def test_only_a_command_that_goes_on_says_so_when_it_is_stopped(resumes, said, capsys):
+def test_an_interrupted_command_mentions_resume_only_if_it_can_resume(resumes, message, capsys):
     def command(argv):
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as done:
         cli.run(command, [], resumes)
-    assert done.value.code == 130 and said in capsys.readouterr().err
+    assert done.value.code == 130 and message in capsys.readouterr().err
 
 
 def run_cache(*words) -> int:

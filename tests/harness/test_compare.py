@@ -1,4 +1,4 @@
-"""Paired comparison: worked numbers, and refusal of unlike runs."""
+"""Paired comparison of runs: worked examples, and refusal of runs with different settings."""
 
 import itertools
 import math
@@ -42,64 +42,66 @@ def test_sign_flip_is_exact_for_few_games():
 @given(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=1, max_size=8))
 def test_sign_flip_equals_its_definition(deltas):
     moved = [d for d in deltas if d]
-    sums = [abs(sum(s * d for s, d in zip(signs, moved))) for signs in itertools.product((-1, 1), repeat=len(moved))]
+    labellings = itertools.product((-1, 1), repeat=len(moved))
+    sums = [abs(sum(s * d for s, d in zip(signs, moved, strict=True))) for signs in labellings]
     expected = sum(total >= abs(sum(moved)) - 1e-12 for total in sums) / len(sums)
     assert sign_flip(np.array(deltas)) == pytest.approx(expected)
 
 
-def test_expert_beats_random_and_the_games_needed_follow_from_the_spread(tmp_path):
+def test_expert_beats_random_and_the_number_of_games_needed_follows_from_the_spread(tmp_path):
     runs = [run(tmp_path, "random"), run(tmp_path, "expert")]
-    (found,) = compare(runs, effect=0.1)
-    assert found.games == 30
-    assert found.mean.low > 0.5
-    assert found.p_holm < 0.001
-    assert found.needed == pytest.approx(30 * (found.detectable / 0.1) ** 2, abs=1.01)
+    (comparison,) = compare(runs, effect=0.1)
+    assert comparison.games == 30
+    assert comparison.mean.low > 0.5
+    assert comparison.p_holm < 0.001
+    assert comparison.needed == pytest.approx(30 * (comparison.detectable / 0.1) ** 2, abs=1.01)
 
 
-def test_unlike_runs_are_refused_by_name_unless_allowed(tmp_path):
+def test_runs_with_different_settings_are_refused_unless_allowed(tmp_path):
     runs = [run(tmp_path, "random"), run(tmp_path, "expert", reward_mode="dense")]
     with pytest.raises(UsageError, match="reward_mode is 'sparse'"):
         refuse_unlike(runs)
     refuse_unlike(runs, ["reward_mode"])
 
 
-def test_the_floor_between_two_models_does_not_hide_that_they_were_prompted_differently(tmp_path):
+def test_a_random_baseline_does_not_hide_that_two_models_had_different_prompting(tmp_path):
     floor = run(tmp_path, "random")
-    one, other = (replace(floor, config={**floor.config, "prompting": {"history": n}}) for n in (1, 4))
-    refuse_unlike([floor, one, one])
+    short, long = (replace(floor, config={**floor.config, "prompting": {"history": n}}) for n in (1, 4))
+    refuse_unlike([floor, short, short])
     with pytest.raises(UsageError, match="prompting is"):
-        refuse_unlike([floor, one, other])
+        refuse_unlike([floor, short, long])
 
 
 @pytest.mark.parametrize("n", [9, 40])
-def test_sign_flip_of_large_numbers_counts_the_labelling_that_was_seen(n):
+def test_sign_flip_counts_the_observed_labelling(n):
     deltas = np.random.default_rng(n).uniform(0.1, 1.0, n) * 1e6  # all of one sign: the two extreme labellings
     assert sign_flip(deltas) == pytest.approx(2 / 2**n if n <= EXACT_UP_TO else 1 / (DRAWS + 1))
     assert sign_flip(deltas) == sign_flip(deltas / 1e9)
 
 
-def test_runs_that_do_not_differ_need_no_number_of_games(tmp_path, capsys):
-    one = run(tmp_path, "expert")
-    (found,) = compare([one, one])
-    assert (found.needed, found.p) == (0, 1.0)
-    assert found.mean.value == 0 and found.mean.low < -0.1 and found.mean.high > 0.1  # of 30 games that were all won
+def test_identical_runs_need_zero_further_games(tmp_path, capsys):
+    only = run(tmp_path, "expert")
+    (comparison,) = compare([only, only])
+    assert (comparison.needed, comparison.p) == (0, 1.0)
+    assert comparison.mean.value == 0
+    assert comparison.mean.low < -0.1 and comparison.mean.high > 0.1  # both won all 30 games
     with pytest.raises(SystemExit):
-        main([str(one.path), str(one.path)])
+        main([str(only.path), str(only.path)])
     assert "–" in capsys.readouterr().out
 
 
-def test_a_run_that_won_all_or_nothing_is_not_certain_of_it(tmp_path, capsys):
+def test_a_run_that_won_all_or_no_games_keeps_an_interval(tmp_path, capsys):
     won = run(tmp_path, "expert")
-    lost = replace(won, name="lost", records=[{**one, "success": False} for one in won.records])
+    lost = replace(won, name="lost", records=[{**record, "success": False} for record in won.records])
     assert standing(won).mean == standing(won).success == wilson(30, 30)
     assert standing(lost, level=0.5).mean == standing(lost, level=0.5).success == wilson(0, 30, 0.5)
     assert math.isnan(standing(lost).iqm.low)
-    twice = replace(lost, records=[{**one, "attempt": n} for one in lost.records for n in (0, 1)])
+    twice = replace(lost, records=[{**record, "attempt": n} for record in lost.records for n in (0, 1)])
     assert set(standing(twice, level=0.5).repeats.values()) == {wilson(0, 30, 0.5)}
     assert _repeats([standing(twice, level=0.5)], "[50 %]").title.endswith("[50 %]")
-    (found,) = compare([lost, won])
-    # Newcombe (1998), method 10, of 30 of 30 and 0 of 30
-    assert found.mean == square_and_add([wilson(30, 30)], [wilson(0, 30)])._replace(n=30)
+    (comparison,) = compare([lost, won])
+    # Newcombe (1998), method 10: 30 wins in 30 against 0 wins in 30
+    assert comparison.mean == square_and_add([wilson(30, 30)], [wilson(0, 30)])._replace(n=30)
     (graded,) = compare([lost, lost], "progression")
     assert math.isnan(graded.mean.low)
     with pytest.raises(SystemExit):
@@ -107,7 +109,7 @@ def test_a_run_that_won_all_or_nothing_is_not_certain_of_it(tmp_path, capsys):
     assert "[1.000, 1.000]" not in capsys.readouterr().out
 
 
-def test_one_game_alone_says_little_and_says_so(tmp_path):
-    one = replace(run(tmp_path, "expert"), records=run(tmp_path / "again", "expert").records[:1])
-    (found,) = compare([one, one])
-    assert found.games == found.mean.n == 1 and found.mean.high > 0.5 and found.p == 1.0
+def test_a_single_game_gives_a_wide_interval(tmp_path):
+    single = replace(run(tmp_path, "expert"), records=run(tmp_path / "again", "expert").records[:1])
+    (comparison,) = compare([single, single])
+    assert comparison.games == comparison.mean.n == 1 and comparison.mean.high > 0.5 and comparison.p == 1.0

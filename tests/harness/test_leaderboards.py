@@ -1,4 +1,4 @@
-"""Leaderboards: the pages are a function of the records, and a board that is not what it claims is found."""
+"""Leaderboards: pages are rendered from records, and the check finds forged or stale boards."""
 
 import gzip
 import hashlib
@@ -25,22 +25,22 @@ named = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.nam
 
 def test_the_committed_pages_are_rendered_from_the_committed_records():
     for path, text in leaderboard_pages.pages(ROOT).items():
-        assert path.read_bytes() == text.encode(), f"{path} is not what its records say: make leaderboards"
+        assert path.read_bytes() == text.encode(), f"{path} does not match its records: make leaderboards"
     assert sum(path.stat().st_size for path in ROOT.rglob("*") if path.is_file()) < 20 * 2**20
 
 
 @named
-def test_every_committed_board_is_complete_and_under_its_suites_protocol(folder):
+def test_every_committed_board_is_complete_and_follows_its_suite(folder):
     assert list(leaderboards.faults(leaderboards.read(folder))) == []
 
 
 APART = {"poad-datasci", "guide-textworld", "guide-density", "balrog-textworld"}
-"""boards all of whose games run in processes and sandboxes of their own: the slow test replays them"""
+"""Boards whose games all run in separate processes or sandboxes: the slow test replays them."""
 
 
 @named
-def test_committed_records_come_out_the_same_when_they_are_played_again(folder, tmp_path):
-    """The first record of every entry whose engine answers at once; all of them in the slow test below."""
+def test_the_first_record_of_every_fast_entry_replays(folder, tmp_path):
+    """Replays one record per entry of the fast engines; the slow test below replays all records."""
     board = leaderboards.read(folder)
     quick = [place for place in board.entries if not registry.env_class(registry.TASKS[place[0]]).isolate]
     first = [board.of(place)[0] for place in quick]
@@ -54,7 +54,7 @@ def test_committed_records_come_out_the_same_when_they_are_played_again(folder, 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # SWE-Gym's episodes take seconds each
 @named
-def test_every_committed_record_comes_out_the_same(folder):
+def test_every_committed_record_replays(folder):
     verdicts = list(replay.check(records.results_file(folder)))
     assert len(verdicts) == len(leaderboards.read(folder).records)
     assert [verdict.difference for verdict in verdicts if verdict.difference] == []
@@ -62,23 +62,23 @@ def test_every_committed_record_comes_out_the_same(folder):
 
 @pytest.fixture
 def board(tmp_path):
-    """Two real entries of one kitchen, three games each."""
+    """Returns a board with two real Overcooked entries of three games each."""
     folder = tmp_path / "overcooked"
     add(folder, tmp_path / "runs", "random", "expert")
     return folder
 
 
 def add(folder, runs, *names, **settings):
-    found = []
+    run_folders = []
     for name in names:
         task = registry.TASKS["Overcooked-tomato_salad-v0"]
         config = RunConfig(task, name, episodes=3, **settings)
         evaluate(config, runs, lambda name=name: make_policy(name))
-        found.append(config.folder(runs))
-    return leaderboards.add(folder, found)
+        run_folders.append(config.folder(runs))
+    return leaderboards.add(folder, run_folders)
 
 
-def test_a_genuine_board_passes_and_shows_every_entry(board, capsys):
+def test_a_valid_board_passes_and_its_page_lists_every_entry(board, capsys):
     with pytest.raises(SystemExit) as stop:
         envsuite_replay(["--check", str(board)])
     assert stop.value.code == 0
@@ -94,30 +94,30 @@ def change(folder, forge):
 
 
 def win(lines):
-    victim = next(one for one in lines if one["model"] == "random")
+    victim = next(record for record in lines if record["model"] == "random")
     victim.update(success=not victim["success"])
 
 
 def swap(lines):
-    """The expert's games as the random player's: every command leads where the record says."""
-    for one in lines:
-        one["model"] = {"expert": "random", "random": "expert"}[one["model"]]
+    """Swaps the model names of the expert's and the random player's records; the games still replay."""
+    for record in lines:
+        record["model"] = {"expert": "random", "random": "expert"}[record["model"]]
 
 
-def stop_early(one):
-    one["steps"] = one["steps"][:2]
-    one.update(stop_reason="max_turns", num_turns=2, success=False, truncated=True, terminated=False)
+def stop_early(record):
+    record["steps"] = record["steps"][:2]
+    record.update(stop_reason="max_turns", num_turns=2, success=False, truncated=True, terminated=False)
 
 
 def valid(lines):
-    """Every command of the random player is said to have been one that could be done."""
-    for one in lines:
-        one["steps"] = [{**step, "fault": ""} for step in one["steps"]]
-        one["faults"] = dict.fromkeys(one["faults"], 0)
+    """Removes all faults, as if every command of the random player had been valid."""
+    for record in lines:
+        record["steps"] = [{**step, "fault": ""} for step in record["steps"]]
+        record["faults"] = dict.fromkeys(record["faults"], 0)
 
 
 @pytest.mark.parametrize(
-    ("forge", "said"),
+    ("forge", "message"),
     [
         (win, "success: stored"),
         (lambda lines: lines[0]["steps"][0].update(observation="as it was last year"), "turn 1, observation"),
@@ -131,20 +131,20 @@ def valid(lines):
         (lambda lines: valid(lines), "turn 3, fault: stored '', replayed 'invalid'"),
     ],
 )
-def test_a_forged_or_stale_record_is_found(board, forge, said, capsys):
+def test_a_forged_or_stale_record_is_found(board, forge, message, capsys):
     change(board, forge)
     with pytest.raises(SystemExit) as stop:
         envsuite_replay(["--check", str(board)])
     assert stop.value.code == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_metadata_that_claims_another_protocol_is_found(board):
+def test_changed_protocol_in_the_metadata_is_found(board):
     path = board / "metadata.json"
     path.write_text(path.read_text().replace('"max_turns": null', '"max_turns": 5', 1))
-    found = "; ".join(leaderboards.faults(leaderboards.read(board)))
-    assert "is not the hash of the entry's identity" in found
-    assert "max_turns is 5, and suite 'overcooked' fixes None" in found
+    faults = "; ".join(leaderboards.faults(leaderboards.read(board)))
+    assert "is not the hash of the entry's identity" in faults
+    assert "max_turns is 5, and suite 'overcooked' fixes None" in faults
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_metadata_that_claims_another_protocol_is_found(board):
         ('"max_turns": null', '"max_turns": []'),
     ],
 )
-def test_metadata_that_lacks_what_is_checked_is_named_in_one_line(board, old, new, capsys):
+def test_invalid_metadata_raises_a_one_line_error(board, old, new, capsys):
     path = board / "metadata.json"
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(SystemExit) as stop:
@@ -165,51 +165,56 @@ def test_metadata_that_lacks_what_is_checked_is_named_in_one_line(board, old, ne
     assert stop.value.code == 2 and "metadata.json is not a board's metadata" in error and error.count("\n") == 1
 
 
-def test_more_attempts_than_there_are_records_are_not_looked_for_one_by_one(board):
+def test_a_huge_number_of_claimed_attempts_is_rejected_at_once(board):
     rename(board, "expert", attempts=10**12)
     assert any(
-        "1000000000000 attempts per game, but only 3 records" in one
-        for one in leaderboards.faults(leaderboards.read(board))
+        "1000000000000 attempts per game, but only 3 records" in fault
+        for fault in leaderboards.faults(leaderboards.read(board))
     )
 
 
 def rename(folder, name, **claims):
-    """The expert's rows under another name, with a run_id that fits."""
-    found = json.loads((folder / "metadata.json").read_text())
-    (entry,) = [one for one in found["entries"] if one["identity"]["model"] == "expert"]
+    """Renames the expert's entry and records, and computes a matching run_id."""
+    metadata = json.loads((folder / "metadata.json").read_text())
+    (entry,) = [row for row in metadata["entries"] if row["identity"]["model"] == "expert"]
     entry["identity"] |= {"model": name, **claims}
     spelled = json.dumps(entry["identity"], sort_keys=True)
     entry["run_id"] = hashlib.sha256(spelled.encode()).hexdigest()[:12]
-    (folder / "metadata.json").write_text(json.dumps(found))
-    change(folder, lambda lines: [one.update(model=name) for one in lines if one["model"] == "expert"])
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    change(folder, lambda lines: [record.update(model=name) for record in lines if record["model"] == "expert"])
 
 
-def test_the_experts_rows_under_a_models_name_are_found(board):
+def test_expert_records_under_a_models_name_are_found(board):
     rename(board, "gpt-9")
     faults = list(leaderboards.faults(leaderboards.read(board)))
-    assert any("gpt-9 on Overcooked-tomato_salad-v0: sampling is None, and suite" in one for one in faults)
-    assert any("prompting is None" in one for one in faults)
-    assert any("a model's record cannot have 0 prompt tokens and 0 reply tokens" in one for one in faults)
+    assert any("gpt-9 on Overcooked-tomato_salad-v0: sampling is None, and suite" in fault for fault in faults)
+    assert any("prompting is None" in fault for fault in faults)
+    assert any("a model's record cannot have 0 prompt tokens and 0 reply tokens" in fault for fault in faults)
 
 
-def test_a_model_says_its_whole_protocol_and_its_commands_stand_in_its_replies(board):
+def test_a_model_entry_needs_its_full_protocol_and_its_commands_in_its_replies(board):
     (config,) = [
-        one.config
-        for place, one in leaderboards.prescribed("overcooked").items()
+        entry.config
+        for place, entry in leaderboards.prescribed("overcooked").items()
         if place[0] == "Overcooked-tomato_salad-v0"
     ]
     sampling, prompting = asdict(config.sampling), asdict(config.prompting)
-    del sampling["temperature"], prompting["wording"]  # the latter is left out where it is the plain one
+    del sampling["temperature"], prompting["wording"]  # the plain wording is not stored
     rename(board, "gpt-9", sampling=sampling, prompting=prompting)
-    spend = lambda lines: [one.update(input_tokens=9, output_tokens=9) for one in lines if one["model"] == "gpt-9"]
-    change(board, spend)
+
+    def add_tokens(lines):
+        for record in lines:
+            if record["model"] == "gpt-9":
+                record.update(input_tokens=9, output_tokens=9)
+
+    change(board, add_tokens)
     faults = list(leaderboards.faults(leaderboards.read(board)))
     assert len(faults) == 2
     assert "temperature is None, and suite 'overcooked' fixes 0.4" in faults[0]
     assert "turn 1: the commands [" in faults[1] and "are not in the reply" in faults[1]
 
 
-def test_a_run_under_another_protocol_is_not_taken_in(board, tmp_path):
+def test_a_run_with_another_protocol_is_not_added(board, tmp_path):
     before = (board / "metadata.json").read_bytes(), (board / "results.jsonl").read_bytes()
     with pytest.raises(UsageError, match="max_turns is 4, and suite 'overcooked' fixes None"):
         add(board, tmp_path / "runs", "random", max_turns=4)
@@ -218,7 +223,10 @@ def test_a_run_under_another_protocol_is_not_taken_in(board, tmp_path):
 
 def test_large_boards_are_gzipped_and_small_ones_are_not(board, tmp_path, monkeypatch, capsys):
     plain = (board / "results.jsonl").read_bytes()
-    again = lambda: leaderboards.add(board, list((tmp_path / "runs").glob("*/*")))
+
+    def again():
+        leaderboards.add(board, list((tmp_path / "runs").glob("*/*")))
+
     monkeypatch.setattr(leaderboards, "LARGE", 100)
     again()
     packed = (board / "results.jsonl.gz").read_bytes()
@@ -233,51 +241,51 @@ def test_large_boards_are_gzipped_and_small_ones_are_not(board, tmp_path, monkey
     assert (board / "results.jsonl").read_bytes() == plain and not (board / "results.jsonl.gz").exists()
 
 
-def test_a_newer_run_takes_the_place_of_the_older_one(board, tmp_path):
+def test_a_newer_run_replaces_the_older_one(board, tmp_path):
     shutil.rmtree(tmp_path / "runs")
-    found = add(board, tmp_path / "runs", "random", attempts=2)
-    assert len(found.entries) == 2
-    assert sum(one["model"] == "random" for one in found.records) == 6
+    updated = add(board, tmp_path / "runs", "random", attempts=2)
+    assert len(updated.entries) == 2
+    assert sum(record["model"] == "random" for record in updated.records) == 6
     assert json.loads((board / "metadata.json").read_text())["schema_version"] == leaderboards.SCHEMA
 
 
-def test_a_models_name_cannot_break_the_table(board):
-    found = leaderboards.read(board)
-    place = next(iter(found.entries))
+def test_a_model_name_is_escaped_in_the_table(board):
+    contents = leaderboards.read(board)
+    place = next(iter(contents.entries))
     evil = (place[0], place[1], "<b>|`")
-    entry = {"run_id": "x", "identity": {**found.entries[place]["identity"], "model": evil[2]}}
-    mine = [{**one, "model": evil[2]} for one in found.of(place)]
-    page = leaderboard_pages.page(leaderboards.Board(found.suite, {evil: entry}, mine))
+    entry = {"run_id": "x", "identity": {**contents.entries[place]["identity"], "model": evil[2]}}
+    mine = [{**record, "model": evil[2]} for record in contents.of(place)]
+    page = leaderboard_pages.page(leaderboards.Board(contents.suite, {evil: entry}, mine))
     (row,) = [line for line in page.splitlines() if "&lt;b&gt;" in line]
     assert row.startswith("| &lt;b&gt;\\|\\` |") and "<b>" not in row
 
 
 def only(monkeypatch, suite, *names):
-    """The suite has these tasks alone, so that a test need not play the others."""
-    whole = leaderboards.prescribed(suite)
-    few = {place: one for place, one in whole.items() if any(name in place[0] for name in names)}
+    """Restricts a suite to the tasks whose ids contain one of the names, to keep a test short."""
+    prescribed = leaderboards.prescribed(suite)
+    few = {place: entry for place, entry in prescribed.items() if any(name in place[0] for name in names)}
     monkeypatch.setattr(leaderboards, "prescribed", lambda suite: few)
 
 
-def test_missing_rows_are_played_as_often_as_the_rows_beside_them(tmp_path, monkeypatch, capsys):
+def test_missing_entries_play_as_many_episodes_as_existing_entries(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "overcooked"
     add(folder, tmp_path / "runs", "random")
     only(monkeypatch, "overcooked", "tomato_salad")
     with pytest.raises(SystemExit) as stop:
         make_boards(["play", "--missing", str(folder)])
     assert stop.value.code == 0
-    said = capsys.readouterr().out
-    assert "Overcooked-tomato_salad-v0 expert: 3 episodes" in said and "random" not in said
+    output = capsys.readouterr().out
+    assert "Overcooked-tomato_salad-v0 expert: 3 episodes" in output and "random" not in output
     assert {place[2] for place in leaderboards.read(folder).entries} == {"random", "expert"}
 
 
-def test_a_task_whose_data_is_not_here_is_named_and_the_others_are_played(tmp_path, monkeypatch, capsys):
+def test_a_task_with_missing_data_is_named_and_the_others_are_played(tmp_path, monkeypatch, capsys):
     only(monkeypatch, "poad-datasci", "pharyngitis", "balance-scale")
     with pytest.raises(SystemExit) as stop:
         make_boards(["play", "-n", "1", str(tmp_path / "poad-datasci")])
     assert stop.value.code == 0
-    said = capsys.readouterr().out
-    assert "DataSciCoding-pharyngitis-v0 expert: not played: pharyngitis is not on this machine" in said
+    output = capsys.readouterr().out
+    assert "DataSciCoding-pharyngitis-v0 expert: not played: pharyngitis is not on this machine" in output
     assert {place[0] for place in leaderboards.read(tmp_path / "poad-datasci").entries} == {
         "DataSciCoding-balance-scale-v0"
     }

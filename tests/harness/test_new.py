@@ -1,4 +1,4 @@
-"""What envsuite-new writes works as it stands."""
+"""Packages created by envsuite-new pass their own tests and every check."""
 
 import os
 import subprocess
@@ -40,18 +40,19 @@ def test_a_new_package_passes_its_own_tests_and_every_check(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("2048", "is no name"), ("../up", "is no name"), ("a b", "is no name"), ("", "is no name"),
-        ("json", "already a Python module"), ("class", "already a Python module"), ("none", "already a Python"), ("tests", "already a Python"), ("Baby-AI", "are tasks of the name"),
+        ("json", "already a Python module"), ("class", "already a Python module"), ("none", "already a Python"),
+        ("tests", "already a Python"), ("Baby-AI", "are tasks of the name"),
     ],
 )  # fmt: skip
-def test_names_that_cannot_be_one_are_refused(name, said):
-    with pytest.raises(UsageError, match=said):
+def test_invalid_package_names_are_refused(name, message):
+    with pytest.raises(UsageError, match=message):
         new.names(name)
 
 
-def test_nothing_that_is_there_is_overwritten(tmp_path):
+def test_existing_folders_are_not_overwritten(tmp_path):
     new.write(new.names("lights-out"), tmp_path)
     with pytest.raises(UsageError, match="lights-out exists"):
         new.write(new.names("lights-out"), tmp_path)

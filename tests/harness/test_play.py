@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_undo_goes_back_and_the_record_replays(tmp_path):
     env = registry.build("HiLo-v0")
     script = iter(["x", "3", ":undo", ":actions", "16", ":undo", ":undo", ":undo", "7", "2", "9", ":help", "15"])
-    said = []
+    lines = []
     (run,) = play(
-        env, [episode(registry.TASKS["HiLo-v0"], 5)], lambda admissible: next(script), said.append, max_turns=4
+        env, [episode(registry.TASKS["HiLo-v0"], 5)], lambda admissible: next(script), lines.append, max_turns=4
     )
     assert [turn.commands for turn in run.turns] == [("7",), ("2",), ("9",), ("15",)]
-    assert "There is nothing to take back." in said
+    assert "There is nothing to take back." in lines
     (tmp_path / "results.jsonl").write_bytes(records.dump(records.record(run, "human", "sparse")))
     (verdict,) = replay.check(tmp_path / "results.jsonl")
     assert not verdict.difference
@@ -34,6 +34,6 @@ def test_the_command_plays_from_a_pipe_and_keeps_the_record(tmp_path):
     env.reset(seed=1_000_000)
     done = subprocess.run(command, input=f":actions\n{env.expert()}\n", capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    (found,) = records.read_results(next(tmp_path.glob("**/results.jsonl")))
-    assert found["success"]
-    assert found["model"] == "human"
+    (record,) = records.read_results(next(tmp_path.glob("**/results.jsonl")))
+    assert record["success"]
+    assert record["model"] == "human"

@@ -90,8 +90,8 @@ def test_a_bad_setting_is_refused_by_name(bad):
 @pytest.mark.parametrize("command", ["look", "go to desk 1", "say é"])
 @pytest.mark.parametrize("grammar", [ToolCall(), VerbCalls()])
 def test_what_a_tool_grammar_spells_it_reads(grammar, command, thought):
-    found = grammar.parse(grammar.spell(command, thought))
-    assert (found.commands, found.thought, found.note) == ((command,), thought, "")
+    parsed = grammar.parse(grammar.spell(command, thought))
+    assert (parsed.commands, parsed.thought, parsed.note) == ((command,), thought, "")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The report as a reader meets it, in headless Chromium."""
+"""The report page in headless Chromium."""
 
 import json
 import re
@@ -25,9 +25,9 @@ ATTACK = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'
 def browser():
     driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with driver.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000)
-        yield found
-        found.close()
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000)
+        yield chromium
+        chromium.close()
 
 
 def played(folder, model, task, episodes, **settings):
@@ -41,22 +41,22 @@ def stored(folder):
 
 
 def rewrite(folder, lines):
-    (folder / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    (folder / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Random and expert on the same 40 games, and a model whose name, reply and objective are an attack."""
+    """Runs of the random player, the expert, and a model whose name and texts contain an HTML attack."""
     root = tmp_path_factory.mktemp("runs")
     folders = [played(root, model, "HiLo-v0", 40, knobs={"max_steps": 4}) for model in ("random", "expert")]
     hostile = played(root / "hostile", "random", "HiLo-v0", 40, knobs={"max_steps": 4})
     config = json.loads((hostile / "config.json").read_text())
     (hostile / "config.json").write_text(json.dumps({**config, "model": ATTACK}))
     lines = stored(hostile)
-    for one in lines:
-        one["labels"]["instance"] = "pick_heat_then_place_in_recep-Plate-None-SideTable-3/seed_1000000"
-        one.update(model=ATTACK, objective=ATTACK, first_observation="</script>" + ATTACK)
-        one["steps"][0].update(reply=ATTACK, observation=ATTACK)
+    for record in lines:
+        record["labels"]["instance"] = "pick_heat_then_place_in_recep-Plate-None-SideTable-3/seed_1000000"
+        record.update(model=ATTACK, objective=ATTACK, first_observation="</script>" + ATTACK)
+        record["steps"][0].update(reply=ATTACK, observation=ATTACK)
     rewrite(hostile, lines)
     return [*folders, hostile]
 
@@ -66,7 +66,7 @@ def page_file(runs, tmp_path_factory):
     training = tmp_path_factory.mktemp("training") / "ppo"
     training.mkdir()
     lines = [{"kind": "eval", "update": u, "n": 50, "success": u / 10, "low": u / 20, "high": 0.5} for u in range(6)]
-    (training / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    (training / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     file = training.parent / "report.html"
     file.write_text(report.render(report.gather([*runs, training]), replays=4))
     return file
@@ -74,7 +74,7 @@ def page_file(runs, tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, page_file):
-    """Opens the report; afterwards nothing was fetched and nothing went wrong on the page."""
+    """Opens the report in a new page; at the end, checks that no request and no error occurred."""
     contexts, wrong = [], []
 
     def open_page(file=page_file, width=1280, height=900, at="", **options):
@@ -83,10 +83,10 @@ def opened(browser, page_file):
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         page.on(
             "request",
-            lambda asked: None if asked.url.startswith(("file:", "data:", "blob:")) else wrong.append(asked.url),
+            lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else wrong.append(request.url),
         )
         page.goto(file.as_uri() + at)
         page.wait_for_selector("html[data-ready]")
@@ -108,7 +108,7 @@ def column(page, place):
 
 
 def view(page):
-    """Opens the first row's episode: it is decoded first, so the dialog comes a moment after the click."""
+    """Opens the episode of the first row and waits for the dialog, which opens after decoding."""
     rows(page).first.click()
     page.wait_for_selector("dialog[open]")
 
@@ -124,10 +124,11 @@ def counts(page, start):
     expect(page.locator("#count")).to_have_text(re.compile("^" + start))
 
 
-def test_the_numbers_on_the_page_are_those_of_the_summary(opened, runs):
+def test_numbers_on_the_page_equal_the_summary(opened, runs):
     page = opened()
     cells = page.locator(".summary tbody tr").all_inner_texts()
-    for folder, cell in zip(runs, [next(c for c in cells if name in c) for name in ("random", "expert", "<script>")]):
+    summaries = [next(cell for cell in cells if name in cell) for name in ("random", "expert", "<script>")]
+    for folder, cell in zip(runs, summaries, strict=True):
         assert percent(summarise(stored(folder))["success"]) in " ".join(cell.split())
     kinds = page.locator(".kind h4").all_inner_texts()
     assert kinds == ["even", "odd"]
@@ -139,7 +140,7 @@ def test_filters_and_search_narrow_the_table(opened, runs):
     page = opened()
     assert page.locator("#count").inner_text().startswith("120 of 120 episodes")
     page.select_option("#by-run", label="random")
-    losses = [one for one in stored(runs[0]) if not one["success"]]
+    losses = [record for record in stored(runs[0]) if not record["success"]]
     page.select_option("#by-ending", label="max_steps")
     counts(page, f"{len(losses)} of 120")
     expect(rows(page)).to_have_count(len(losses))
@@ -154,25 +155,25 @@ def test_filters_and_search_narrow_the_table(opened, runs):
     counts(page, f"{3 * len(losses)} of 120")
 
 
-def test_a_seed_is_sought_whole_in_the_table_and_in_transcripts(opened, runs):
+def test_seed_search_matches_complete_seeds_only(opened, runs):
     page = opened()
     page.fill("#search", "seed:")
-    counts(page, "120 of 120")  # nothing is sought yet
+    counts(page, "120 of 120")  # no seed given yet
     page.fill("#search", "seed:100000")
-    counts(page, "0 of 120")  # the beginning of every seed, and no seed
+    counts(page, "0 of 120")  # a prefix of every seed, but not a seed
     page.fill("#search", "seed:1000003")
     counts(page, "3 of 120")  # one game, three runs
     place = page.locator("#table thead th").all_inner_texts().index("seed")
     assert set(column(page, place)) == {"1000003"}
-    told = [one for folder in runs for one in stored(folder) if one["seed"] == 1000003]
-    said = [one for one in told if any("higher" in step["observation"].lower() for step in one["steps"])]
+    of_seed = [record for folder in runs for record in stored(folder) if record["seed"] == 1000003]
+    matches = [record for record in of_seed if any("higher" in step["observation"].lower() for step in record["steps"])]
     page.fill("#search", "seed:1000003 higher")
     page.locator("#deep").click()
     expect(page.locator("#count")).to_contain_text("found in transcripts")
-    counts(page, f"{len(said)} of 120")
+    counts(page, f"{len(matches)} of 120")
 
 
-def test_an_address_leads_to_an_episode_and_follows_the_reader(opened, runs):
+def test_the_url_opens_an_episode_and_follows_navigation(opened, runs):
     def titled(number):
         record = stored(runs[number // 40])[number % 40]
         expect(page.locator("#v-title")).to_have_text(re.compile(rf"seed {record['seed']}$"))
@@ -188,7 +189,7 @@ def test_an_address_leads_to_an_episode_and_follows_the_reader(opened, runs):
     page.wait_for_function("location.hash === '#episodes'")
     page.select_option("#by-run", label="expert")
     counts(page, "40 of 120")
-    page.evaluate("location.hash = '#e=3'")  # an episode of another run: the filters give way
+    page.evaluate("location.hash = '#e=3'")  # an episode of another run resets the filters
     page.wait_for_selector("dialog[open]")
     titled(3)
     counts(page, "120 of 120")
@@ -196,7 +197,7 @@ def test_an_address_leads_to_an_episode_and_follows_the_reader(opened, runs):
     titled(4)
 
 
-def test_an_address_that_names_no_episode_opens_none(opened):
+def test_a_url_of_an_unknown_episode_opens_no_dialog(opened):
     page = opened(at="#e=120")
     counts(page, "120 of 120")
     page.wait_for_timeout(200)
@@ -206,7 +207,7 @@ def test_an_address_that_names_no_episode_opens_none(opened):
 def test_the_first_turn_is_marked_when_an_episode_opens(opened, runs):
     def marked():
         colour = "getComputedStyle(document.querySelector('#v-body .here .no')).backgroundColor"
-        assert page.evaluate(colour) != "rgba(0, 0, 0, 0)"  # it can be seen
+        assert page.evaluate(colour) != "rgba(0, 0, 0, 0)"  # visible
         return page.locator("#v-body .here .no").all_inner_texts()
 
     page = opened()
@@ -230,28 +231,28 @@ def test_the_first_turn_is_marked_when_an_episode_opens(opened, runs):
 
 def test_a_column_sorts_both_ways(opened):
     page = opened()
-    for turns in (sorted, lambda found: sorted(found, reverse=True)):
+    for turns in (sorted, lambda counts: sorted(counts, reverse=True)):
         page.get_by_role("button", name="turns").click()
         place = page.locator("#table thead th").all_inner_texts().index("turns")
-        shown = [int(cell) for cell in column(page, place)]
-        assert shown == turns(shown) and len(set(shown)) > 1
+        numbers = [int(cell) for cell in column(page, place)]
+        assert numbers == turns(numbers) and len(set(numbers)) > 1
 
 
-def test_an_episode_shows_what_was_recorded_and_what_the_expert_would_have_said(opened, runs):
+def test_an_episode_shows_the_recorded_turns_and_the_experts_commands(opened, runs):
     page = opened()
     page.select_option("#by-run", label="random")
     page.select_option("#by-kind", "replayed")
     view(page)
     title = page.locator("#v-title").inner_text()
-    record = next(one for one in stored(runs[0]) if f"seed {one['seed']}" in title)
+    record = next(candidate for candidate in stored(runs[0]) if f"seed {candidate['seed']}" in title)
     turns = page.locator("#v-body .turn")
     assert turns.count() == record["num_turns"] + 1
-    said = page.locator("#v-body .command").all_inner_texts()
-    assert said == [command for step in record["steps"] for command in step["commands"]]
+    commands = page.locator("#v-body .command").all_inner_texts()
+    assert commands == [command for step in record["steps"] for command in step["commands"]]
     seen = page.locator("#v-body .seen").all_inner_texts()
     assert seen == [record["first_observation"], *(step["observation"] for step in record["steps"])]
     secret = make_secret(record["seed"])
-    for place, command in enumerate(said):
+    for place, command in enumerate(commands):
         beside = turns.nth(place).locator(".said").inner_text()
         assert ("as the expert" if command == secret else f"expert: {secret}") in beside
 
@@ -279,12 +280,12 @@ def test_the_page_is_usable_from_the_keyboard(opened):
     assert page.locator("#search").input_value() == "random max_steps"
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
-    # The browser gives the focus back to where it was, row 1; the page then moves it to the episode that was read last.
+    # The browser returns the focus to row 1; the page then moves it to the last opened episode.
     page.wait_for_function("document.activeElement.dataset.place === '2'")
 
 
-def test_a_key_pressed_right_after_a_search_finds_the_rows_it_left(opened):
-    """Without a pause: no keystroke of a reader is quicker."""
+def test_a_key_pressed_right_after_a_search_uses_the_filtered_rows(opened):
+    """Sends the keys in the same task as the search, faster than any user could."""
     page = opened()
     page.focus("#search")
     page.evaluate(
@@ -292,32 +293,33 @@ def test_a_key_pressed_right_after_a_search_finds_the_rows_it_left(opened):
           const search = document.querySelector("#search");
           search.value = "random max_steps";
           search.dispatchEvent(new Event("input", { bubbles: true }));
+          const options = { bubbles: true, cancelable: true };
           for (const key of ["Escape", "j", "j"])
-            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, ...options }));
         }"""
     )
     counts(page, "[1-9][0-9]? of 120")
-    page.wait_for_timeout(200)  # longer than the table waits for typing to go on
+    page.wait_for_timeout(200)  # longer than the search debounce
     assert page.evaluate("document.activeElement.dataset.place") == "1"
 
 
-def test_two_runs_of_one_game_are_laid_side_by_side_up_to_where_they_part(opened, runs):
+def test_two_runs_of_one_game_are_compared_up_to_the_first_difference(opened, runs):
     page = opened()
-    seed = next(one["seed"] for one in stored(runs[0]) if not one["success"])
+    seed = next(record["seed"] for record in stored(runs[0]) if not record["success"])
     page.fill("#search", f"seed:{seed}")
     page.select_option("#by-run", label="random")
     counts(page, "1 of")
     view(page)
     page.select_option("#v-versus", label="✓ expert")
     page.wait_for_selector(".duo.turn-row")
-    mine, theirs = (next(one for one in stored(folder) if one["seed"] == seed)["steps"] for folder in runs[:2])
+    mine, theirs = (next(record for record in stored(folder) if record["seed"] == seed)["steps"] for folder in runs[:2])
     parted = next(turn for turn, step in enumerate(mine, 1) if len(theirs) < turn or step != theirs[turn - 1])
     assert page.locator(".parting").inner_text() == f"They part at turn {parted}."
     assert page.locator(".duo.turn-row").count() == max(len(mine), len(theirs))
     assert page.locator(".theirs .command").all_inner_texts() == [step["commands"][0] for step in theirs]
 
 
-def test_what_a_model_wrote_stays_text(opened):
+def test_model_output_is_rendered_as_text(opened):
     page = opened()
     page.select_option("#by-run", index=3)
     view(page)
@@ -329,9 +331,9 @@ def test_what_a_model_wrote_stays_text(opened):
     page.wait_for_timeout(200)
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0
-    # Even markup that did get into the page would not run: the content policy knows the page's own script alone.
+    # Injected markup would not run either: the content security policy allows only the page's script.
     assert not opened.wrong
-    with page.expect_console_message(lambda said: "Content Security Policy" in said.text):
+    with page.expect_console_message(lambda message: "Content Security Policy" in message.text):
         page.evaluate(
             "() => { const s = document.createElement('script'); s.textContent = 'pwned = 3'; document.body.append(s) }"
         )
@@ -342,7 +344,7 @@ def test_what_a_model_wrote_stays_text(opened):
 
 
 @pytest.mark.parametrize("task", ["Overcooked-tomato_salad-v0", "VirtualHome-food_preparation-v0", "BabyAI-goto-v0"])
-def test_scenes_are_drawn_beside_the_turns(opened, tmp_path, task):
+def test_scene_images_are_shown_with_the_turns(opened, tmp_path, task):
     folder = played(tmp_path, "expert", task, 1)
     file = tmp_path / "report.html"
     file.write_text(report.render(report.gather([folder])))
@@ -354,12 +356,12 @@ def test_scenes_are_drawn_beside_the_turns(opened, tmp_path, task):
     pictures.last.scroll_into_view_if_needed()
     expect(pictures.last).to_have_js_property("complete", True)
     assert pictures.last.evaluate("image => image.naturalWidth") > 50
-    assert len({one.get_attribute("src") for one in pictures.all()}) > 1
+    assert len({picture.get_attribute("src") for picture in pictures.all()}) > 1
     assert page.locator(".chip", has_text="as the expert").count() == record["num_turns"]
 
 
 @pytest.mark.parametrize("width", [360, 768])
-def test_nothing_hangs_over_the_edge_of_a_narrow_screen(opened, width):
+def test_nothing_overflows_a_narrow_screen(opened, width):
     page = opened(width=width, height=740)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.select_option("#by-run", index=3)
@@ -374,16 +376,16 @@ def test_nothing_hangs_over_the_edge_of_a_narrow_screen(opened, width):
     assert box["x"] + box["width"] <= width
 
 
-def test_dark_follows_the_system_and_the_button_turns_it(opened):
+def test_the_theme_follows_the_system_and_the_button_switches_it(opened):
     colour = "getComputedStyle(document.body).backgroundColor"
     light, dark = opened(color_scheme="light"), opened(color_scheme="dark")
     assert light.evaluate(colour) != dark.evaluate(colour)
-    wanted = dark.evaluate(colour)
+    expected = dark.evaluate(colour)
     light.locator("#theme").click()
-    assert light.evaluate(colour) == wanted
+    assert light.evaluate(colour) == expected
 
 
-def test_thousands_of_episodes_lie_in_chunks_that_are_decoded_on_demand(opened, runs, tmp_path):
+def test_thousands_of_episodes_are_stored_in_chunks_and_decoded_on_demand(opened, runs, tmp_path):
     lines = stored(runs[0])
     many = [{**lines[number % len(lines)], "seed": number} for number in range(4000)]
     needle = next(number for number in range(3000, 4000) if many[number]["num_turns"] > 1)
@@ -408,13 +410,13 @@ def test_thousands_of_episodes_lie_in_chunks_that_are_decoded_on_demand(opened, 
     assert f"seed {needle}" in page.locator("#v-title").inner_text()
 
 
-def test_a_narrow_table_says_the_task_where_there_are_several(opened, runs, tmp_path):
-    other = played(tmp_path, "random", "Signpost-v0", 3)
+def test_a_narrow_table_shows_the_task_if_there_are_several(opened, runs, tmp_path):
+    signposts = played(tmp_path, "random", "Signpost-v0", 3)
     file = tmp_path / "report.html"
-    file.write_text(report.render(report.gather([runs[0], other]), replays=0))
+    file.write_text(report.render(report.gather([runs[0], signposts]), replays=0))
     wide, narrow = opened(file), opened(file, width=360, height=740)
     assert not wide.locator("#table .under").first.is_visible()
     for page in (wide, narrow):
-        shown = [head.inner_text() for head in page.locator("#table thead th").all() if head.is_visible()]
-        assert ("task" in shown) == ("objective" in shown) == (page is wide)
-    assert {one.inner_text() for one in narrow.locator("#table .under").all()} == {"HiLo-v0", "Signpost-v0"}
+        headings = [head.inner_text() for head in page.locator("#table thead th").all() if head.is_visible()]
+        assert ("task" in headings) == ("objective" in headings) == (page is wide)
+    assert {name.inner_text() for name in narrow.locator("#table .under").all()} == {"HiLo-v0", "Signpost-v0"}

@@ -35,35 +35,35 @@ def play(policy, todo, slots, **kwargs):
 def test_what_is_played_does_not_depend_on_slots_or_processes():
     random = make_policy("random")
     todo = episodes("HiLo-v0", 12, attempts=2)
-    one = play(random, todo, LocalExecutor(1, advice_kind="random"))
-    assert one == play(random, todo, LocalExecutor(7, advice_kind="random"))
-    assert one == play(random, todo, ProcessExecutor(5, 2, advice_kind="random"))
-    assert len({str(run["steps"]) for run in one}) > 12  # attempts differ
+    single = play(random, todo, LocalExecutor(1, advice_kind="random"))
+    assert single == play(random, todo, LocalExecutor(7, advice_kind="random"))
+    assert single == play(random, todo, ProcessExecutor(5, 2, advice_kind="random"))
+    assert len({str(run["steps"]) for run in single}) > 12  # attempts differ
 
 
 def test_a_worker_that_plays_on_shows_what_asking_turn_by_turn_does():
     for advice_kind in ("random", "expert"):
-        (one,) = episodes("HiLo-v0", 1, size=512)
+        (game,) = episodes("HiLo-v0", 1, size=512)
         ahead, slowly = EnvHosts(("sparse", advice_kind, 0.99)), EnvHosts(("sparse", advice_kind, 0.99))
-        _, found = ahead.play_on(("start", 0, one), 60.0)
-        wanted = [slowly.answer(("start", 0, one))[1]]
-        while wanted[-1].advice:
-            wanted.append(slowly.answer(("step", 0, (wanted[-1].advice,), len(wanted) - 1))[1])
-        assert found == wanted and found[-1].terminated | found[-1].truncated
-    assert len(ahead.play_on(("start", 0, one), 0.0)[1]) == 1, "no time, no more than was asked"
+        _, answers = ahead.play_on(("start", 0, game), 60.0)
+        expected = [slowly.answer(("start", 0, game))[1]]
+        while expected[-1].advice:
+            expected.append(slowly.answer(("step", 0, (expected[-1].advice,), len(expected) - 1))[1])
+        assert answers == expected and answers[-1].terminated | answers[-1].truncated
+    assert len(ahead.play_on(("start", 0, game), 0.0)[1]) == 1, "no time, no more than was asked"
 
 
 def test_a_turns_generator_is_the_one_its_seed_makes():
     """Also where turns are asked for again, out of order, and for seeds of one word and of two."""
-    (one,) = episodes("HiLo-v0", 1)
-    dice = Seeding(one)
+    (game,) = episodes("HiLo-v0", 1)
+    dice = Seeding(game)
     for turn in (*range(40), 3, 200, 0):
-        wanted = np.random.default_rng(one.turn_seed(turn))
-        assert dice.at(turn).integers(1000, size=5).tolist() == wanted.integers(1000, size=5).tolist()
+        expected = np.random.default_rng(game.turn_seed(turn))
+        assert dice.at(turn).integers(1000, size=5).tolist() == expected.integers(1000, size=5).tolist()
     counts = random.Random(0)
     for turn in range(200):
         for count in (1, 2, 7, counts.randrange(1, 60), counts.randrange(2**31, 2**32)):  # the last: many thrown away
-            assert dice.below(turn, count) == np.random.default_rng(one.turn_seed(turn)).integers(count)
+            assert dice.below(turn, count) == np.random.default_rng(game.turn_seed(turn)).integers(count)
     seeds = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**64 - 1]
     for seed, words in zip(seeds, seed_words(seeds), strict=True):
         state, increment = initial_state(words)

@@ -1,4 +1,4 @@
-"""Suites fix what changes the number, and say so where a flag disagrees."""
+"""Suites fix every setting that changes a result, and refuse conflicting flags."""
 
 import dataclasses
 import importlib.util
@@ -44,7 +44,7 @@ NAMED = [
 ]
 
 
-def test_every_suite_says_all_that_changes_the_number():
+def test_every_suite_fixes_every_setting_that_changes_a_result():
     assert set(NAMED) <= set(suites.read())
     for name, fixed in suites.read().items():
         needed = ("history", "thinking", "admissible", "temperature", "max_tokens", *suites.STANDARD)
@@ -56,14 +56,17 @@ def test_quick_plays_every_family():
     assert {task.family for task in suites.tasks("quick")} == set(envs.FAMILIES)
 
 
-def test_quick_plays_twice_for_a_model_and_twenty_times_for_floor_and_ceiling():
-    found = plan(RunRequest("smollm2-135m"), ["suite:quick"])
-    assert {(one.config.episodes, one.baseline_episodes) for one in found} == {(2, 20)}
+def test_quick_plays_two_episodes_per_model_and_twenty_per_baseline():
+    planned_runs = plan(RunRequest("smollm2-135m"), ["suite:quick"])
+    assert {(run.config.episodes, run.baseline_episodes) for run in planned_runs} == {(2, 20)}
 
 
-def test_other_games_or_another_cap_than_the_suites_are_refused(monkeypatch):
+def test_a_panel_or_step_limit_that_differs_from_the_suite_is_refused(monkeypatch):
     task = registry.TASKS["ALFWorld-valid_seen-v0"]
-    games = lambda count: tuple(map(str, range(count)))
+
+    def games(count):
+        return tuple(map(str, range(count)))
+
     suites.check_panel("alfworld-seen", task, Panel("seen", games(140), "bf393197e137786e"))
     with pytest.raises(UsageError, match=r"this machine holds 140 \(0000\)"):
         suites.check_panel("alfworld-seen", task, Panel("seen", games(140), "0000"))
@@ -78,47 +81,47 @@ def test_other_games_or_another_cap_than_the_suites_are_refused(monkeypatch):
         suites.tasks("verlog-babyai")
 
 
-def test_a_suite_knows_how_many_games_each_official_panel_has():
+def test_suites_name_the_number_of_games_of_each_official_panel():
     for name, fixed in suites.read().items():
         for task in suites.tasks(name):
             if task.id.removeprefix("ALFWorld-").removesuffix("-v0") in EXPECTED:
                 assert fixed["games"][task.id] == EXPECTED[task.id.split("-")[1]], name
 
 
-def test_a_part_of_a_panel_is_not_played_under_a_suites_name(tmp_path, monkeypatch):
-    """One copied game once gave 100 % under the suite's name."""
+def test_an_incomplete_panel_is_refused_under_a_suites_name(tmp_path, monkeypatch):
+    """Refuses a folder with one game; it could give 100 % under the suite's name."""
     if importlib.util.find_spec("alfworld") is None:
         pytest.skip("the package alfworld is not installed")
-    kept = tmp_path / "json_2.1.1/valid_unseen/pick_and_place_simple-Mug-None-Desk-1/trial_1/game.tw-pddl"
-    kept.parent.mkdir(parents=True)
-    kept.write_text(generate(0, GeneratorSettings(("pick_and_place_simple",), receptacles=6, objects=4)).text)
+    game_file = tmp_path / "json_2.1.1/valid_unseen/pick_and_place_simple-Mug-None-Desk-1/trial_1/game.tw-pddl"
+    game_file.parent.mkdir(parents=True)
+    game_file.write_text(generate(0, GeneratorSettings(("pick_and_place_simple",), receptacles=6, objects=4)).text)
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     with pytest.raises(UsageError, match="plays all 134 games of ALFWorld-valid_unseen-v0, and this machine holds 1 "):
         planned("-e", "suite:alfworld-unseen")
 
 
-def test_a_suite_sets_the_protocol_of_each_of_its_tasks():
+def test_a_suite_sets_the_protocol_of_all_its_tasks():
     configs = planned("-e", "suite:verlog-babyai", "-n", "3")
     assert [config.task.id for config in configs][:2] == ["BabyAI-goto-v0", "BabyAI-pickup-v0"]
     assert all(config.prompting.history == 1 and config.episodes == 3 for config in configs)
     assert dataclasses.asdict(configs[0].sampling)["max_tokens"] == 512
 
 
-def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
+def test_required_and_open_knobs_are_merged_with_the_fixed_ones():
     words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
-    asked = parser().parse_args(["-m", "x", *words])
-    fixed = with_protocol(run_request(asked), "swegym-lite")
+    args = parser().parse_args(["-m", "x", *words])
+    fixed = with_protocol(run_request(args), "swegym-lite")
     assert fixed.knobs == ("max_steps=100", "records=x.jsonl", "sandbox=docker")
     (task,) = suites.tasks("swegym-lite")
     assert registry.overrides(task, dict(word.split("=") for word in fixed.knobs))["max_steps"] == fixed.max_turns
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["-e", "suite:verlog-babyai", "--history", "4"], "fixes --history 1"),
         (["-e", "suite:verlog-babyai", "-n", "1000"], "plays 100 episodes"),
-        (["-e", "suite:verlog-babyai", "--history", "-1"], "fixes --history 1, not -1"),  # what it is where nobody says
+        (["-e", "suite:verlog-babyai", "--history", "-1"], "fixes --history 1, not -1"),  # -1 is the default
         (["-e", "suite:guide-textworld", "--temperature", "0.0"], "fixes --temperature 0.4, not 0.0"),
         (["-e", "suite:verlog-babyai", "--reward", "dense"], "fixes --reward sparse"),
         (["-e", "suite:quick", "--baseline-episodes", "50"], "--baseline-episodes 50 is more"),
@@ -127,6 +130,6 @@ def test_what_a_suite_needs_or_leaves_open_is_set_beside_what_it_fixes():
         (["-e", "suite:verlog-babyia"], "Did you mean 'verlog-babyai'"),
     ],
 )
-def test_what_disagrees_with_a_suite_is_refused_by_name(words, said):
-    with pytest.raises(UsageError, match=said):
+def test_settings_that_conflict_with_a_suite_are_refused_by_name(words, message):
+    with pytest.raises(UsageError, match=message):
         planned(*words)

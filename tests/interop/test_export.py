@@ -1,4 +1,4 @@
-"""Finished runs in other tools' formats, read back with those tools."""
+"""Exports of finished runs, read back with the tools that define each format."""
 
 import json
 
@@ -17,7 +17,7 @@ def run(tmp_path):
     config = RunConfig(registry.TASKS["HiLo-v0"], "random", knobs={"max_steps": 4}, episodes=5, attempts=2)
     evaluate(config, tmp_path / "runs", lambda: make_policy("random"))
     folder = config.folder(tmp_path / "runs")
-    # What models write: other scripts, a reply beside its command, half of a surrogate pair.
+    # Typical model output: non-Latin text around the command, and a lone surrogate.
     lines = records.read_results(folder / "results.jsonl")
     lines[0]["steps"][0]["reply"] = "数 é \ud83d <action>5</action>"
     (folder / "results.jsonl").write_bytes(b"".join(map(records.dump, lines)))
@@ -31,14 +31,14 @@ def export(run, kind, output):
     return records.read_results(run / "results.jsonl")
 
 
-def same(row, record):
+def assert_same(row, record):
     for name in ("task", "seed", "attempt", "success", "reward", "num_turns", "stop_reason"):
         assert row[name] == record[name]
     assert json.loads(row["knobs"]) == record["knobs"] == {"max_steps": 4}
     assert json.loads(row["labels"]) == record["labels"]
     assert [step["observation"] for step in row["steps"]] == [step["observation"] for step in record["steps"]]
     assert [step["commands"] for step in row["steps"]] == [step["commands"] for step in record["steps"]]
-    assert [one["role"] for one in row["messages"]] == ["user"] + ["assistant", "user"] * record["num_turns"]
+    assert [message["role"] for message in row["messages"]] == ["user"] + ["assistant", "user"] * record["num_turns"]
 
 
 def test_parquet_holds_every_record_and_reads_back(run, tmp_path):
@@ -46,8 +46,8 @@ def test_parquet_holds_every_record_and_reads_back(run, tmp_path):
     stored = export(run, "parquet", tmp_path / "run.parquet")
     rows = parquet.read_table(tmp_path / "run.parquet").to_pylist()
     assert len(rows) == len(stored) == 10
-    for row, record in zip(rows, stored):
-        same(row, record)
+    for row, record in zip(rows, stored, strict=True):
+        assert_same(row, record)
     assert rows[0]["messages"][1]["content"] == "数 é ? <action>5</action>"
 
 
@@ -56,28 +56,28 @@ def test_a_dataset_loads_with_datasets(run, tmp_path):
     stored = export(run, "hf", tmp_path / "rows")
     loaded = datasets.load_from_disk(str(tmp_path / "rows"))
     for row, record in zip(loaded, stored, strict=True):
-        same(row, record)
+        assert_same(row, record)
 
 
-def test_atif_documents_tell_each_episode_step_by_step(run, tmp_path):
+def test_atif_documents_hold_every_step_of_each_episode(run, tmp_path):
     stored = export(run, "atif", tmp_path / "atif")
     files = sorted((tmp_path / "atif").iterdir())
     assert len(files) == len(stored)
-    for file, record in zip(files, stored):
-        found = json.loads(file.read_text())
-        assert found["schema_version"] == "ATIF-v1.6"
-        assert [step["step_id"] for step in found["steps"]] == list(range(1, record["num_turns"] + 2))
-        assert {step["source"] for step in found["steps"][1:]} == {"agent"}
-        for step, turn in zip(found["steps"][1:], record["steps"]):
+    for file, record in zip(files, stored, strict=True):
+        exported = json.loads(file.read_text())
+        assert exported["schema_version"] == "ATIF-v1.6"
+        assert [step["step_id"] for step in exported["steps"]] == list(range(1, record["num_turns"] + 2))
+        assert {step["source"] for step in exported["steps"][1:]} == {"agent"}
+        for step, turn in zip(exported["steps"][1:], record["steps"], strict=True):
             assert [call["arguments"]["command"] for call in step["tool_calls"]] == turn["commands"]
             (result,) = step["observation"]["results"]
             assert result["content"] == turn["observation"]
             assert result["source_call_id"] in [call["tool_call_id"] for call in step["tool_calls"]]
-        assert found["extra"]["success"] == record["success"]
+        assert exported["extra"]["success"] == record["success"]
 
 
-def test_atif_documents_pass_the_formats_own_validator(run, tmp_path):
-    """Of an episode that went wrong in every way too: a fault, no command at all, an engine that broke at once."""
+def test_atif_documents_pass_the_official_validator(run, tmp_path):
+    """Includes episodes with a format fault, without any command, and with a broken engine."""
     validator = pytest.importorskip(
         "harbor.utils.trajectory_validator", reason="harbor is not installed (docs/howto/other-tools.md)"
     )
@@ -99,21 +99,21 @@ def test_atif_documents_pass_the_formats_own_validator(run, tmp_path):
 def test_an_inspect_log_opens_in_inspect(run, tmp_path):
     log = pytest.importorskip("inspect_ai.log", reason="inspect-ai is not installed")
     stored = export(run, "inspect", tmp_path / "run.eval")
-    found = log.read_eval_log(str(tmp_path / "run.eval"))
-    assert found.status == "success" and found.eval.task == "HiLo-v0" and found.eval.model == "random"
-    assert len(found.samples) == len(stored)
-    by_key = {(one["seed"], one["attempt"]): one for one in stored}
-    for sample in found.samples:
+    exported = log.read_eval_log(str(tmp_path / "run.eval"))
+    assert exported.status == "success" and exported.eval.task == "HiLo-v0" and exported.eval.model == "random"
+    assert len(exported.samples) == len(stored)
+    by_key = {(record["seed"], record["attempt"]): record for record in stored}
+    for sample in exported.samples:
         record = by_key[sample.metadata["seed"], sample.epoch - 1]
         assert sample.scores["success"].value == float(record["success"])
         assert sample.scores["reward"].value == record["reward"]
-        said = [message.text for message in sample.messages if message.role == "assistant"]
-        assert len(said) == record["num_turns"]
-    metrics = {score.name: score.metrics["mean"].value for score in found.results.scores}
-    assert metrics["success"] == pytest.approx(sum(one["success"] for one in stored) / len(stored))
+        replies = [message.text for message in sample.messages if message.role == "assistant"]
+        assert len(replies) == record["num_turns"]
+    metrics = {score.name: score.metrics["mean"].value for score in exported.results.scores}
+    assert metrics["success"] == pytest.approx(sum(record["success"] for record in stored) / len(stored))
 
 
-def test_what_is_there_is_not_written_over(run, tmp_path, capsys):
+def test_an_existing_output_is_not_overwritten(run, tmp_path, capsys):
     (tmp_path / "rows").mkdir()
     with pytest.raises(SystemExit) as stop:
         main(["export", str(run), "--to", "hf", "-o", str(tmp_path / "rows")])

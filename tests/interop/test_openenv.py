@@ -1,4 +1,4 @@
-"""A task behind OpenEnv's own server, played over loopback by OpenEnv's own client."""
+"""A task served by OpenEnv's server and played over loopback with OpenEnv's client."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ def address():
     thread.join(timeout=60)
 
 
-def test_a_game_over_the_wire_is_the_game_in_this_process(address):
+def test_a_served_game_equals_the_local_game(address):
     from harness.interop.openenv import Client, Command
 
     env = registry.build("HiLo-v0", "dense", size=32)
@@ -50,21 +50,21 @@ def test_a_game_over_the_wire_is_the_game_in_this_process(address):
         assert client.state().step_count == 4
 
 
-def test_two_sessions_play_games_of_their_own(address):
+def test_two_sessions_are_independent(address):
     from harness.interop.openenv import Client, Command
 
-    with Client(address, message_timeout_s=120.0) as one, Client(address, message_timeout_s=120.0) as other:
-        one.reset(seed=3)
-        other.reset(seed=4)
+    with Client(address, message_timeout_s=120.0) as first, Client(address, message_timeout_s=120.0) as second:
+        first.reset(seed=3)
+        second.reset(seed=4)
         env = registry.build("HiLo-v0", "dense", size=32)
-        for client, seed in ((one, 3), (other, 4)):
+        for client, seed in ((first, 3), (second, 4)):
             env.reset(seed=seed)
             assert client.step(Command(command=env.expert())).observation.success
 
 
-def test_engines_that_must_not_share_a_process_serve_one_session():
-    from harness.interop.openenv import _Alone, _Beside, app
+def test_isolated_engines_serve_one_session():
+    from harness.interop.openenv import _ConcurrentServer, _SingleSessionServer, app
 
-    assert not _Alone.SUPPORTS_CONCURRENT_SESSIONS and _Beside.SUPPORTS_CONCURRENT_SESSIONS
+    assert not _SingleSessionServer.SUPPORTS_CONCURRENT_SESSIONS and _ConcurrentServer.SUPPORTS_CONCURRENT_SESSIONS
     with pytest.raises(BadKnob):
         app("HiLo-v0", size=1)

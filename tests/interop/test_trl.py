@@ -1,4 +1,4 @@
-"""TRL's own GRPOTrainer drives our environments: the model's tool calls reach the game, and the game pays it."""
+"""TRL's GRPOTrainer trains on our environments: tool calls reach the game, rewards reach the trainer."""
 
 import pytest
 
@@ -14,7 +14,7 @@ CALL = '<tool_call>\n{"name": "act", "arguments": {"command": "north"}}\n</tool_
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory):
-    """(model, tokenizer) of a few thousand weights, taught by heart to answer every first prompt with act("north")."""
+    """Returns (model, tokenizer): a tiny model overfitted to answer every first prompt with act("north")."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import get_json_schema
@@ -32,7 +32,7 @@ def caller(tmp_path_factory):
     tokenizer.eos_token, tokenizer.chat_template = "<|im_end|>", qwen2_5_chat_template
     model.resize_token_embeddings(len(tokenizer))
     model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
-    said = tokenizer(CALL + "<|im_end|>", add_special_tokens=False, return_tensors="pt").input_ids
+    answer = tokenizer(CALL + "<|im_end|>", add_special_tokens=False, return_tensors="pt").input_ids
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     prompts = []
     for row in games("Signpost-v0", count=4):
@@ -40,9 +40,9 @@ def caller(tmp_path_factory):
         text = tokenizer.apply_chat_template(chat, tools=[tool], add_generation_prompt=True, tokenize=False)
         prompts.append(tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids)
     for step in range(400):
-        ids = torch.cat([prompts[step % 4], said], dim=1)
-        logits = model(ids[:, :-1], logits_to_keep=said.shape[1]).logits
-        loss = torch.nn.functional.cross_entropy(logits[0], said[0])
+        ids = torch.cat([prompts[step % 4], answer], dim=1)
+        logits = model(ids[:, :-1], logits_to_keep=answer.shape[1]).logits
+        loss = torch.nn.functional.cross_entropy(logits[0], answer[0])
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -52,14 +52,14 @@ def caller(tmp_path_factory):
     return model, tokenizer
 
 
-def test_grpo_plays_the_games_of_the_dataset_and_is_paid_by_them(caller, tmp_path, monkeypatch):
-    from harness.interop.trl import Game, factory, games
+def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, tmp_path, monkeypatch):
+    from harness.interop.trl import TRLGame, factory, games
 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     model, tokenizer = caller
     made = []
 
-    def remembered():
+    def make_game():
         made.append(factory("Signpost-v0")())
         return made[-1]
 
@@ -73,17 +73,17 @@ def test_grpo_plays_the_games_of_the_dataset_and_is_paid_by_them(caller, tmp_pat
         args=settings,
         processing_class=tokenizer,
         train_dataset=datasets.Dataset.from_list(games("Signpost-v0", count=4)),
-        environment_factory=remembered,
+        environment_factory=make_game,
     )
     trainer.train()
-    assert len(made) == 4 and all(isinstance(one, Game) for one in made)
+    assert len(made) == 4 and all(isinstance(game, TRLGame) for game in made)
     logged = [line for line in trainer.state.log_history if "reward" in line]
-    # Seeds 0 and 1 are the first batch, 2 and 3 the second: of the four words only seed 0's is "north".
+    # Seeds 0 and 1 form the first batch, 2 and 3 the second; the answer is "north" for seed 0 only.
     assert [line["reward"] for line in logged] == [pytest.approx(0.5), pytest.approx(0.0)]
     assert logged[0]["tools/call_frequency"] == 1.0 and logged[0]["tools/failure_frequency"] == 0.0
 
 
-def test_the_model_is_shown_one_tool_and_the_same_text_as_gymnasium():
+def test_the_model_sees_one_tool_and_the_text_of_the_gymnasium_environment():
     from transformers.utils import get_json_schema
 
     from harness.interop.trl import factory, games
@@ -100,7 +100,7 @@ def test_the_model_is_shown_one_tool_and_the_same_text_as_gymnasium():
     assert game.act("west") == "The episode is over." and game.get_reward() == 1.0
 
 
-def test_an_engine_that_breaks_is_left_out_instead_of_paid_nothing():
+def test_a_broken_engine_has_no_reward_instead_of_zero():
     from harness.interop.trl import factory
 
     game = factory("Faulty-v0")()
@@ -110,14 +110,14 @@ def test_an_engine_that_breaks_is_left_out_instead_of_paid_nothing():
     assert game.get_reward() is None
 
 
-def test_what_cannot_be_is_said_before_training():
+def test_invalid_settings_raise_before_training():
     from harness.interop.trl import factory, games
 
     with pytest.raises(BadKnob):
         factory("HiLo-v0", size=1)
     with pytest.raises(UsageError, match="no column 'seed'"):
         factory("HiLo-v0")().reset()
-    with pytest.raises(UsageError, match="'heldout' of BabyAI-mixed-v0 is a task of its own, BabyAI-mixed-heldout-v0"):
+    with pytest.raises(UsageError, match="'heldout' of BabyAI-mixed-v0 is the separate task BabyAI-mixed-heldout-v0"):
         games("BabyAI-mixed-v0", split="heldout")
-    with pytest.raises(UsageError, match="holds"):
+    with pytest.raises(UsageError, match="has 1000 seeds"):
         games("HiLo-v0", split="test", count=10**6)

@@ -1,4 +1,4 @@
-"""verifiers' own environment, agent and interception server play our games with a model on loopback."""
+"""Plays our games with verifiers' environment, agent and interception server, and a loopback model."""
 
 import asyncio
 import runpy
@@ -25,26 +25,26 @@ def server(tmp_path, monkeypatch):
     from verifiers.v1.runtimes import subprocess
 
     monkeypatch.setattr(subprocess, "CACHE_DIR", tmp_path)  # not the user's
-    with loopback.running() as one:
-        yield one
+    with loopback.running() as loopback_server:
+        yield loopback_server
 
 
 def play(url, *, env=(), **taskset):
-    """The episodes of every game of a taskset, played at once as `vf-eval` does."""
+    """Plays every game of a taskset concurrently, as `vf-eval` does; returns the episodes."""
     config = vf.resolve_env_config({"taskset": {"id": "envsuite-verifiers", **taskset}, **dict(env)})
     model = vf.ModelContext(model="small-model", client=vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY"))
 
-    async def all_of_them():
+    async def play_all():
         environment = vf.load_environment(config)
         async with environment.serving():
             slots = [slot for task in environment.taskset for slot in environment.slots(task)]
             return await asyncio.gather(*(environment.run_slot(slot, model) for slot in slots))
 
-    return asyncio.run(all_of_them())
+    return asyncio.run(play_all())
 
 
 class Coach:
-    """Says what the expert would, knowing the conversation alone: it plays the game along with it."""
+    """Scripted model that replays the conversation in its own game and answers with the expert's command."""
 
     def __init__(self, task, seeds):
         self.task, self.seeds = task, {}
@@ -53,23 +53,23 @@ class Coach:
         assert len(self.seeds) == len(seeds)
 
     def __call__(self, body):
-        _, first, *rest = body["messages"]
+        _, first, *later = body["messages"]
         (seed,) = (seed for text, seed in self.seeds.items() if first["content"].startswith(text))
         env = registry.build(self.task)
         env.reset(seed=seed)
-        for message in rest:
+        for message in later:
             if message["role"] == "assistant":
                 env.step(message["content"].removeprefix("<action>").removesuffix("</action>"))
         return f"<action>{env.expert()}</action>"
 
 
 def conversations(server):
-    """What the model was shown, in an order of its own."""
+    """Returns the sorted conversations that the server received."""
     return sorted([(m["role"], m["content"]) for m in body["messages"]] for body, _, _ in server.requests)
 
 
 @pytest.mark.parametrize("name", ["BabyAI-goto-v0", "Apart-v0"])
-def test_a_game_is_the_game_and_the_conversation_the_one_of_our_own_evaluation(server, name):
+def test_conversations_and_results_equal_those_of_our_evaluation(server, name):
     if name.startswith("BabyAI"):
         pytest.importorskip("minigrid", reason="minigrid is not installed")
     (task,) = registry.tasks(name)
@@ -77,7 +77,7 @@ def test_a_game_is_the_game_and_the_conversation_the_one_of_our_own_evaluation(s
     server.says = Coach(name, seeds)
     episodes = play(server.url, game=name, episodes=2, first=4)
     theirs = conversations(server)
-    assert all(one.ok for one in episodes), [one.errors for one in episodes]
+    assert all(episode.ok for episode in episodes), [episode.errors for episode in episodes]
     server.requests.clear()
     policy = OpenAIPolicy("small-model", base_url=server.url)
     games = [episode(task, seed) for seed in seeds]
@@ -85,8 +85,8 @@ def test_a_game_is_the_game_and_the_conversation_the_one_of_our_own_evaluation(s
     policy.close()
     assert theirs == conversations(server)
     played = {run.episode.seed: run for run in ours}
-    for one in episodes:
-        (trace,) = one.traces
+    for result in episodes:
+        (trace,) = result.traces
         run = played[trace.info["envsuite"]["seed"]]
         assert trace.reward == run.total_reward == 1.0 and trace.metrics["success"] == 1.0
         assert trace.num_turns == len(run.turns) and trace.info["stop_reason"] == "solved"
@@ -101,29 +101,30 @@ def test_the_example_plays_four_games_to_their_end(server, monkeypatch, capsys):
     example = Path(__file__).resolve().parents[2] / "examples" / "verifiers_eval.py"
     monkeypatch.setattr(sys, "argv", [str(example), server.url, "small-model", task.id])
     runpy.run_path(str(example), run_name="__main__")
-    told = [line for line in capsys.readouterr().out.splitlines() if " solved return 1 " in line]
-    assert sorted(int(line.split()[0]) for line in told) == list(seeds)
+    solved = [line for line in capsys.readouterr().out.splitlines() if " solved return 1 " in line]
+    assert sorted(int(line.split()[0]) for line in solved) == list(seeds)
 
 
-def test_what_cannot_be_done_or_read_costs_a_turn_and_is_answered_in_words(server):
+def test_invalid_and_unreadable_commands_cost_a_turn_and_get_an_answer(server):
     server.script = [loopback.answer("I think I shall look around."), loopback.answer("<action>up</action>")]
-    (one,) = play(server.url, game="Signpost-v0", knobs={"max_steps": 3}, episodes=1, env={"admissible": False})
-    (trace,) = one.traces
-    shown = [body["messages"][-1]["content"] for body, _, _ in server.requests]
-    assert shown == ["north", "Your reply held no command between <action> and </action>.\nnorth", "north"]
-    assert one.ok and trace.reward == 0.0 and trace.metrics["invalid"] == 3.0  # the third: "look"
+    (result,) = play(server.url, game="Signpost-v0", knobs={"max_steps": 3}, episodes=1, env={"admissible": False})
+    (trace,) = result.traces
+    prompts = [body["messages"][-1]["content"] for body, _, _ in server.requests]
+    assert prompts == ["north", "Your reply held no command between <action> and </action>.\nnorth", "north"]
+    assert result.ok and trace.reward == 0.0 and trace.metrics["invalid"] == 3.0  # the third: "look"
     assert trace.info["stop_reason"] == "max_steps"
 
 
-def test_limits_of_the_agent_and_of_the_game_end_an_episode_with_what_it_has_earned(server):
+def test_turn_limits_end_an_episode_and_keep_its_reward(server):
     server.says = "<action>1</action>"
-    (one,) = play(server.url, game="HiLo-v0", first=3, episodes=1, reward_mode="dense", env={"max_turns": 2})
-    assert one.traces[0].reward == pytest.approx(0.1) and one.traces[0].info["stop_reason"] == "max_turns"
-    (one,) = play(server.url, game="HiLo-v0", first=3, episodes=1, reward_mode="dense", env={"agent": {"max_turns": 3}})
-    assert one.traces[0].num_turns == 3 and one.traces[0].reward == pytest.approx(0.1)
+    game = {"game": "HiLo-v0", "first": 3, "episodes": 1, "reward_mode": "dense"}
+    (result,) = play(server.url, **game, env={"max_turns": 2})
+    assert result.traces[0].reward == pytest.approx(0.1) and result.traces[0].info["stop_reason"] == "max_turns"
+    (result,) = play(server.url, **game, env={"agent": {"max_turns": 3}})
+    assert result.traces[0].num_turns == 3 and result.traces[0].reward == pytest.approx(0.1)
 
 
-def test_an_engine_that_breaks_is_an_error_and_no_reward(server):
+def test_a_broken_engine_is_an_error_without_a_reward(server):
     server.says = "<action>1</action>"
     broke, played = play(server.url, game="Faulty-v0", split="test", episodes=2, first=_first_bad())
     assert not broke.ok and "the engine broke" in str(broke.errors) and not broke.traces[0].rewards
@@ -135,14 +136,14 @@ def _first_bad():
     return next(number for number, seed in enumerate(task.splits["test"]) if seed % 3 == 0)
 
 
-def test_a_server_that_refuses_is_an_error_of_the_trace(server):
+def test_a_refusal_by_the_server_is_an_error_of_the_trace(server):
     server.script = [loopback.refuse(400, "no such model")]
-    (one,) = play(server.url, game="Signpost-v0", episodes=1)
-    assert not one.ok and "no such model" in str([*one.errors, *(trace.errors for trace in one.traces)])
-    assert not one.traces[0].rewards
+    (result,) = play(server.url, game="Signpost-v0", episodes=1)
+    assert not result.ok and "no such model" in str([*result.errors, *(trace.errors for trace in result.traces)])
+    assert not result.traces[0].rewards
 
 
-def test_what_cannot_be_is_said_before_anything_is_played():
+def test_invalid_settings_raise_before_any_episode():
     config = vf.resolve_env_config
     for error, taskset in (
         (UsageError, {}),

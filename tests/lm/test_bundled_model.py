@@ -1,4 +1,4 @@
-"""The bundled model is a real one: it loads from its folder and can say something true."""
+"""The bundled model: it loads from its folder and answers a simple question correctly."""
 
 import json
 
@@ -14,7 +14,7 @@ def policy(smollm):
     return HFPolicy(str(smollm), max_tokens=16)
 
 
-def test_it_is_plain_safetensors_in_float32_with_its_chat_template(smollm):
+def test_weights_are_float32_safetensors_with_a_chat_template(smollm):
     config = json.loads((smollm / "config.json").read_text())
     assert "quantization_config" not in config
     assert config["dtype"] == "float32"
@@ -22,7 +22,7 @@ def test_it_is_plain_safetensors_in_float32_with_its_chat_template(smollm):
     assert (smollm / "chat_template.jinja").is_file()
 
 
-def test_it_knows_the_capital_of_france(policy):
+def test_the_model_answers_a_question_correctly(policy):
     question = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
     reply = policy.act([Prompt(question)])[0]
     assert "Paris" in reply.text
@@ -31,7 +31,7 @@ def test_it_knows_the_capital_of_france(policy):
     assert text.endswith("<|im_end|>\n<|im_start|>assistant\n")
 
 
-def test_it_stops_at_the_end_of_its_turn(policy):
+def test_the_model_stops_at_its_end_token(policy):
     policy.max_tokens = 64
     reply = policy.act([Prompt([{"role": "user", "content": "What is the capital of France?"}])])[0]
     assert reply.finish_reason == "stop"
@@ -39,14 +39,14 @@ def test_it_stops_at_the_end_of_its_turn(policy):
     assert "<|im_end|>" not in reply.text
 
 
-def test_its_log_probs_are_those_of_a_plain_forward_after_reused_turns(policy):
+def test_log_probs_after_reused_turns_equal_those_of_a_plain_forward(policy):
     messages = [{"role": "user", "content": "Count from one to ten."}]
     for turn in range(2):
         reply = policy.act([Prompt(messages, key="count", turn=turn)])[0]
         messages += [{"role": "assistant", "content": reply.text}, {"role": "user", "content": "Go on."}]
     assert reply.cached_tokens > 0
-    whole = torch.tensor([[*reply.prompt_ids, *reply.ids]])
+    ids = torch.tensor([[*reply.prompt_ids, *reply.ids]])
     with torch.no_grad():
-        logits = policy.network(whole).logits[0, len(reply.prompt_ids) - 1 : -1]
+        logits = policy.network(ids).logits[0, len(reply.prompt_ids) - 1 : -1]
     expected = logits.log_softmax(-1).gather(-1, torch.tensor(reply.ids)[:, None])[:, 0]
     assert torch.tensor(reply.logprobs) == pytest.approx(expected, abs=1e-4)

@@ -1,4 +1,6 @@
-"""The policy of a local model: tokens, log-probs, prefixes, context."""
+"""HFPolicy, a local model as policy: tokens, log-probs, prefix reuse and context limits."""
+
+import itertools
 
 import pytest
 import torch
@@ -22,13 +24,13 @@ def policy(**options):
 
 
 def play(who, talks, turns=4, together=True):
-    """The replies of each conversation, the observations of `talks` fed in turn."""
-    said = [[] for _ in talks]
+    """Plays several conversations with fixed observations; returns the replies of each."""
+    histories = [[] for _ in talks]
     for turn in range(turns):
         prompts = []
         for number, observations in enumerate(talks):
             messages = [{"role": "system", "content": "You see a room. Answer with a command."}]
-            for reply, seen in zip(said[number], observations):
+            for reply, seen in zip(histories[number], observations, strict=False):
                 messages += [{"role": "user", "content": seen}, {"role": "assistant", "content": reply.text}]
             messages.append({"role": "user", "content": observations[turn]})
             prompts.append(
@@ -36,64 +38,64 @@ def play(who, talks, turns=4, together=True):
             )
         replies = who.act(prompts) if together else [who.act([prompt])[0] for prompt in prompts]
         for number, reply in enumerate(replies):
-            said[number].append(reply)
-    return said
+            histories[number].append(reply)
+    return histories
 
 
-def ids(said):
-    return [[(reply.prompt_ids, reply.ids) for reply in talk] for talk in said]
+def ids(replies):
+    return [[(reply.prompt_ids, reply.ids) for reply in talk] for talk in replies]
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.7}, {"temperature": 1.3, "top_p": 0.8}])
-def test_kept_log_probs_are_those_of_a_plain_forward(options):
+def test_stored_log_probs_equal_those_of_a_plain_forward(options):
     for talk in play(policy(**options), TALK):
         for reply in talk:
-            whole = torch.tensor([[*reply.prompt_ids, *reply.ids]])
+            ids = torch.tensor([[*reply.prompt_ids, *reply.ids]])
             with torch.no_grad():
-                logits = MODEL(whole).logits[0, len(reply.prompt_ids) - 1 : -1]
+                logits = MODEL(ids).logits[0, len(reply.prompt_ids) - 1 : -1]
             expected = (logits / options.get("temperature", 1.0)).log_softmax(-1)
-            found = expected.gather(-1, torch.tensor(reply.ids)[:, None])[:, 0]
-            assert torch.tensor(reply.logprobs) == pytest.approx(found, abs=1e-4)
+            reference = expected.gather(-1, torch.tensor(reply.ids)[:, None])[:, 0]
+            assert torch.tensor(reply.logprobs) == pytest.approx(reference, abs=1e-4)
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.0}, {"temperature": 0.9, "top_p": 0.7}])
-def test_a_row_says_the_same_in_any_company_with_or_without_reuse(options):
+def test_replies_do_not_depend_on_the_batch_or_on_prefix_reuse(options):
     expected = ids(play(policy(prefix_reuse=False, **options), TALK, together=False))
     assert ids(play(policy(**options), TALK)) == expected
     assert ids(play(policy(prefix_reuse=False, **options), TALK)) == expected
     assert ids(play(policy(**options), TALK, together=False)) == expected
     assert ids(play(policy(**options), TALK[::-1])) == expected[::-1]
     assert ids(play(policy(cache_gb=1e-4, **options), TALK)) == expected, (
-        "with a store that holds one conversation or none"
+        "with a cache that holds at most one conversation"
     )
 
 
-def test_different_seeds_say_different_things_and_equal_seeds_the_same():
+def test_replies_depend_on_the_seed_only():
     message = [{"role": "user", "content": "go"}]
     who = policy(temperature=1.0)
     first, second, third = who.act([Prompt(message, seed=seed) for seed in (1, 2, 1)])
     assert first.ids == third.ids != second.ids
 
 
-def test_each_prompt_holds_the_very_tokens_that_were_said_before():
+def test_each_prompt_contains_the_sampled_tokens_of_earlier_replies():
     for talk in play(policy(temperature=1.0), TALK):
         assert any(TOKENIZER(reply.text)["input_ids"] != [i for i in reply.ids if i != 2] for reply in talk), (
-            "random text should tokenise otherwise than it was sampled, or this test shows nothing"
+            "random text should tokenise differently from how it was sampled, or this test proves nothing"
         )
-        for before, after in zip(talk, talk[1:]):
-            whole = [*before.prompt_ids, *before.ids]
-            assert list(after.prompt_ids[: len(whole)]) == whole
+        for before, after in itertools.pairwise(talk):
+            ids = [*before.prompt_ids, *before.ids]
+            assert list(after.prompt_ids[: len(ids)]) == ids
             assert "rewritten" not in after.extra
 
 
-def test_the_next_turn_reads_only_what_is_new():
+def test_the_next_turn_reads_only_new_tokens():
     for talk in play(policy(), TALK, together=False):
-        assert talk[0].cached_tokens <= 30, "only the system message, which all conversations share"
-        for before, after in zip(talk, talk[1:]):
+        assert talk[0].cached_tokens <= 30, "only the shared system message"
+        for before, after in itertools.pairwise(talk):
             assert after.cached_tokens == before.input_tokens + before.output_tokens - 1
 
 
-def test_what_new_conversations_begin_with_is_read_once():
+def test_the_shared_prefix_of_new_conversations_is_read_once():
     rules = {"role": "system", "content": "You see a room. Answer with a command. " * 4}
     prompts = [Prompt([rules, {"role": "user", "content": f"door {n}"}], key=str(n)) for n in range(8)]
     read = []

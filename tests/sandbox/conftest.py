@@ -1,4 +1,4 @@
-"""Fixtures: a world with targets for attacks, and a session of every driver that works here."""
+"""A world with things worth attacking, and a session of every driver that works here."""
 
 import contextlib
 import json
@@ -23,12 +23,12 @@ def working(driver: str) -> str:
 
 
 class World:
-    """Targets outside the sandbox, and a record of what reached them."""
+    """What lies outside, and whether anyone came."""
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
-        for parent in folder.parents:  # file permissions must not be what stops a program
-            if parent.stat().st_uid == os.geteuid() and str(parent).startswith("/tmp/"):
+        for parent in folder.parents:  # so that permissions are not what keeps a program out
+            if parent.owner() == Path("/tmp").owner() and str(parent).startswith("/tmp/"):
                 parent.chmod(0o755)
         self.secret = folder / "secret.csv"
         self.secret.write_text("label\n1\n")
@@ -75,28 +75,28 @@ class World:
         }
 
     def visitors(self) -> list[str]:
-        """Returns what has arrived over the sockets since the last call."""
-        results = []
+        """What has come in over the sockets since the last look."""
+        found = []
         for listener in (self.tcp, self.abstract, self.unix):
             try:
                 listener.accept()[0].close()
-                results.append(f"a connection to {listener.getsockname()}")
+                found.append(f"a connection to {listener.getsockname()}")
             except BlockingIOError:
                 pass
         with contextlib.suppress(BlockingIOError):
-            results.append(f"a datagram {self.udp.recv(100)!r}")
-        return results
+            found.append(f"a datagram {self.udp.recv(100)!r}")
+        return found
 
     def survivors(self) -> list[str]:
-        """Returns the processes left behind by a program that marked them."""
-        results = []
+        """Processes left behind by a program that marked them."""
+        found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 if self.marker.encode() in path.read_bytes() and path.parent.name != str(os.getpid()):
-                    results.append(path.parent.name)
+                    found.append(path.parent.name)
             except OSError:
                 continue
-        return results
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def session(request):
 
 @pytest.fixture
 def play(session, world):
-    """Runs a program's text in the session; returns the result and the breaches that it reports."""
+    """Runs a program's text in the session: the result, and the breaches it boasts of."""
 
     def run(code: str, seconds: float = 60.0) -> tuple[sandbox.Result, list[str]]:
         payload = json.dumps({"code": TRY + code, "world": world.names(session)}).encode()

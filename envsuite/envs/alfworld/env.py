@@ -26,6 +26,7 @@ import numpy as np
 from envsuite.core import TextEnv
 from envsuite.envs.alfworld import data, solver
 from envsuite.envs.alfworld.batch_state import BatchState
+from envsuite.envs.alfworld.blind import blind_commands
 from envsuite.envs.alfworld.compiled import load_compiled
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine
 from envsuite.envs.alfworld.floorplans import package_folder
@@ -267,6 +268,9 @@ class AlfworldEnv(TextEnv):
             del self._plan[0]
         elif command in self._answer.admissible:
             self._plan = []
+
+    def blind_script(self) -> list[str]:
+        return blind_commands(self.objective, PUT[self.dialect])
 
     def remaining(self) -> int | None:
         if self._native is None:

@@ -204,6 +204,19 @@ class BabyAI(TextEnv):
         """Returns any of the six commands, applicable or not, like the random player of the papers."""
         return COMMANDS[int(rng.integers(len(COMMANDS)))]
 
+    def blind_script(self) -> list[str]:
+        """Returns a walk in growing squares that tries at every cell what the mission names: to pick up, open or drop."""
+        mission = self.objective.lower()
+        tries = ["toggle"] if "open" in mission else []
+        tries += ["pick up"] if "pick" in mission or "put" in mission else []
+        tries += ["drop"] if "put" in mission else []
+        script: list[str] = []
+        for side in range(1, 9):
+            for _ in range(2):
+                script += [command for _ in range(side) for command in (*tries, "go forward")]
+                script.append("turn right")
+        return script
+
     def expert(self, kind: str = "") -> str | None:
         """Returns advice: '' is minigrid's bot with the planner as fallback, 'planner' plans on the
         full state.

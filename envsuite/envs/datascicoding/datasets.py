@@ -130,7 +130,9 @@ SOURCES: dict[str, DatasetSource] = {
     ),
     "airlines": _openml(1169, "Flights by airline, airports, day, time and length: is the flight late.", "Delay"),
     "cmc": _openml(
-        23, "Couples described by age, education and living standard: their choice of contraception.", "Class"
+        23,
+        "Couples described by age, education and living standard: their choice of contraception.",
+        "Contraceptive_method_used",
     ),
     "credit-g": _openml(31, "Applicants for a credit: a good or a bad risk."),
     "diabetes": _openml(37, "Medical measurements: will diabetes be found."),
@@ -221,6 +223,8 @@ def add(name: str, path: str | Path) -> Path:
 def _table(name: str, about: str, frame: pd.DataFrame, target: str, leaky: bool) -> Dataset:
     if frame.shape[1] < 2:
         raise UsageError(f"{name}: it has no column besides {target!r} to predict it from.")
+    if target not in frame.columns:
+        raise DataError(f"{name} has no column {target!r} to predict: it has {', '.join(map(str, frame.columns))}.")
     frame = frame.dropna(subset=[target]).reset_index(drop=True)
     labels = frame[target]
     if not 2 <= labels.nunique() <= 50:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +36,7 @@ from envsuite.core import TextEnv
 from envsuite.envs.datascicoding import datasets, pipelines, scoring
 from envsuite.envs.datascicoding.instances import Instance, instance
 from envsuite.envs.datascicoding.menu import LADDER
+from envsuite.envs.datascicoding.replies import extract
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits
@@ -185,7 +185,7 @@ class DataSciCoding(TextEnv):
         return Outcome(text, reward, done, done and self._reached(), valid=ran, progression=self._share())
 
     def _judge(self, command: str) -> scoring.Score:
-        code = extract(command)
+        code = extract(command, "transform" if self.settings.variant == "features" else "build_model")
         if not code.strip():
             return scoring.Score("no_code")
         if len(code) > self.settings.max_code:
@@ -228,7 +228,10 @@ class DataSciCoding(TextEnv):
         if self.settings.variant == "features":
             unchanged = self._cached_score(pipelines.UNCHANGED)
             if reference > unchanged:
-                return (reference + unchanged) / 2
+                middle = (reference + unchanged) / 2
+                if not self.settings.holdout:
+                    return middle
+                return min(reference, max(middle, unchanged + self.settings.margin))  # a gain below it may be noise
         return reference - self.settings.margin
 
     def _reference_program(self) -> str:
@@ -315,12 +318,6 @@ class DataSciCoding(TextEnv):
         if self._lease is not None:
             self._lease.close()
             self._lease = None
-
-
-def extract(answer: str) -> str:
-    """Returns the code in an answer: its last fenced block, or all of it without one."""
-    blocks = re.findall(r"```[ \t]*(?:python|py|python3)?[ \t]*\r?\n(.*?)(?:```|\Z)", answer, re.DOTALL | re.IGNORECASE)
-    return blocks[-1] if blocks else answer
 
 
 @lru_cache(maxsize=16)

@@ -10,14 +10,17 @@ only replaces its own predictions.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import linecache
 import pickle
 import random
 import traceback
+import types
 from typing import Any
 
 NAME = "<submission>"
+MOST_OBJECTS = 100_000  # of a model that are searched for forbidden estimators
 FUNCTION = {"model": "build_model", "features": "transform"}
 
 
@@ -103,6 +106,7 @@ def _predict(job: dict[str, Any]) -> Any:
 
     code, forbidden = job["code"], set(job["forbidden"])
     program = _compile(code, forbidden)
+    look_inside = _look_inside  # a submission may replace the module's own
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
     names: dict[str, Any] = {"__name__": "submission", "np": np, "pd": pd}
     exec(program, names)
@@ -121,7 +125,7 @@ def _predict(job: dict[str, Any]) -> Any:
             raise Rejection("bad_return", "build_model returned None: return the fitted estimator")
         if not hasattr(model, "predict_proba"):
             raise Rejection("bad_return", f"{type(model).__name__} has no predict_proba")
-        _look_inside(model, forbidden)
+        look_inside(model, forbidden)
     values = np.asarray(model.predict_proba(x_test.copy()))
     if values.dtype.kind not in "biuf":
         raise Rejection("bad_return", f"predict_proba returned {values.dtype}, not numbers")
@@ -150,14 +154,38 @@ def _compile(code: str, forbidden: set[str]) -> Any:
 
 
 def _look_inside(model: Any, forbidden: set[str]) -> None:
-    """Rejects a forbidden estimator that the text did not name, in the model or among its parameters."""
-    parts = [model]
-    if hasattr(model, "get_params"):
-        parts += list(model.get_params(deep=True).values())
-    for part in parts:
+    """Rejects a forbidden estimator that the text did not name, anywhere in the objects of which the model is made."""
+    waiting, seen = [model], set()
+    while waiting and len(seen) < MOST_OBJECTS:
+        part = waiting.pop()
+        if id(part) in seen or isinstance(part, (str, bytes, int, float, type(None))):
+            continue
+        seen.add(id(part))
         names = {kind.__name__ for kind in type(part).__mro__ if kind.__module__.startswith("sklearn.")}
         if names & forbidden:
             raise Rejection("forbidden", f"{(names & forbidden).pop()} may not be used")
+        waiting += _inner_objects(part)
+
+
+def _inner_objects(part: Any) -> list[Any]:
+    """Returns the objects that an object holds: items of containers, attributes, cells of closures."""
+    import numpy as np
+
+    inner: list[Any] = []
+    if isinstance(part, dict):
+        inner += part.values()
+    elif isinstance(part, (list, tuple, set, frozenset)):
+        inner += part
+    elif isinstance(part, np.ndarray):
+        inner += part.ravel().tolist() if part.dtype == object else []
+    elif isinstance(part, functools.partial):
+        inner += [part.func, part.args, part.keywords]
+    cells = getattr(part, "__closure__", None) if isinstance(part, types.FunctionType) else None
+    inner += [cell.cell_contents for cell in cells or () if cell != types.CellType()]
+    inner += [getattr(part, "__self__", None)] if isinstance(part, types.MethodType) else []
+    if not isinstance(part, (type, types.ModuleType)):
+        inner += getattr(part, "__dict__", {}).values()
+    return inner
 
 
 def _fixed(transform: Any, x_train: Any, y_train: Any, x_test: Any) -> tuple[Any, Any]:

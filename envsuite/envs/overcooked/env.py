@@ -31,13 +31,15 @@ one cell: they walk around each other, or swap cells where every detour is long.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
 
-from envsuite.core import TextEnv
+from envsuite.core import TextEnv, expert_script
 from envsuite.envs.overcooked import picture
+from envsuite.envs.overcooked.blind import blind_commands
 from envsuite.envs.overcooked.cooks import Menu, greedy_cook, lookahead_cook, random_cook
 from envsuite.envs.overcooked.engine import CHOP, GO_TO_COUNTER, Macro, Simulation, macro_actions
 from envsuite.envs.overcooked.generator import kitchen_and_order, published_kitchen_and_order
@@ -331,6 +333,18 @@ class OvercookedEnv(TextEnv):
         )
         label = (honest_label if self._honest else published_label)(self.sim, self.active_cook, macro)
         return "wait" if label is None else phrase(label)
+
+    def blind_script(self) -> Sequence[str]:
+        """Returns the expert's plan in a published kitchen, and a script that reads only the order in a drawn one.
+
+        Empty if the policy commands several cooks in a drawn kitchen.
+        """
+        settings = self.settings
+        if settings.layout != "random":
+            return expert_script(self)
+        if settings.cooks > 1 and settings.partner == "policy":
+            return ()
+        return blind_commands(self.sim.order, settings.boards)
 
     def remaining(self) -> int | None:
         plan = self.plan()

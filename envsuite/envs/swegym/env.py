@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.swegym import edits, instances, published, suite, tasks
+from envsuite.envs.swegym import edits, instances, preflight, published, suite, tasks
 from envsuite.envs.swegym.expert import plan
 from envsuite.envs.swegym.grading import refused, worth
 from envsuite.envs.swegym.menu import LADDER
@@ -186,7 +186,9 @@ class SWEGym(TextEnv):
         settings = self.settings
         if settings.records:
             record, recipe = instances.published_in(settings.records, settings.data_split)[name]
-            return published.PublishedProblem(record, recipe, self.driver, settings.build)
+            problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
+            preflight.require_gold(problem, settings.grade_seconds)
+            return problem
         task = instances.generated_in(settings.tasks)[name]
         lease = Lease(suite.spec(task.package.needs), self.driver)  # keeps the judge warm between problems
         if self._lease is not None:
@@ -279,20 +281,16 @@ class SWEGym(TextEnv):
 
     def patch(self) -> str:
         """Returns the agent's changes as a unified diff, without files that are not text."""
-        diffs = []
-        for path, content in self.changes().items():
-            old = self._base.get(path)
-            try:
-                texts = [None if data is None else data.decode() for data in (old, content)]
-            except UnicodeDecodeError:
-                continue
-            diffs.append(tasks.diff(path, *texts))
-        return "".join(diffs)
+        return tasks.diff_of(self._base, self.changes())
 
     # ---- the expert ------------------------------------------------------------------------------------------------
 
     def expert(self, kind: str = "") -> str | None:
         return next(iter(self._plan()), "submit")
+
+    def blind_script(self) -> list[str]:
+        """Returns `submit` alone: without reading the repository nothing can be mended."""
+        return ["submit"]
 
     def remaining(self) -> int | None:
         return len(self._plan()) + 1
@@ -337,6 +335,10 @@ class SWEGym(TextEnv):
             "commands": float(len(self._history)),
             "files_changed": float(len(self._graded)),
         }
+
+    def artifacts(self) -> dict[str, Any]:
+        patch = tasks.diff_of(self._base, self._graded)
+        return {"fault": self._report.fault, "patch": patch, "report": self._report.plain()}
 
     def extra_info(self) -> dict[str, Any]:
         return {"history": list(self._history), "isolation": self.driver, "fault": self._report.fault}

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from envsuite.envs.swegym import logs
 from envsuite.envs.swegym.repos import END, START
 
 PASSING = ("PASSED", "XFAIL")
+FAILING = 20
+"""failing tests that a record names"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ class Report:
         if self.resolved:
             return "RESOLVED_FULL"
         return "RESOLVED_PARTIAL" if 0 < self.f2p_gated < 1 else "RESOLVED_NO"
+
+    def plain(self) -> dict[str, Any]:
+        """Returns the summary that records keep: numbers of tests, and the first tests that fail."""
+        return {
+            "fail_to_pass": [len(self.fail_to_pass), len(self.fail_to_pass) + len(self.fail_to_pass_left)],
+            "pass_to_pass": [len(self.pass_to_pass), len(self.pass_to_pass) + len(self.pass_to_pass_broken)],
+            "failing": [*self.fail_to_pass_left, *self.pass_to_pass_broken][:FAILING],
+            "status": self.status,
+        }
 
 
 def grade(statuses: Mapping[str, str], fail_to_pass: Sequence[str], pass_to_pass: Sequence[str]) -> Report:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -23,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.cache import cache_dir
+from envsuite.envs.swegym import interpreters
 from envsuite.errors import DataError
 from envsuite.sandbox.inside import archive
-from envsuite.sandbox.packages import interpreter_root
 
 _BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONDA = "/opt/miniconda3"
@@ -49,21 +47,25 @@ class InstancePlace:
 def of_recipe(recipe: Mapping[str, Any], build: bool = False) -> InstancePlace:
     """Returns the place that pip creates from a recipe, in the cache; `build`: as an image.
 
-    Raises DataError if pip fails.
+    The recipe's interpreter is part of the place, without the packages installed in it. Raises
+    DataError if the interpreter is missing or pip fails.
     """
+    python = python_of(recipe)
     tools, source = prepare(recipe)
-    path = f"{tools}/bin:{interpreter_root()}/bin:/usr/local/bin:/usr/bin:/bin"
+    empty = tools.parent / "empty"
+    empty.mkdir(exist_ok=True)
+    path = f"{tools}/bin:{python.root}/bin:/usr/local/bin:/usr/bin:/bin"
     environment = (("PATH", path), ("VIRTUAL_ENV", str(tools)))
+    mounts = python.mounts(empty)
     if not build:
-        return InstancePlace(source, environment, ((tools, str(tools)),))
+        return InstancePlace(source, environment, (*mounts, (tools, str(tools))))
     from envsuite.sandbox import docker, images
 
     client = docker.connect()
     try:
         folders = {str(tools): tools, "/testbed": source}
-        return InstancePlace(
-            source, environment, image=images.build(client, docker.thin(client), folders, dict(environment))
-        )
+        name = images.build(client, docker.thin(client), folders, dict(environment))
+        return InstancePlace(source, environment, mounts, image=name)
     finally:
         client.close()
 
@@ -142,7 +144,7 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
     """
     from filelock import FileLock
 
-    python, home = _python(recipe), home_of(recipe)
+    python, home = python_of(recipe).executable, home_of(recipe)
     environment, source = home / "venv", home / "source"
     with FileLock(home / "lock"):
         if not (environment / "ready").exists():
@@ -160,7 +162,7 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
 
 def home_of(recipe: Mapping[str, Any]) -> Path:
     """Returns the cache folder that `prepare` uses for a recipe; equal recipes share one."""
-    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), _python(recipe)]
+    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), python_of(recipe).executable]
     name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     return cache_dir("swegym", "instances", name)
 
@@ -178,14 +180,9 @@ def _fetch(requirement: str, environment: Path, target: Path) -> None:
         top.rename(target)
 
 
-def _python(recipe: Mapping[str, Any]) -> str:
-    version = str(recipe.get("python", ""))
-    if not version or version == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return os.path.realpath(sys.executable)
-    path = shutil.which(f"python{version}")
-    if path is None:
-        raise DataError(f"The instance needs Python {version}, and there is no python{version} here.")
-    return os.path.realpath(path)
+def python_of(recipe: Mapping[str, Any]) -> interpreters.Interpreter:
+    """Returns the interpreter that a recipe names. Raises DataError if it is not on this machine."""
+    return interpreters.find(str(recipe.get("python", "")))
 
 
 def _run(command: list[str]) -> None:

@@ -179,6 +179,12 @@ class PublishedProblem(RepairProblem):
             session.snapshot()
             yield session
 
+    def log_of_untouched(self, seconds: float) -> tuple[str, str]:
+        """Returns log and fault of the tests without any change to the repository."""
+        with self._bench(seconds) as session:
+            log, _, fault = self.run_tests(session, {})
+        return log, fault
+
     def run_tests(
         self, session: Session, changes: Changes, held_out: bool = True, over: Changes | None = None
     ) -> tuple[str, int, str]:

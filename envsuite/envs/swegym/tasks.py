@@ -118,6 +118,18 @@ def diff(path: str, old: str | None, new: str | None) -> str:
     return head + "".join(lines) if lines or old is None or new is None else ""
 
 
+def diff_of(base: Mapping[str, bytes], changes: Mapping[str, bytes | None]) -> str:
+    """Returns a unified diff of `changes` to the files `base`, without files that are not text."""
+    diffs = []
+    for path, content in changes.items():
+        try:
+            old, new = (None if data is None else data.decode() for data in (base.get(path), content))
+        except UnicodeDecodeError:
+            continue
+        diffs.append(diff(path, old, new))
+    return "".join(diffs)
+
+
 _ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
 
 

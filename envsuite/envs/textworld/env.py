@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.core import TextEnv
+from envsuite.envs.textworld.blind import blind_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
 from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game
 from envsuite.envs.textworld.games import SETTINGS, GameSpec, check_settings, game_spec, textworld_version
@@ -194,6 +195,9 @@ class TextWorld(TextEnv):
                 return command
         command_from_policy: str | None = self.interpreter.ask("policy", timeout=PLAN_SECONDS)
         return command_from_policy
+
+    def blind_script(self) -> list[str]:
+        return blind_commands(self.objective)
 
     def remaining(self) -> int | None:
         """Returns the length of a shortest plan. Raises DataError if none can be computed."""

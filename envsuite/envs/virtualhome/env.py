@@ -39,9 +39,11 @@ unseen_object, unseen_appliance, unseen_goal, unseen_home).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from envsuite.core import TextEnv
+from envsuite.core import TextEnv, expert_script
+from envsuite.envs.virtualhome.blind import blind_commands
 from envsuite.envs.virtualhome.games import FixedGame, PublishedGame, fixed_game
 from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw, goal_classes
 from envsuite.envs.virtualhome.menu import LEVELS
@@ -137,6 +139,12 @@ class VirtualHomeEnv(TextEnv):
 
     def expert(self, kind: str = "") -> str | None:
         return self.game.plan()[1]
+
+    def blind_script(self) -> Sequence[str]:
+        """Returns the expert's plan for the published tasks, and a script that reads only the goal in a household."""
+        if isinstance(self.game, PublishedGame) or self.settings.task != "household":
+            return expert_script(self)
+        return blind_commands(self.game.goal, open_storage=self.settings.hidden > 0)
 
     def remaining(self) -> int | None:
         return self.game.plan()[0]

@@ -1,0 +1,88 @@
+"""The blind player: scripts that read only the objective, and the check that a level is not won by one."""
+
+import pytest
+
+import envsuite
+from envsuite import checks, registry
+from envsuite.envs.textworld.blind import blind_commands
+from envsuite.errors import UsageError
+from harness.evaluate import RunConfig, evaluate
+from harness.policies import make_policy
+from tests.toys import HiLo
+
+
+class Scripted(HiLo):
+    """A guessing game whose number is always the same, so that one command wins every episode."""
+
+    def _reset(self, seed):
+        return super()._reset(5)
+
+    def blind_script(self):
+        twin = HiLo(**vars(self.settings))
+        twin.reset(seed=5)
+        return [twin.expert()]
+
+
+def stated(task):
+    """What `envsuite-check` states about the blind player; AssertionError if the check fails."""
+    return checks._blind(lambda: registry.build(task), task)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "level", "passes"),
+    [("Scripted-v0", "easy", True), ("Scripted-v1", "", True), ("Scripted-v1", "easy", False)],
+)
+def test_the_check_fails_a_level_of_a_later_version_that_a_script_wins(task_id, level, passes):
+    task = envsuite.Task(task_id, f"{__name__}:Scripted", {"size": 2}, level=level)
+    if passes:
+        assert stated(task) == "50 of 50 games won by the blind player"
+    else:
+        with pytest.raises(AssertionError, match="50 of 50 games won by the blind player, more than 20%"):
+            stated(task)
+
+
+def test_a_family_without_a_script_says_so(tmp_path):
+    assert stated(registry.TASKS["HiLo-v0"]) == "no blind player"
+    config = RunConfig(registry.TASKS["HiLo-v0"], "blind", episodes=1)
+    with pytest.raises(UsageError, match="has no blind player"):
+        evaluate(config, tmp_path, lambda: make_policy("blind"))
+
+
+@pytest.mark.parametrize(("task_id", "success"), [("Overcooked-easy-v0", 1.0), ("VirtualHome-entertainment-v0", 1.0)])
+def test_the_policy_blind_plays_the_script(task_id, success, tmp_path):
+    results = []
+    config = RunConfig(registry.TASKS[task_id], "blind", episodes=4)
+    evaluate(config, tmp_path, lambda: make_policy("blind"), on_episode=lambda record, run: results.append(run))
+    assert sum(run.success for run in results) / len(results) == success
+
+
+@pytest.mark.parametrize("task_id", ["Overcooked-hard-v0", "VirtualHome-hard-v0", "BabyAI-hard-v0"])
+def test_a_script_depends_on_the_objective_and_on_no_observation(task_id):
+    """The commands are the same whatever has been played before."""
+    task = registry.TASKS[task_id]
+    if task.requires == "babyai":
+        pytest.importorskip("minigrid")
+    first, second = registry.build(task), registry.build(task)
+    first.reset(seed=3)
+    second.reset(seed=3)
+    planned = list(first.blind_script())
+    for command in second.admissible()[:3]:
+        second.step(command)
+    assert planned and list(second.blind_script()) == planned
+    assert first.blind() == planned[0]
+
+
+def test_sentences_of_a_quest_become_commands():
+    objective = (
+        "Welcome! First step, make an attempt to go to the west. After that, pick up the cane from the box inside the "
+        "cellar. Then, insert the latchkey into the safe's lock to unlock it. Then, ensure that the type J chest is open. "
+        "Then, place the tv on the shelf inside the bedchamber. Got that? Good!"
+    )
+    assert blind_commands(objective) == [
+        "go west",
+        "take cane from box",
+        "unlock safe with latchkey",
+        "open type J chest",
+        "put tv on shelf",
+    ]
+    assert blind_commands("Find out what there is to do.") == ["look"]
