@@ -1,11 +1,12 @@
-"""Checks on one GPU, in at most nine minutes, what a CPU cannot show: precision, memory and speed of training.
+"""Checks on one GPU, in at most nine minutes, what a CPU cannot show: precision, memory and speed
+of training.
 
     python -m benchmarks.gpu_proof [-o benchmarks/gpu.md] [--minutes 8.5] [--shapes 0.5B,3B]
     python -m benchmarks.gpu_proof --shapes tiny --minutes 3 -o /tmp/gpu.md        # the same on a CPU, with a tiny model
 
-Needs no network and no files: models have the published Qwen2.5 shapes and random weights made on the device, and a tokenizer
-of bytes. Each section runs by itself, prints what it measures, and is written to the page as it ends; a section that fails or
-has no time left says so.
+Needs no network and no files: models have the published Qwen2.5 shapes and random weights made on
+the device, and a tokenizer of bytes. Each section runs by itself, prints what it measures, and is
+written to the page as it ends; a section that fails or has no time left is reported as such.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ def tokenizer() -> Any:
 
 
 def episodes(count: int, prompt: int, reply: int, turns: int = 1, seed: int = 0) -> list[Trajectory]:
-    """Returns groups of four episodes of random tokens, with distinct prompts and with rewards that differ in a group."""
+    """Returns groups of four episodes of random tokens, with distinct prompts and with rewards that
+    differ in a group."""
     generator = torch.Generator().manual_seed(seed)
 
     def tokens(number: int) -> list[int]:
@@ -167,7 +169,8 @@ def with_logprobs(model: Model, runs: list[Trajectory]) -> list[Trajectory]:
     return runs
 
 
-# ---- Sections -------------------------------------------------------------------------------------------------------
+# ---- Sections
+# -------------------------------------------------------------------------------------------------------
 
 
 def machine(proof: Proof) -> None:
@@ -224,7 +227,8 @@ def _flat(model: Model) -> torch.Tensor:
 
 
 def _train(model: Model, updates: int, masters: bool) -> Iterator[float]:
-    """Takes steps on one batch with fixed advantages; without `masters` by AdamW on the model's own weights."""
+    """Takes steps on one batch with fixed advantages; without `masters` by AdamW on the model's own
+    weights."""
     runs = with_logprobs(model, episodes(8, 96, 32))
     batch = collate(runs)
     generator = torch.Generator().manual_seed(0)
@@ -268,7 +272,7 @@ def recipe_for(shape: str, folder: Path, lora: bool, length: int, reply: int, ro
 
 
 def qwen_settings(shape: str) -> dict[str, Any]:
-    """Returns the architecture of a shape as config.json has it."""
+    """Returns the architecture of a shape in the form of config.json."""
     with torch.device("meta"):
         config = Qwen2Config(
             **SHAPES[shape], max_position_embeddings=32_768, tie_word_embeddings=True, eos_token_id=0, dtype="bfloat16"
@@ -277,7 +281,8 @@ def qwen_settings(shape: str) -> dict[str, Any]:
 
 
 def measured_memory(proof: Proof, shape: str, lora: bool, length: int = 1024, reply: int = 256) -> None:
-    """Measures the peak memory of an update against the estimate of --dry-run, and the speed of the update."""
+    """Measures the peak memory of an update against the estimate of --dry-run, and the speed of the
+    update."""
     rows = 2
     with tempfile.TemporaryDirectory() as work:
         recipe = recipe_for(shape, Path(work), lora, length, reply, rows)
@@ -372,7 +377,8 @@ def rollout_speed(proof: Proof, shapes: list[str]) -> None:
 
 
 def training_run(proof: Proof, shape: str) -> None:
-    """Trains with LoRA on VirtualHome from a folder on disk, stops, resumes, and compares with a run without a stop."""
+    """Trains with LoRA on VirtualHome from a folder on disk, stops, resumes, and compares with a
+    run without a stop."""
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "model"
         qwen(shape, proof.device, torch.bfloat16).cpu().save_pretrained(folder)

@@ -1,11 +1,13 @@
-"""Training: what playing many episodes at once and learning from what rows share saves.
+"""Measures the speed of rollouts and updates against plain implementations of both.
 
-python -m benchmarks.training [--episodes 16] [--markdown]
+    python -m benchmarks.training [--episodes 16] [--size s]
 
-Rollout: 16 episodes at once against a plain loop that plays one environment at a time with `model.generate`, the same model,
-task, number of turns and tokens a reply (random weights: a reply ends early once in a hundred). Update:
-one GRPO step from those episodes against a plain one that reads every turn's row alone with all of its logits; the
-gradients are compared. Seconds are those of this process on one core (`time.process_time`), so that other work counts little.
+Rollout: 16 episodes at once against a loop that plays one environment at a time with
+`model.generate`; the same model, task, number of turns and tokens per reply. Weights are random, so
+that a reply ends early only once in a hundred. Update: one GRPO step from those episodes against
+one that computes every turn's row alone with all of its logits; the gradients are compared. Seconds
+are CPU seconds of this process on one core (`time.process_time`), so that other load matters
+little.
 """
 
 from __future__ import annotations
@@ -51,31 +53,31 @@ def together(model: Model, episodes: int) -> list[Trajectory]:
 
 @torch.inference_mode()
 def one_by_one(model: Model, episodes: int) -> int:
-    """The loop of a first attempt; returns the number of tokens it sampled."""
-    lm, tokenizer, said = model.lm, model.tokenizer, 0
+    """Plays one environment at a time; returns the number of sampled tokens."""
+    lm, tokenizer, sampled_tokens = model.lm, model.tokenizer, 0
     for seed in range(episodes):
         env = registry.make(TASK)
         observation, _ = env.reset(seed=seed // 4)
         past: list[dict[str, str]] = [{"role": "system", "content": env.unwrapped.instructions}]
         for _ in range(TURNS):
             past.append({"role": "user", "content": observation})
-            shown = [past[0], *past[1:][-5:]]
+            visible = [past[0], *past[1:][-5:]]
             ids = tokenizer.apply_chat_template(
-                shown, add_generation_prompt=True, return_tensors="pt", return_dict=True
+                visible, add_generation_prompt=True, return_tensors="pt", return_dict=True
             )
             out: Any = lm.generate(**ids, max_new_tokens=TOKENS, do_sample=True, top_k=0, pad_token_id=0)
             reply = out[0, ids["input_ids"].shape[1] :]
-            said += len(reply)
+            sampled_tokens += len(reply)
             past.append({"role": "assistant", "content": tokenizer.decode(reply, skip_special_tokens=True)})
             observation, _, terminated, truncated, _ = env.step(past[-1]["content"])
             if terminated or truncated:
                 break
         env.close()
-    return said
+    return sampled_tokens
 
 
 def plain_update(model: Model, runs: list[Trajectory], advantages: list[list[float]]) -> None:
-    """Gradients of the same loss, each turn's row alone, all logits."""
+    """Accumulates the gradient of the same loss from each turn's row alone, with all logits."""
     batch = collate(runs, whole=False)
     model.lm.eval()
     model.lm.zero_grad()
@@ -85,10 +87,10 @@ def plain_update(model: Model, runs: list[Trajectory], advantages: list[list[flo
         width = int(batch.valid[row].sum())
         ids, mask = batch.ids[row : row + 1, :width], batch.sampled[row : row + 1, :width]
         logp = model.lm(input_ids=ids, use_cache=False).logits[:, :-1].float().log_softmax(-1)
-        found = logp.gather(-1, ids[:, 1:, None]).squeeze(-1)
+        logprobs = logp.gather(-1, ids[:, 1:, None]).squeeze(-1)
         mine = (batch.where[:, 0] == row).nonzero()[0, 0]
         value = place[int(batch.episode[mine]), int(batch.turn[mine])]
-        per, _ = clipped_surrogate(found, batch.logprobs[row : row + 1, 1:width], torch.full_like(found, value))
+        per, _ = clipped_surrogate(logprobs, batch.logprobs[row : row + 1, 1:width], torch.full_like(logprobs, value))
         (aggregate(per, mask[:, 1:]) * mask.sum() / total).backward()
 
 
@@ -107,7 +109,7 @@ def main() -> None:
         end="",
     )
     print(f"{TOKENS} tokens a reply, history 2, one core, torch {torch.__version__}\n")
-    together(model, 1), one_by_one(model, 1)  # what is done once is not measured
+    together(model, 1), one_by_one(model, 1)  # work that is done only once is not measured
     began = clock()
     runs = sorted(together(model, args.episodes), key=lambda run: run.episode.key)
     fast = clock() - began
@@ -120,8 +122,8 @@ def main() -> None:
     print(
         f"| rollout, {args.episodes} together | {ours} | {fast:.2f} | {ours / fast:.0f} | {ours / fast / (theirs / slow):.1f} |"
     )
-    dice = torch.Generator().manual_seed(0)
-    for number, run in enumerate(runs):  # whatever was earned: a spread within each group
+    generator = torch.Generator().manual_seed(0)
+    for number, run in enumerate(runs):  # rewards that differ within each group
         run.turns[-1].reward = float(number % 4)
     config = grpo.Config(group_size=4, kl_coef=0.0, whole=False, aggregation="token-mean", max_grad_norm=1e9)
     rewards = turn_rewards(runs)
@@ -133,7 +135,7 @@ def main() -> None:
     slow = clock() - began
     plain = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     began = clock()
-    grpo.update(UpdateInput(model, Optimisers(model, config), runs, config, dice))
+    grpo.update(UpdateInput(model, Optimisers(model, config), runs, config, generator))
     fast = clock() - began
     once = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     gap = float((once - plain).norm() / plain.norm())

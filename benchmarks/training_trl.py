@@ -1,11 +1,12 @@
-"""A step of GRPO: ours beside TRL's, the same weights, task, number of prompts and sampled tokens, in one run.
+"""Measures a step of GRPO against TRL's, with the same weights, task, prompts and sampled tokens.
 
-python -m benchmarks.training_trl [--size xs] [--steps 4]
+    python -m benchmarks.training_trl [--size xs] [--steps 4]
 
-16 episodes in groups of 4, one reply of at most 32 tokens each: random weights make no tool call that could be read, so that
-TRL's loop over tools ends after the first reply, and ours is told to (`max_turns = 1`). No KL term on either side. Prompts
-differ in a few words, since TRL declares the tool by the chat template; both counts are printed. Seconds are those of this
-process on one core (`time.process_time`), the first step left out.
+16 episodes in groups of 4, with one reply of at most 32 tokens each: random weights make no
+readable tool call, so that TRL's loop over tools ends after the first reply, and ours is limited to
+one turn. No KL term on either side. Prompts differ in a few words, since TRL declares the tool by
+the chat template; both counts are printed. Seconds are CPU seconds of this process on one core
+(`time.process_time`), without the first step.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ PROMPTING = Prompting("tool", False, -1, admissible="none")
 
 
 def network(folder: Path, size: str) -> tuple[Any, Any]:
-    """A tiny model with a template that knows tools, as TRL wants it."""
+    """Makes a tiny model with a chat template that declares tools, as TRL requires."""
     schema = str(get_json_schema(factory(TASK)().act))
     tiny_model.make(
         folder, [qwen2_5_chat_template, schema, *tiny_model.texts([TASK], 4)], size, vocabulary=1024, context=2048
@@ -57,18 +58,18 @@ def network(folder: Path, size: str) -> tuple[Any, Any]:
 
 
 class Timed(trl.GRPOTrainer):  # type: ignore[misc]
-    """TRL's trainer with a clock on its rollouts, and a count of what it sampled and read."""
+    """TRL's trainer, with the seconds of its rollouts and the tokens it sampled and read."""
 
     rollouts: list[float]
     tokens: tuple[int, int]
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         began = time.process_time()
-        found = super()._generate_and_score_completions(inputs)
+        outputs = super()._generate_and_score_completions(inputs)
         self.rollouts.append(time.process_time() - began)
-        sampled = int(found["completion_mask"].sum())
-        self.tokens = sampled, sampled + int(found["prompt_mask"].sum())
-        return found
+        sampled = int(outputs["completion_mask"].sum())
+        self.tokens = sampled, sampled + int(outputs["prompt_mask"].sum())
+        return outputs
 
 
 class Clock(TrainerCallback):  # type: ignore[misc]
@@ -83,7 +84,7 @@ class Clock(TrainerCallback):  # type: ignore[misc]
 
 
 def theirs(model: Any, tokenizer: Any, steps: int, folder: Path) -> tuple[float, float, int, int]:
-    """Seconds of a rollout and of an update, tokens sampled and read per step."""
+    """Returns seconds of a rollout and of an update, and tokens sampled and read per step."""
     settings = trl.GRPOConfig(
         output_dir=str(folder), per_device_train_batch_size=EPISODES, num_generations=GROUP, max_steps=steps,
         max_completion_length=TOKENS, max_tool_calling_iterations=1, temperature=1.0, top_k=0, beta=0.0, learning_rate=1e-6,
@@ -102,7 +103,7 @@ def theirs(model: Any, tokenizer: Any, steps: int, folder: Path) -> tuple[float,
     trainer.rollouts = []
     trainer.train()
     rolled = sum(trainer.rollouts[1:]) / (steps - 1)
-    return rolled, sum(clock.steps[1:]) / (steps - 1) - rolled, *trainer.tokens  # a step of TRL begins with its rollout
+    return rolled, sum(clock.steps[1:]) / (steps - 1) - rolled, *trainer.tokens  # a step includes its rollout
 
 
 def ours(lm: Any, tokenizer: Any, steps: int) -> tuple[float, float, int, int]:
@@ -117,7 +118,7 @@ def ours(lm: Any, tokenizer: Any, steps: int) -> tuple[float, float, int, int]:
         runs = sorted(rollout(actor, todo, LocalExecutor(EPISODES), PROMPTING, 1), key=lambda run: run.episode.key)
         actor.close()
         rolled.append(time.process_time() - began)
-        for number, run in enumerate(runs):  # whatever was earned: a spread within each group
+        for number, run in enumerate(runs):  # rewards that differ within each group
             run.turns[-1].reward = float(number % GROUP)
         sampled = sum(len(turn.reply.ids) for run in runs for turn in run.turns)
         read = sampled + sum(len(turn.reply.prompt_ids) for run in runs for turn in run.turns)

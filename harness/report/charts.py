@@ -1,4 +1,4 @@
-"""Draws learning curves as SVG, so that the page needs no script for them."""
+"""Learning curves as SVG, drawn here so that the page needs no script for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 34
 
 
 def learning_curves(curves: Sequence[Curve]) -> str:
-    """Returns success over updates as SVG: a line with its 95 % interval per run, and a dot per evaluation.
+    """Success on held-out seeds over updates: a line and its 95 % interval per run; dots where it was measured.
 
-    A run without evaluations on held-out seeds shows the success of its training episodes as a dashed line. Returns '' if
-    no run has a point.
+    A run that measured nothing on held-out seeds shows the success of the episodes it trained on, dashed. '' where no
+    run has a point to show.
     """
     if not any(curve.points for curve in curves):
         return ""
@@ -36,20 +36,20 @@ def learning_curves(curves: Sequence[Curve]) -> str:
         if curve.evals:
             above = [(_x(line["update"], last), _y(line["high"])) for line in lines]
             below = [(_x(line["update"], last), _y(line["low"])) for line in reversed(lines)]
-            body.append(f'<polygon class="band {hue}" points="{_points(above + below)}"/>')
+            body.append(f'<polygon class="band {hue}" points="{_spell(above + below)}"/>')
         dashed = "" if curve.evals else ' stroke-dasharray="4 3"'
-        body.append(f'<polyline class="line {hue}"{dashed} points="{_points(points)}"/>')
+        body.append(f'<polyline class="line {hue}"{dashed} points="{_spell(points)}"/>')
         for (x, y), line in zip(points, lines, strict=True):
-            label = f"{curve.name}, update {line['update']}: {100 * line['success']:.1f} %"
+            tooltip = f"{curve.name}, update {line['update']}: {100 * line['success']:.1f} %"
             if "low" in line:
-                label += f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}] n={line['n']}"
+                tooltip += f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}] n={line['n']}"
             radius = 3 if curve.evals else 1.5
             body.append(
-                f'<circle class="{hue}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(label)}</title></circle>'
+                f'<circle class="{hue}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(tooltip)}</title></circle>'
             )
-    description = "Success by update: " + ", ".join(curve.name for curve in curves)
+    label = "Success by update: " + ", ".join(curve.name for curve in curves)
     return (
-        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(description, quote=True)}">'
+        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label, quote=True)}">'
         + "".join(body)
         + "</svg>"
     )
@@ -63,7 +63,7 @@ def _y(share: float) -> float:
     return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
 
 
-def _points(points: Sequence[tuple[float, float]]) -> str:
+def _spell(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
@@ -80,7 +80,7 @@ def _vertical(tick: int, last: float) -> str:
 
 
 def _ticks(last: float) -> list[int]:
-    """Returns about five round numbers from 0 to `last`."""
+    """About five round numbers from 0 to `last`."""
     rough = max(last / 5, 1)
     power = 10 ** math.floor(math.log10(rough))
     step = next(round(power * factor) for factor in (1, 2, 5, 10) if power * factor >= rough)

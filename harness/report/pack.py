@@ -1,7 +1,7 @@
-"""Stores the episodes of a report: a small index that the page keeps in memory, and chunks that it decodes on demand.
+"""Packs the episodes of a report: a small index that stays in memory, and chunks that are decoded on demand.
 
-The index has a column per field with one entry per episode; repeated words are numbers into a list. A chunk is a JSON list
-of episodes, gzipped and in base64, which browsers decode without a library (`DecompressionStream`).
+The index has one column per field and one entry per episode; repeated words are numbers into a list. A chunk is a JSON
+list of episodes, gzipped and base64-encoded; browsers decode both (`DecompressionStream`).
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from envsuite.errors import UsageError
 from envsuite.types import knobs_json
 from harness.prompting.prompting import Prompting
 from harness.records import Record, reply_text
-from harness.report.transcripts import Replayer, Words, choose
+from harness.report.transcripts import Replayer, StringTable, choose
 from harness.stats.compare import Run
 
 CHUNK = 300_000
-"""characters of JSON after which a new chunk starts"""
+"""characters of JSON after which a chunk is closed"""
 
 
 @dataclass
 class Packed:
-    """The episodes as the page contains them."""
+    """Packed episodes of a report page, with counts."""
 
     index: str
-    """compressed; `COLUMNS` lists its fields"""
+    """compressed index, see `columns`"""
     chunks: list[str] = field(default_factory=list)
     episodes: int = 0
     replayed: int = 0
     picture_bytes: int = 0
     stale: int = 0
-    """episodes whose replay differed from the record"""
+    """number of episodes whose replay differed from the record"""
     not_replayed: dict[str, str] = field(default_factory=dict)
-    """run -> the reason why it could not be replayed"""
+    """run -> reason why it was not replayed"""
 
 
 def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int, trusted: Mapping[str, Any] = {}) -> Packed:
-    """Packs all episodes of `runs`, and replays `replays` of each run.
+    """Packs all episodes of `runs`, and replays up to `replays` episodes of each run.
 
-    Pictures are added while they take up less than `picture_bytes`; every run may use its share and what earlier runs
-    left. `trusted` is passed to the replays. Raises UsageError if the result would be larger than `limit` bytes.
+    Pictures take at most `picture_bytes`; each run may use an equal share plus what earlier runs left. Raises
+    UsageError if the result would exceed `limit` bytes.
     """
-    words: dict[str, Words] = {name: Words() for name in ("ending", "type", "objective", "game")}
+    words: dict[str, StringTable] = {name: StringTable() for name in ("ending", "type", "objective", "game")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     packed = Packed("")
     pending: list[str] = []
     size = 0
     for number, run in enumerate(runs):
-        room = picture_bytes * (number + 1) // len(runs)  # so that the first runs cannot use up all of it
+        room = picture_bytes * (number + 1) // len(runs)  # otherwise the first runs would use all of it
         for record, episode in _episodes(run, replays, room, packed, trusted):
             spelled = json.dumps(episode, ensure_ascii=False, separators=(",", ":"))
             for name, value in _row(record, number, words).items():
@@ -84,7 +84,7 @@ COLUMNS = (
 )
 
 
-def _row(record: Record, run: int, words: dict[str, Words]) -> dict[str, Any]:
+def _row(record: Record, run: int, words: dict[str, StringTable]) -> dict[str, Any]:
     return {
         "run": run,
         "game": words["game"].number(f"{record['task']} {knobs_json(record['knobs'])}"),
@@ -105,7 +105,7 @@ def _row(record: Record, run: int, words: dict[str, Words]) -> dict[str, Any]:
 def _episodes(
     run: Run, replays: int, picture_bytes: int, packed: Packed, trusted: Mapping[str, Any]
 ) -> Iterator[tuple[Record, dict[str, Any]]]:
-    """Yields every record of a run with its content for the page."""
+    """Every record of a run beside what the page shows of it."""
     prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
     chosen = choose(run.records, replays)
     replayer = Replayer(run, trusted) if chosen else None
@@ -125,19 +125,17 @@ def _episodes(
 
 
 def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
-    """Returns a record for the viewer.
-
-    Each step has `c` commands, `o` observation, `r` reward, `f` fault, `y` the reply if it is more than the command, and
-    `t` the reasoning in it.
+    """A record as the viewer reads it: per step `c` commands, `o` what came of them, `r` reward, `f` fault, `y` the
+    reply where it is more than the command, `t` its reasoning.
     """
     steps = []
     for step in record["steps"]:
-        entry = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
+        shown = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
         if "reply" in step:
-            entry["y"] = step["reply"]
+            shown["y"] = step["reply"]
             if prompting is not None and (thought := prompting.parse(reply_text(step)).thought):
-                entry["t"] = thought
-        steps.append(entry)
+                shown["t"] = thought
+        steps.append(shown)
     return {
         "first": record["first_observation"],
         "error": record["error"],
@@ -148,5 +146,5 @@ def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
 
 
 def compress(text: str) -> str:
-    """Returns text as gzip in base64; equal texts give equal bytes."""
+    """Gzip, then base64; the same bytes every time."""
     return base64.b64encode(gzip.compress(text.encode("utf-8", "backslashreplace"), 9, mtime=0)).decode()

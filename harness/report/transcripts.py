@@ -1,6 +1,6 @@
-"""Replays recorded episodes for what a record lacks: prompts, admissible commands, the expert's moves, and pictures.
+"""Replays recorded episodes for a report, to add what records lack: prompts, admissible commands, expert and pictures.
 
-A replay executes the recorded commands only. It stops with a message at the first answer that differs from the record.
+A replay only executes the recorded commands. It stops with a message where the environment answers differently.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from harness.records import Record, is_broken, reply_text
 from harness.stats.compare import Run
 from harness.types import Reply, Turn
 
-WIDEST = 1280
-"""pixels; wider pictures are scaled down to it"""
+MAX_WIDTH = 1280
+"""width in pixels above which pictures are scaled down"""
 COLOURS = 48
 
 
 def choose(records: Sequence[Record], count: int) -> set[int]:
-    """Returns the indices of the records to replay: failures and successes in turn, so that a reader sees both."""
+    """Chooses records of a run to replay, alternating failures and successes."""
     wins = [i for i, record in enumerate(records) if record["success"] and not is_broken(record)]
     losses = [i for i, record in enumerate(records) if not record["success"] and not is_broken(record)]
     mixed = [index for pair in zip(losses, wins, strict=False) for index in pair]
@@ -33,12 +33,12 @@ def choose(records: Sequence[Record], count: int) -> set[int]:
 
 
 class Replayer:
-    """Replays records of one run in one environment. `trusted` holds the user's own settings of restricted knobs."""
+    """Replays records of one run in its environment."""
 
     def __init__(self, run: Run, trusted: Mapping[str, Any] = {}) -> None:
         self.prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
         self.refused = ""
-        """the reason why this run cannot be replayed; '' if it can"""
+        """reason why this run cannot be replayed; empty if it can"""
         self.env: TextEnv | None = None
         task = registry.TASKS.get(run.config["task"])
         if task is None:
@@ -53,43 +53,43 @@ class Replayer:
             self.refused = str(error)
 
     def __call__(self, record: Record, pictures: bool = True) -> dict[str, Any]:
-        """Replays a record and returns what it lacks, turn by turn.
+        """Replays a record and returns the additional data of each turn.
 
-        `expert` [turns] str or None, `admissible` [turns], `prompts` [turns] of [role, index into `strings`], `shots`
-        [turns + 1] indices into `images` (PNG, base64), `difference` in words if the environment answered differently.
+        `expert` [turns] str or None, `admissible` [turns], `prompts` [turns] of [role, number in `strings`], `shots`
+        [turns + 1] numbers in `images` (PNG, base64), `difference` (a message if the environment answered differently).
         """
         assert self.env is not None
         try:
             return self._play(self.env, record, pictures and self.env.render_mode is not None)
-        except Exception as error:  # the report is written whatever an engine raises
-            return {"difference": f"it broke on replay: {type(error).__name__}: {error}"}
+        except Exception as error:  # no failure of an engine prevents the report
+            return {"difference": f"the replay failed: {type(error).__name__}: {error}"}
 
     def _play(self, env: TextEnv, record: Record, pictures: bool) -> dict[str, Any]:
         text, info = env.reset(seed=record["seed"], options={"attempt": record["attempt"]})
-        result: dict[str, Any] = {"expert": [], "admissible": [], "prompts": [], "shots": [], "difference": ""}
-        strings, images = Words(), Words()
-        drawn: dict[bytes, str] = {}  # many commands change nothing, and their picture is reused
+        replayed: dict[str, Any] = {"expert": [], "admissible": [], "prompts": [], "shots": [], "difference": ""}
+        strings, images = StringTable(), StringTable()
+        encoded: dict[bytes, str] = {}  # many commands change nothing
 
-        def shoot() -> None:
+        def take_picture() -> None:
             frame: Any = env.render()
             key = frame.tobytes()
-            drawn[key] = drawn.get(key) or _png(frame)
-            result["shots"].append(images.number(drawn[key]))
+            encoded[key] = encoded.get(key) or _png(frame)
+            replayed["shots"].append(images.number(encoded[key]))
 
         turns: list[Turn] = []
         if text != record["first_observation"]:
             return {"difference": "the first observation differs today"}
         for number, step in enumerate(record["steps"], 1):
-            result["expert"].append(env.expert() if env.experts else None)
-            result["admissible"].append([strings.number(command) for command in info["admissible_commands"]])
+            replayed["expert"].append(env.expert() if env.experts else None)
+            replayed["admissible"].append([strings.number(command) for command in info["admissible_commands"]])
             if pictures:
-                shoot()
+                take_picture()
             turn = self._turn(step, text, info["admissible_commands"])
             if self.prompting is not None:
-                messages = self.prompting.messages(
+                prompt = self.prompting.messages(
                     env.instructions, env.objective, turns, turn.observation, turn.admissible
                 )
-                result["prompts"].append([[m["role"], strings.number(m["content"])] for m in messages])
+                replayed["prompts"].append([[m["role"], strings.number(m["content"])] for m in prompt])
             texts, over = [], False
             for command in step["commands"] or [""]:
                 text, _, terminated, truncated, info = env.step(command)
@@ -97,14 +97,14 @@ class Replayer:
                 over = terminated or truncated
             text = "\n".join(texts)
             if text != step["observation"]:
-                result["difference"] = f"turn {number} has another answer today"
+                replayed["difference"] = f"the answer to turn {number} differs today"
                 break
             turns.append(turn)
             if over:
                 break
         if pictures:
-            shoot()
-        return {**result, "strings": strings.items, "images": images.items}
+            take_picture()
+        return {**replayed, "strings": strings.items, "images": images.items}
 
     def _turn(self, step: dict[str, Any], seen: str, admissible: Sequence[str]) -> Turn:
         parsed = self.prompting.parse(reply_text(step)) if self.prompting else None
@@ -125,8 +125,8 @@ class Replayer:
             self.env.close()
 
 
-class Words:
-    """A table of strings, each stored once, because prompts and pictures repeat from turn to turn."""
+class StringTable:
+    """Numbered strings, each stored once, since prompts and pictures repeat from turn to turn."""
 
     def __init__(self) -> None:
         self.items: list[str] = []
@@ -140,12 +140,12 @@ class Words:
 
 
 def _png(frame: Any) -> str:
-    """Returns a frame [height, width, 3] as PNG in base64, at most WIDEST pixels wide and with COLOURS colours."""
-    from PIL import Image  # comes with the extras of environments that draw
+    """Encodes a frame [height, width, 3] as a base64 PNG with at most MAX_WIDTH pixels width and COLOURS colours."""
+    from PIL import Image  # from the extra of environments that draw
 
     image = Image.fromarray(frame)
-    if image.width > WIDEST:
-        image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
+    if image.width > MAX_WIDTH:
+        image = image.resize((MAX_WIDTH, round(image.height * MAX_WIDTH / image.width)), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()

@@ -1,4 +1,4 @@
-"""Confidence intervals: Wilson, Student, bootstrap over clusters, and differences of independent estimates."""
+"""Confidence intervals: Wilson, Student, bootstrap, paired differences."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 DRAWN_AT_ONCE = 2_000_000
-"""drawn clusters that a bootstrap holds in memory at once; a run may have a million"""
+"""clusters that a bootstrap holds in memory at a time, since a run can have a million"""
 
 
 class Interval(NamedTuple):
-    """An estimate with its confidence bounds and the number of independent units behind it."""
+    """Estimate with confidence bounds and the number of independent units."""
 
     value: float
     low: float
@@ -23,7 +23,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Returns the score interval of a proportion (Wilson, 1927), which also holds at 0 and 1 and for small n.
+    """Returns the score interval of a proportion (Wilson, 1927), which is valid at 0 and 1 and for small n.
 
     Examples:
         >>> interval = wilson(31, 32)
@@ -42,11 +42,11 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
 
 
 T95 = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's t at 97.5 % for 0 to 9 degrees of freedom; 2.26 is used above, which makes intervals wider"""
+"""Student's t at 97.5 % for 0 to 9 degrees of freedom; larger ones use 2.262, which is conservative"""
 
 
 def student(values: Sequence[float]) -> Interval:
-    """Returns the mean with Student's 95 % interval, which is infinite for a single value."""
+    """Returns the mean with Student's 95 % bounds, which are infinite for a single value."""
     n = len(values)
     mean = sum(values) / n
     if n == 1:
@@ -62,11 +62,10 @@ def bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Returns the mean with a percentile bootstrap that resamples whole clusters.
+    """Returns the percentile bootstrap interval of the mean, resampling whole clusters.
 
-    Attempts at one seed are a cluster, because they are not independent.
-
-    `values` [n], `clusters` [n] or None for one cluster each. The interval's n counts clusters.
+    `values` [n], `clusters` [n], or None for one cluster per value. Attempts at one seed are not independent and form a
+    cluster. The n of the interval counts clusters.
     """
     if not len(values):
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -91,25 +90,20 @@ def bootstrap(
 
 
 def square_and_add(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
-    """Returns the mean of `first` minus the mean of `second`, for independent estimates, from their own intervals.
+    """Returns the mean of `first` minus the mean of `second` for independent estimates, from their intervals.
 
-    Sources: Newcombe (1998), method 10; Zou and Donner (2008). Unlike a bootstrap, it has a width also for shares of 0
-    and 1.
+    Newcombe, 1998, method 10; Zou and Donner, 2008. The bounds remain meaningful for proportions of 0 or 1, where a
+    bootstrap would have no width.
     """
-    terms = [(1 / len(first), estimate) for estimate in first] + [(-1 / len(second), estimate) for estimate in second]
-    value = sum(weight * estimate.value for weight, estimate in terms)
-    down = up = 0.0
-    for weight, estimate in terms:
-        below, above = estimate.value - estimate.low, estimate.high - estimate.value
-        if weight < 0:
-            below, above = above, below
-        down += (weight * below) ** 2
-        up += (weight * above) ** 2
-    return Interval(value, value - math.sqrt(down), value + math.sqrt(up), sum(estimate.n for _, estimate in terms))
+    terms = [(1 / len(first), term) for term in first] + [(-1 / len(second), term) for term in second]
+    value = sum(weight * term.value for weight, term in terms)
+    down = sum((weight * (term.value - (term.low if weight > 0 else term.high))) ** 2 for weight, term in terms)
+    up = sum((weight * ((term.high if weight > 0 else term.low) - term.value)) ** 2 for weight, term in terms)
+    return Interval(value, value - math.sqrt(down), value + math.sqrt(up), sum(term.n for _, term in terms))
 
 
-def apart(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
-    """Returns `square_and_add`, without bounds if the intervals have no width."""
+def unpaired(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
+    """Returns the difference of unpaired estimates from their intervals; no bounds if these have no width."""
     interval = square_and_add(first, second)
     return interval if interval.low < interval.high else interval._replace(low=math.nan, high=math.nan)
 
@@ -117,28 +111,28 @@ def apart(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
 def paired(
     deltas: Sequence[float], first: Sequence[Interval], second: Sequence[Interval], confidence: float = 0.95
 ) -> Interval:
-    """Returns the mean of paired differences, `first` minus `second`.
+    """Returns the mean of paired differences `first` minus `second`.
 
-    If all differences are equal, a bootstrap would have no width after two games. Then the interval comes from both
-    sides' own intervals, as if they had played different games, which is wide on purpose.
+    If all differences are equal, a bootstrap would be certain after two games. The interval then treats both sides
+    as unpaired, which is deliberately wide.
     """
     interval = bootstrap(deltas, confidence=confidence)
     if len(set(deltas)) > 1:
         return interval
-    return apart(first, second)._replace(value=interval.value, n=len(deltas))
+    return unpaired(first, second)._replace(value=interval.value, n=len(deltas))
 
 
 def share(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Returns the mean of one share per game: a bootstrap, or Wilson's interval if all are 0 or all are 1."""
+    """Returns the mean of proportions, one per game: a bootstrap, or Wilson's interval if all are 0 or all 1."""
     if len(values) and set(values) in ({0.0}, {1.0}):
         return wilson(round(sum(values)), len(values), confidence)
     return bootstrap(values, confidence=confidence)
 
 
 def success_interval(wins: Sequence[bool], clusters: Sequence[Hashable], confidence: float = 0.95) -> Interval:
-    """Returns the success rate: Wilson's interval if each episode is its own cluster, else a clustered bootstrap.
+    """Returns Wilson's interval if every episode is its own cluster, else a clustered bootstrap.
 
-    If all episodes ended alike, a bootstrap has no width, and Wilson's interval over clusters is used.
+    If all episodes ended alike, a bootstrap would have no width; Wilson's interval then counts each cluster once.
     """
     count = len(set(clusters))
     if count == len(wins):

@@ -1,4 +1,4 @@
-"""Summaries of records (`summarise`, `over_tasks`), and the tables that commands print."""
+"""Summaries of records, and the result tables of the command line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Summary = dict[str, Any]
 
 
 def summarise(records: Iterable[Record]) -> Summary:
-    """Summarises the records of one model on one task. Broken episodes are counted but never scored.
+    """Summarises the records of one model on one task. Broken episodes are counted and otherwise ignored.
 
-    Reads the records once, and keeps only their numbers in memory.
+    Reads the records once and keeps only their numbers in memory.
 
     Examples:
         >>> from pathlib import Path
@@ -36,13 +36,15 @@ def summarise(records: Iterable[Record]) -> Summary:
     sums: dict[str, float] = dict.fromkeys(("num_turns", "input_tokens", "output_tokens", "dropped_turns", "cost"), 0)
     faults = dict.fromkeys(FAULTS, 0)
     reasons = Counter[str]()
-    metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
+    metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(
+        lambda: ([], [])
+    )  # values, and the episodes that have them
     by_type: dict[str, list[int]] = defaultdict(list)
     for record in records:
         if is_broken(record):
             broken += 1
             continue
-        index = len(clusters)
+        place = len(clusters)
         clusters.append((record["task"], knobs_json(record["knobs"]), record["seed"]))
         for name, column in columns.items():
             column.append(record[name])
@@ -53,13 +55,13 @@ def summarise(records: Iterable[Record]) -> Summary:
         reasons[record["stop_reason"]] += 1
         for name, value in record["metrics"].items():
             metrics[name][0].append(value)
-            metrics[name][1].append(index)
-        by_type[record["labels"].get("task_type", "")].append(index)
+            metrics[name][1].append(place)
+        by_type[record["labels"].get("task_type", "")].append(place)
     count, turns = len(clusters), sums["num_turns"]
 
-    def success(indices: Sequence[int]) -> dict[str, Any]:
+    def success(places: Sequence[int]) -> dict[str, Any]:
         wins = columns["success"]
-        return _plain(success_interval([bool(wins[i]) for i in indices], [clusters[i] for i in indices]))
+        return _plain(success_interval([bool(wins[i]) for i in places], [clusters[i] for i in places]))
 
     return {
         "episodes": count,
@@ -72,15 +74,15 @@ def summarise(records: Iterable[Record]) -> Summary:
             for name, interval in aggregate.repeated([bool(win) for win in columns["success"]], clusters).items()
         },
         "metrics": {
-            name: _plain(bootstrap(values, [clusters[i] for i in indices]))
-            for name, (values, indices) in sorted(metrics.items())
+            name: _plain(bootstrap(values, [clusters[i] for i in places]))
+            for name, (values, places) in sorted(metrics.items())
         },
         "turns": turns / count if count else None,
         "valid_share": 1 - sum(faults.values()) / turns if turns else None,
         "faults": {kind: number / turns if turns else None for kind, number in faults.items()},
         "stop_reasons": dict(sorted(reasons.items())),
         **{name: sums[name] for name in ("input_tokens", "output_tokens", "dropped_turns", "cost")},
-        "by_task_type": {kind: success(indices) for kind, indices in sorted(by_type.items()) if kind},
+        "by_task_type": {kind: success(places) for kind, places in sorted(by_type.items()) if kind},
     }
 
 
@@ -92,7 +94,7 @@ def _plain(interval: Interval) -> dict[str, Any]:
 
 
 def over_tasks(records: Iterable[Record]) -> Summary:
-    """Summarises one model over several tasks. All intervals resample games within each task."""
+    """Summarises one model over several tasks; every interval resamples games within each task."""
     success, progression = (aggregate.task_scores(records, metric) for metric in ("success", "progression"))
     return {
         "tasks": len(success),
@@ -103,7 +105,7 @@ def over_tasks(records: Iterable[Record]) -> Summary:
 
 
 def percent(interval: dict[str, Any]) -> str:
-    """Returns a share as text in percent: '12.5 [4.0, 31.0] n=8'."""
+    """Formats an interval in percent, as '12.5 [4.0, 31.0] n=8'."""
     if interval["value"] is None:
         return "–"
     bounds = "" if interval["low"] is None else f" [{100 * interval['low']:.1f}, {100 * interval['high']:.1f}]"
@@ -111,7 +113,7 @@ def percent(interval: dict[str, Any]) -> str:
 
 
 def number(interval: dict[str, Any]) -> str:
-    """Returns a number as text without n: '0.125 [0.040, 0.310]'."""
+    """Formats an interval without n, as '0.125 [0.040, 0.310]'."""
     if interval["value"] is None:
         return "–"
     bounds = "" if interval["low"] is None else f" [{interval['low']:.3f}, {interval['high']:.3f}]"
@@ -119,7 +121,7 @@ def number(interval: dict[str, Any]) -> str:
 
 
 def result_table(title: str, rows: Sequence[tuple[str, Summary]]) -> Table:
-    """Returns a table with a row per model: success, reward, turns and tokens."""
+    """Returns a table with one row per model: success, reward, turns and cost."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("model")
     for head in ("success % [95 %]", "reward [95 %]", "turns", "valid %", "tokens out/ep", "broken"):
@@ -139,7 +141,7 @@ def result_table(title: str, rows: Sequence[tuple[str, Summary]]) -> Table:
 
 
 def type_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
-    """Returns the table of success per task type; None if the tasks have no types."""
+    """Returns a table of success per task type, or None if the tasks have no types."""
     kinds = sorted({kind for _, summary in rows for kind in summary["by_task_type"]})
     if not kinds:
         return None
@@ -154,7 +156,7 @@ def type_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
 
 
 def repeats_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
-    """Returns the table of pass@k (one of k attempts wins) and pass^k (all win); None if each game was tried once."""
+    """Returns a table of pass@k (one of k attempts wins) and pass^k (all k win), or None without repeated attempts."""
     names = list(dict.fromkeys(name for _, summary in rows for name in summary["repeats"]))
     if not names:
         return None
@@ -169,11 +171,11 @@ def repeats_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
 
 
 def tasks_table(rows: Sequence[tuple[str, Summary]]) -> Table:
-    """Returns a table with a row per model of `over_tasks`."""
+    """Returns a table with one row per model: its aggregates over tasks."""
     table = Table(title="over tasks", title_justify="left", box=SIMPLE_HEAD)
     for head, side in (("model", "left"), ("tasks", "right"), ("success %, mean of tasks [95 %]", "right"),
                        ("progression %, interquartile mean [95 %]", "right")):  # fmt: skip
         table.add_column(head, justify=side)  # type: ignore[arg-type]
-    for model, found in rows:
-        table.add_row(model, str(found["tasks"]), percent(found["success"]), percent(found["progression_iqm"]))
+    for model, summary in rows:
+        table.add_row(model, str(summary["tasks"]), percent(summary["success"]), percent(summary["progression_iqm"]))
     return table

@@ -1,7 +1,9 @@
-"""Hand-made episodes, a language model small enough to differentiate plainly, and losses written apart from the trainers.
+"""Hand-made episodes, a language model small enough to differentiate plainly, and losses written
+apart from the trainers.
 
-The expected gradient of a test is that of `policy_loss` or `critic_loss`: plain sums over tokens, each read from a
-forward pass over one turn alone, without batches, padding, masks or shared prefixes.
+The expected gradient of a test is that of `policy_loss` or `critic_loss`: plain sums over tokens,
+each read from a forward pass over one turn alone, without batches, padding, masks or shared
+prefixes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ VOCABULARY = 13
 START = [3, 7, 1, 9, 4, 4, 12, 2, 8, 5, 11, 6, 1, 10, 3, 2, 7, 5]
 """what every first prompt begins with: long enough to be computed once for all rows"""
 OFFSETS = (0.0, -0.5, 0.12, 0.4, -0.07, 1.4)
-"""added in turn to the log-probs of the sampled tokens, so that some ratios are clipped and some are not"""
+"""added in turn to the log-probs of the sampled tokens, so that some ratios are clipped and some
+are not"""
 
 
 def tiny_lm(seed: int = 0, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
@@ -44,7 +47,8 @@ def tiny_lm(seed: int = 0, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
 
 
 def tiny_model(critic: str = "none", reference: bool = False) -> Model:
-    """The trainers' model around `tiny_lm`; its critic has opinions, and its actor has left the reference."""
+    """The trainers' model around `tiny_lm`; its critic has opinions, and its actor has left the
+    reference."""
     model = Model(tiny_lm(), None, ModelConfig("tiny", critic=critic, critic_hidden=()))
     generator = torch.Generator().manual_seed(1)
     if model.critic is not None:
@@ -60,7 +64,8 @@ def tiny_model(critic: str = "none", reference: bool = False) -> Model:
 
 @dataclass
 class Play:
-    """One episode as it is written down in a test: for each turn its reply, its reward and what was seen."""
+    """One episode as it is written down in a test: for each turn its reply, its reward and what was
+    seen."""
 
     replies: list[list[int]]
     rewards: list[float]
@@ -71,7 +76,8 @@ class Play:
 
 
 def trajectories(model: Model, plays: Sequence[Play]) -> list[Trajectory]:
-    """The plays as if the policy had sampled them some updates ago. Each prompt continues the conversation."""
+    """The plays as if the policy had sampled them some updates ago. Each prompt continues the
+    conversation."""
     result, offset = [], 0
     for play in plays:
         run = Trajectory(Episode(Task(id="Toy-v0", entry_point=""), "{}", play.seed, play.attempt))
@@ -133,7 +139,8 @@ def log_ratios(runs: Sequence[Trajectory], reference: Any) -> list[list[list[flo
 
 
 def weights(runs: Sequence[Trajectory], whole: bool, how: str, constant: float = 0.0) -> Tensor:
-    """Returns the weight of each token's loss in the total. A row is an episode (`whole`) or a turn. [N]"""
+    """Returns the weight of each token's loss in the total. A row is an episode (`whole`) or a
+    turn. [N]"""
     rows = [list(run.turns) for run in runs]
     rows = rows if whole else [[turn] for row in rows for turn in row]
     counts = [sum(len(turn.reply.ids) for turn in row) for row in rows]
@@ -180,7 +187,8 @@ def gradient(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
 
 
 def left_by(parameters: Sequence[Tensor]) -> Tensor:
-    """The gradient that an update left in the parameters, in one vector; empty where there are none."""
+    """The gradient that an update left in the parameters, in one vector; empty where there are
+    none."""
     return torch.cat(
         [torch.zeros(0).double()]
         + [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in parameters]
@@ -188,7 +196,8 @@ def left_by(parameters: Sequence[Tensor]) -> Tensor:
 
 
 def agree(result: Tensor, expected: Tensor) -> None:
-    """Equal within the precision of the float32 numbers on the way. A gradient of nothing proves nothing."""
+    """Equal within the precision of the float32 numbers on the way. A gradient of nothing proves
+    nothing."""
     size = float(expected.norm())
     assert size > 1e-3, "the expected gradient vanishes: this case tests nothing"
     torch.testing.assert_close(result, expected, rtol=0, atol=2e-5 * size)

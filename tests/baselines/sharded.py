@@ -1,4 +1,4 @@
-"""Training runs of several processes that share one model, one after another: what `tests.baselines.test_training_sharding` starts.
+"""Training runs of several processes that share a model, started by `test_training_sharding`.
 
 torchrun --nproc-per-node 2 -m tests.baselines.sharded JSON     JSON: [[recipe, folder, resume], ...]
 """
@@ -17,9 +17,13 @@ from tests import toys  # noqa: F401
 
 
 def size(tensors):
-    """Bytes that this process holds of them."""
-    found = [one for state in tensors.values() for one in state.values()] if isinstance(tensors, dict) else tensors
-    return sum(one.to_local().numel() * one.element_size() for one in found if isinstance(one, DTensor))
+    """Returns the bytes of sharded tensors that this process holds."""
+    held_tensors = (
+        [tensor for state in tensors.values() for tensor in state.values()] if isinstance(tensors, dict) else tensors
+    )
+    return sum(
+        tensor.to_local().numel() * tensor.element_size() for tensor in held_tensors if isinstance(tensor, DTensor)
+    )
 
 
 if __name__ == "__main__":

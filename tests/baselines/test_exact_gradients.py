@@ -1,8 +1,9 @@
 """The gradient of one update of each algorithm, against a formula written apart from the trainers.
 
-Episodes are hand-made, the model is tiny and in float64. The expected advantages come from `tests.golden.formulas`
-(NumPy), the expected gradient from plain sums in `hand_made`. Every setting on the way differs from 0, 1 and from the
-others, so that a swapped, dropped or negated factor changes the gradient.
+Episodes are hand-made, the model is tiny and in float64. The expected advantages come from
+`tests.golden.formulas` (NumPy), the expected gradient from plain sums in `hand_made`. Every setting
+on the way differs from 0, 1 and from the others, so that a swapped, dropped or negated factor
+changes the gradient.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def per_token(nested, runs):
     return [a for a, turn in pairs for _ in turn.reply.ids]
 
 
-# ---- with a critic ---------------------------------------------------------------------------------------------------
+# ---- with a critic
+# ---------------------------------------------------------------------------------------------------
 
 
 def expected_advantages(model, runs, config, rates, prompts, extra=None, critic=None):
@@ -89,7 +91,8 @@ def next_prompts(runs):
 
 
 def check_critic_method(algorithm, config, rates, reference=False):
-    """One update of a method with a critic leaves the expected gradients in the actor and in the critic."""
+    """One update of a method with a critic leaves the expected gradients in the actor and in the
+    critic."""
     model = hand.tiny_model("own", reference)
     runs = hand.trajectories(model, PLAYS)
     prompts = next_prompts(runs)
@@ -128,7 +131,8 @@ def test_ppo_aggregates_as_it_is_told_in_micro_batches_too(aggregation):
 
 
 def test_ppo_over_turns():
-    """Each token of a turn gets the advantage of the turn, and its critic regresses on the turn's return."""
+    """Each token of a turn gets the advantage of the turn, and its critic regresses on the turn's
+    return."""
     model = hand.tiny_model("own")
     runs = hand.trajectories(model, PLAYS)
     prompts = next_prompts(runs)
@@ -211,14 +215,16 @@ def test_dual_gae_trains_the_critic_alone_while_it_warms_up():
         assert critic.norm() > 0 and bool(actor.norm() > 0) == learns
 
 
-# ---- over admissible commands ----------------------------------------------------------------------------------------
+# ---- over admissible commands
+# ----------------------------------------------------------------------------------------
 
 COMMANDS = ["go", "take the key", "look around"]
 TOKENS = [(4,), (6, 2, 9), (6, 5)]
 
 
 def with_choices(model, runs):
-    """Gives each turn three admissible commands, of which one was chosen with a probability of some updates ago."""
+    """Gives each turn three admissible commands, of which one was chosen with a probability of some
+    updates ago."""
     for k, turn in enumerate(hand.turns(runs)):
         prompt, index = list(turn.reply.prompt_ids), k % 3
         turn.reply.ids, turn.reply.logprobs = list(TOKENS[index]), [0.0] * len(TOKENS[index])
@@ -278,11 +284,13 @@ def test_twosome(normalisation, normalise):
     hand.agree(critic, expected_critic)
 
 
-# ---- over groups -----------------------------------------------------------------------------------------------------
+# ---- over groups
+# -----------------------------------------------------------------------------------------------------
 
 
 def check_group_method(algorithm, config, advantages_of):
-    """One update of a method without a critic; `advantages_of` maps rewards [E][T] to advantages [E][T]."""
+    """One update of a method without a critic; `advantages_of` maps rewards [E][T] to advantages
+    [E][T]."""
     model = hand.tiny_model(reference=True)
     runs = hand.trajectories(model, GROUPS)
     behind = hand.frozen_copy(model.reference.frozen)
@@ -357,13 +365,15 @@ def test_gigpo(std, over_rows, kl_in):
     check_group_method(gigpo, config, scored)
 
 
-# ---- on demonstrations -----------------------------------------------------------------------------------------------
+# ---- on demonstrations
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("last_only", [False, True])
 @pytest.mark.parametrize("micro_rows", [0, 1])
 def test_sft(last_only, micro_rows):
-    """The mean over the assistant's tokens and the token that ends each message; nothing else is learnt."""
+    """The mean over the assistant's tokens and the token that ends each message; nothing else is
+    learnt."""
     tokenizer = tiny_tokenizer()
     model = Model(hand.tiny_lm(vocabulary=len(tokenizer)), tokenizer, configs.ModelConfig("tiny", critic="none"))
     talks = [[("look", "go to fridge 1"), ("a fridge 1", "open fridge 1")], [("north", "take apple 1 from fridge 1")]]

@@ -64,7 +64,8 @@ def close(got, want, tolerance=1e-9, relative=0.0):
 
 
 VERL_MEAN = 1e-8
-"""relative: verl divides sums by the number of tokens + 1e-8, and here they are divided by the number"""
+"""relative: verl divides sums by the number of tokens + 1e-8, and here they are divided by the
+number"""
 
 
 def test_the_files_state_the_tolerance_that_is_tested(algorithm_cases):
@@ -85,15 +86,15 @@ def stream(rewards, values, cut, boot, gamma_token, lambda_token, gamma_step, la
         r += np.array([x for row in extra for x in row])
     g = np.zeros(n)
     g[ends] = gamma_step
-    found = estimators.gae(
+    result = estimators.gae(
         T(r)[None], T(flat)[None], torch.tensor(e)[None], torch.tensor(c)[None], T(b)[None],
         torch.ones(1, n, dtype=torch.bool), gamma_token, lambda_token, T(g)[None], lambda_step,
     )[0].tolist()  # fmt: skip
-    return [found[end - length + 1 : end + 1] for end, length in zip(ends, lengths)]
+    return [result[end - length + 1 : end + 1] for end, length in zip(ends, lengths)]
 
 
 def edges(dones, following, n):
-    """Where streams that run on over episodes are cut, and what stands in there."""
+    """Returns the cuts of streams that run over several episodes, and the values after them."""
     last = len(dones) - 1
     cut = [bool(row[n]) or t == last for t, row in enumerate(dones)]
     boot = [0.0 if row[n] or t != last else following[n] for t, row in enumerate(dones)]
@@ -144,7 +145,8 @@ def test_token_level_gae_of_ntpo_and_poad(golden):
 
 
 def test_dual_discount_gae(golden):
-    """The clean operator; and the reference's, which counts a position more after a reply that is not full."""
+    """The clean operator; and the reference's, which counts a position more after a reply that is
+    not full."""
     cases = golden("dual_discount_gae_verlog")
     for case in cases:
         i, p, e = case["inputs"], case["params"], case["expected"]
@@ -174,13 +176,13 @@ def test_dual_discount_gae(golden):
 
 
 def test_masked_gae_skips_the_environments_text(golden):
-    found = golden("masked_token_gae_multiturn")
-    cases = [case for case in found if "response_mask" in case["inputs"]]
-    left_out = [case["name"] for case in found if case not in cases]  # what a reference's layout does to its masks
+    result = golden("masked_token_gae_multiturn")
+    cases = [case for case in result if "response_mask" in case["inputs"]]
+    left_out = [case["name"] for case in result if case not in cases]  # what a reference's layout does to its masks
     for case in cases:
         i, p, e = case["inputs"], case["params"], case["expected"]
         mask = torch.tensor(i["response_mask"], dtype=torch.bool)
-        # One gamma and one lambda throughout, no bootstrap at the end: turns need not be told apart.
+        # One gamma and one lambda throughout, no bootstrap at the end: turns make no difference.
         nothing = torch.zeros_like(mask)
         got = estimators.gae(
             T(e["token_level_rewards"]), T(i["values"]), nothing, nothing, torch.zeros(mask.shape, dtype=torch.float64),
@@ -224,7 +226,7 @@ def test_gigpo(golden):
     for case in cases:
         i, p, e = case["inputs"], case["params"], case["expected"]
         order = list(dict.fromkeys(i["traj"]))
-        rows = [[k for k, name in enumerate(i["traj"]) if name == one] for one in order]
+        rows = [[k for k, name in enumerate(i["traj"]) if name == item] for item in order]
         if "step_rewards" not in i:
             left_out.append(case["name"])
             continue
@@ -313,9 +315,9 @@ def test_kl_estimators_and_kl_in_the_reward(golden):
 def test_the_kl_penalty_moves_to_its_target(golden):
     (case,) = (case for case in golden("kl") if case["name"] == "adaptive_controller")
     p, coef = case["params"], case["params"]["init"]
-    for (kl, episodes), wanted in zip(case["inputs"]["updates"], case["expected"]["beta_after"], strict=True):
+    for (kl, episodes), target in zip(case["inputs"]["updates"], case["expected"]["beta_after"], strict=True):
         coef = losses.adapted_kl_coef(coef, kl, p["target"], episodes, p["horizon"])
-        close(T(coef), wanted)
+        close(T(coef), target)
 
 
 def test_kl_gradients_and_expectations(golden):
@@ -325,10 +327,10 @@ def test_kl_gradients_and_expectations(golden):
             mask, kind = T(i["mask"]), case["params"]["kind"]
             if kind == "abs":
                 continue
-            wanted = {kind: e["grad_of_masked_sum"]}
+            target = {kind: e["grad_of_masked_sum"]}
             if "straight_through_grad" in e:
-                wanted[f"{kind}+"] = e["straight_through_grad"]
-            for name, gradient in wanted.items():
+                target[f"{kind}+"] = e["straight_through_grad"]
+            for name, gradient in target.items():
                 new = T(i["logprobs"]).requires_grad_()
                 value = losses.kl_estimate(new, T(i["ref_logprobs"]), name)
                 close(value.detach(), e["value"])
@@ -348,18 +350,18 @@ def entropy_of(logits):
 
 
 def test_normalisation_and_entropy(golden):
-    found = {case["name"]: case for case in golden("normalisation_entropy_sft")}
+    result = {case["name"]: case for case in golden("normalisation_entropy_sft")}
     for name, kind in (("adrl_token_norm", "population"), ("adrl_twosome_action_norm", "sample")):
-        x, y = T(found[name]["inputs"]["x"]), T(found[name]["expected"]["y"])
+        x, y = T(result[name]["inputs"]["x"]), T(result[name]["expected"]["y"])
         seen = (
             x != 0 if kind == "population" else torch.ones_like(x, dtype=torch.bool)
         )  # zeros are masked here, scaled there
         close(estimators.standardise(x, seen, kind), y * seen)
-    case = found["verl_masked_whiten"]
+    case = result["verl_masked_whiten"]
     x, mask = T(case["inputs"]["x"]), torch.tensor(case["inputs"]["mask"], dtype=torch.bool)
     close(estimators.whiten(x, mask), np.array(case["expected"]["y"]) * mask.numpy())
-    close(entropy_of(T(found["entropy"]["inputs"]["logits"])), found["entropy"]["expected"]["entropy"])
-    case = found["entropy"]
+    close(entropy_of(T(result["entropy"]["inputs"]["logits"])), result["entropy"]["expected"]["entropy"])
+    case = result["entropy"]
     mean = losses.aggregate(entropy_of(T(case["inputs"]["logits"])), T(case["inputs"]["mask"]))
     close(mean, case["expected"]["token_mean"], relative=VERL_MEAN)
 
@@ -433,12 +435,12 @@ def test_the_window_of_history(golden):
         ]
         prompting = Prompting(history=p["n"], history_reasoning=p["max_cot_history"], admissible="none")
         for t in range(count):
-            asked = prompting.messages("rules", "", turns[:t], f"o{t}", ())[1:]
+            conversation = prompting.messages("rules", "", turns[:t], f"o{t}", ())[1:]
             spelled = [
                 message["content"]
                 .replace(f"<think>p{k}</think><action>a{k}</action>", f"plan:p{k}")
                 .replace(f"<action>a{k}</action>", f"act:a{k}")
-                for message in asked
+                for message in conversation
                 for k in [int("".join(filter(str.isdigit, message["content"]))[0])]
             ]
             assert spelled == case["expected"]["context_per_turn"][t]
@@ -471,10 +473,11 @@ def test_policies_over_admissible_commands(golden):
 
 
 def test_tokens_of_admissible_commands_have_the_log_probs_of_the_whole_vocabulary(algorithm_cases):
-    """ADRL's ratio is over plain token log-probs, each read at the token before; TWOSOME's sums are of the same."""
-    found = json.loads((algorithm_cases / "policy_over_admissible_actions.json").read_text())
-    piece = {name: k for k, name in enumerate(found["pieces"])}
-    spell = lambda text: [piece[part] for word in text.split() for part in found["words"][word]]
+    """ADRL's ratio is over plain token log-probs, each read at the token before; TWOSOME's sums are
+    of the same."""
+    result = json.loads((algorithm_cases / "policy_over_admissible_actions.json").read_text())
+    piece = {name: k for k, name in enumerate(result["pieces"])}
+    spell = lambda text: [piece[part] for word in text.split() for part in result["words"][word]]
 
     class Bigram(torch.nn.Module):
         """The file's model: what follows a token depends on it alone."""
@@ -493,16 +496,19 @@ def test_tokens_of_admissible_commands_have_the_log_probs_of_the_whole_vocabular
             return self.as_subclass(torch.Tensor)
 
     checked = 0
-    for case in found["cases"]:
+    for case in result["cases"]:
         i = case["inputs"]
         if case["name"].startswith("twosome"):
-            sets, wanted = i["actions"], i["token_logps"]
+            sets, target = i["actions"], i["token_logps"]
         elif case["name"].startswith("adrl"):
-            sets, wanted = [[one] for one in i["chosen"]], [[row] for row in case["expected"]["ratio_token_log_probs"]]
+            sets, target = (
+                [[item] for item in i["chosen"]],
+                [[row] for row in case["expected"]["ratio_token_log_probs"]],
+            )
         else:
             continue
-        network = Bigram(found["bigram_tables"][i.get("bigram_table", "old")])
-        for prompt, commands, want in zip(i["prompts"], sets, wanted):
+        network = Bigram(result["bigram_tables"][i.get("bigram_table", "old")])
+        for prompt, commands, want in zip(i["prompts"], sets, target):
             before = [1, *spell(prompt)]
             tokens = [likelihood.Candidate(len(before), tuple(spell(command))) for command in commands]
             got = likelihood.token_logprobs_apart(network, before, tokens)

@@ -1,4 +1,5 @@
-"""Theory in tables (golden `tabular_bad.json`): the trainers' own kernel, iterated, finds what the papers prove."""
+"""Theory in tables (golden `tabular_bad.json`): the trainers' own kernel, iterated, finds what the
+papers prove."""
 
 import math
 
@@ -11,21 +12,23 @@ from tests.baselines.test_golden_algorithms import T, close, golden  # noqa: E40
 
 
 class Tokens:
-    """A tabular MDP whose actions are strings of tokens, every (state, action) a stream for `estimators.gae`."""
+    """A tabular MDP whose actions are strings of tokens, every (state, action) a stream for
+    `estimators.gae`."""
 
     def __init__(self, mdp):
-        self.actions = {int(s): [tuple(a) for a in found] for s, found in mdp["actions"].items()}
+        self.actions = {int(s): [tuple(a) for a in result] for s, result in mdp["actions"].items()}
         self.reward = {(s, k): r for s, k, r in mdp["R"]}
-        self.next = {(s, k): found for s, k, found in mdp["P"]}
+        self.next = {(s, k): result for s, k, result in mdp["P"]}
         self.streams = [(s, k) for s in self.actions for k in range(len(self.actions[s]))]
-        self.nodes = sorted({(s, a[:j]) for s, found in self.actions.items() for a in found for j in range(len(a))})
+        self.nodes = sorted({(s, a[:j]) for s, result in self.actions.items() for a in result for j in range(len(a))})
         self.children = {
             (s, prefix): sorted({a[len(prefix)] for a in self.actions[s] if a[: len(prefix)] == prefix})
             for s, prefix in self.nodes
         }
 
     def backup(self, values, gamma_token, gamma_step):
-        """One step of temporal difference at every token by the kernel: lambda 0, so that A + V is its target."""
+        """One step of temporal difference at every token by the kernel: lambda 0, so that A + V is
+        its target."""
         width = max(len(self.actions[s][k]) for s, k in self.streams)
         shape = (len(self.streams), width)
         rewards, old, boot = (torch.zeros(shape, dtype=torch.float64) for _ in range(3))
@@ -38,8 +41,8 @@ class Tokens:
             rewards[row, last] = self.reward[s, k]
             boot[row, last] = sum(p * (0.0 if done else values[to, ()]) for p, to, done in self.next[s, k])
             old[row, : last + 1] = T([values[s, action[:j]] for j in range(last + 1)])
-        found = estimators.gae(rewards, old, ends, ends, boot, mask, gamma_token, 0.0, gamma_step, 0.0)
-        targets = found + old
+        result = estimators.gae(rewards, old, ends, ends, boot, mask, gamma_token, 0.0, gamma_step, 0.0)
+        targets = result + old
         return {
             (s, self.actions[s][k][:j], self.actions[s][k][j]): targets[row, j].item()
             for row, (s, k) in enumerate(self.streams)
@@ -120,8 +123,8 @@ def test_the_gap_to_the_action_level_grows_with_the_tokens_that_are_left(golden)
 def test_returns_along_a_trajectory_have_their_closed_form(golden):  # noqa: F811
     case = named(golden, "trajectory_closed_form")
     for row in case["expected"]["rows"]:
-        found = returns(case["inputs"]["token_counts"], case["inputs"]["rewards"], row["gamma_w"], row["gamma_a"])
-        close(found, [value for *_, value in row["V"]])
+        result = returns(case["inputs"]["token_counts"], case["inputs"]["rewards"], row["gamma_w"], row["gamma_a"])
+        close(result, [value for *_, value in row["V"]])
 
 
 def test_token_advantages_add_up_to_the_actions_and_have_its_gradient(golden):  # noqa: F811
@@ -133,20 +136,20 @@ def test_token_advantages_add_up_to_the_actions_and_have_its_gradient(golden):  
     close([values[s, ()] for s in sorted(mdp.actions)], e["V"])
     close([mdp.last(q, s, k) for s, k, _ in e["Q_action"]], [v for *_, v in e["Q_action"]])
     close([values[s, tuple(prefix)] for s, prefix, _ in e["V_prefix"]], [v for *_, v in e["V_prefix"]])
-    for one in e["telescoping"]:
-        s, action = one["state"], mdp.actions[one["state"]][one["action"]]
+    for item in e["telescoping"]:
+        s, action = item["state"], mdp.actions[item["state"]][item["action"]]
         each = [q[s, action[:j], action[j]] - values[s, action[:j]] for j in range(len(action))]
-        close(each, one["token_advantages"])
-        assert sum(each) == pytest.approx(one["action_advantage"], abs=1e-9)
-        assert sum(each) == pytest.approx(mdp.last(q, s, one["action"]) - values[s, ()], abs=1e-9)
-    for one in e["policy_gradient"]:
-        node = one["state"], tuple(one["prefix"])
-        logits = T([math.log(pi[(*node, w)]) for w in one["tokens"]]).requires_grad_()
-        advantage = T([q[(*node, w)] - values[node] for w in one["tokens"]])
+        close(each, item["token_advantages"])
+        assert sum(each) == pytest.approx(item["action_advantage"], abs=1e-9)
+        assert sum(each) == pytest.approx(mdp.last(q, s, item["action"]) - values[s, ()], abs=1e-9)
+    for item in e["policy_gradient"]:
+        node = item["state"], tuple(item["prefix"])
+        logits = T([math.log(pi[(*node, w)]) for w in item["tokens"]]).requires_grad_()
+        advantage = T([q[(*node, w)] - values[node] for w in item["tokens"]])
         reach = math.prod(pi[node[0], node[1][:j], node[1][j]] for j in range(len(node[1])))
         logp = logits.log_softmax(-1)
         (reach * (logp.detach().exp() * advantage * logp).sum()).backward()
-        close(logits.grad, one["grad"])
+        close(logits.grad, item["grad"])
 
 
 def test_the_soft_backup_of_tokens_is_that_of_actions(golden):  # noqa: F811

@@ -40,7 +40,8 @@ def batch_of(model):
 
 @pytest.fixture(scope="module")
 def trained():
-    """Change of the trained weights and of the model's own weights, and losses, by the type of the forward pass."""
+    """Change of the trained weights and of the model's own weights, and losses, by the type of the
+    forward pass."""
     results = {}
     for dtype in (torch.float32, torch.bfloat16):
         model = actor(dtype)

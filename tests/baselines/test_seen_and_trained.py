@@ -1,4 +1,5 @@
-"""The trainer computes what the policy computed: no dropout, no prompts beyond the context, no positions beyond the sampled."""
+"""The trainer computes what the policy computed: no dropout, no prompts beyond the context, no
+positions beyond the sampled."""
 
 import pytest
 

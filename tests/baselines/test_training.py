@@ -1,4 +1,5 @@
-"""The trainers' self-tests: the right tokens, the right gradients, nothing lost on the way, and it learns."""
+"""The trainers' self-tests: the right tokens, the right gradients, nothing lost on the way, and it
+learns."""
 
 import dataclasses
 import json
@@ -90,9 +91,9 @@ def gradients(model, batch, config, scale=1.0):
     inputs = UpdateInput(model, Optimisers(model, config), (), config, torch.Generator().manual_seed(0))
     advantages = torch.linspace(-1, 1, len(batch.episode)) * scale
     log = policy_step.learn(inputs, batch, policy_step.Targets(advantages))
-    found = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
+    flat = torch.cat([p.grad.flatten() for p in model.actor_parameters() if p.grad is not None])
     model.load_state(before)
-    return found, log
+    return flat, log
 
 
 def test_accumulated_gradients_equal_those_of_the_large_batch(model):
@@ -114,11 +115,11 @@ def test_padding_and_the_environments_text_carry_no_gradient(model):
     batch.ids[~batch.valid] = 5
     soiled, _ = gradients(model, batch, config)
     torch.testing.assert_close(soiled, clean, atol=1e-7, rtol=1e-5)
-    one = batch.rows(torch.tensor([0]))
+    single = batch.rows(torch.tensor([0]))
     with torch.no_grad():
-        alone, _ = model.logprobs(one.ids, one.valid)
+        alone, _ = model.logprobs(single.ids, single.valid)
         beside, _ = model.logprobs(batch.ids, batch.valid)
-    torch.testing.assert_close(one.flat(alone), one.flat(beside[:1, : one.ids.shape[1]]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(single.flat(alone), single.flat(beside[:1, : single.ids.shape[1]]), atol=1e-5, rtol=0)
 
 
 def test_a_broken_episode_is_refused(model):
@@ -193,7 +194,7 @@ def test_rloo_refuses_groups_of_one():
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({"algorithm": "poda"}, "Did you mean 'poad'"),
         ({"algorithm": "poad", "taks": ["x"]}, "Did you mean 'tasks'"),
@@ -204,9 +205,9 @@ def test_rloo_refuses_groups_of_one():
         ({"algorithm": "twosome", "config": {"normalisation": "sum"}}, "set both alike"),
     ],
 )
-def test_a_recipe_with_a_fault_is_refused_by_name(table, said):
+def test_a_recipe_with_a_fault_is_refused_by_name(table, message):
     base = {"model": {"name": "x"}, "tasks": ["Signpost-v0"]}
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         recipes.parse({**base, **table})
 
 
@@ -265,7 +266,8 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
     losses = [line["loss"] for line in lines if line["kind"] == "sft"]
     assert losses[-1] < losses[0] / 2
     before, after = (line["success"] for line in lines if line["kind"] == "eval")
-    # Sampled, on 40 held-out games: by chance alone the difference has a deviation of 0.11, and other kernels round to another
+    # Sampled, on 40 held-out games: by chance alone the difference has a deviation of 0.11, and
+    # other kernels round to another
     # run, so that no margin is asked for beyond the gain itself.
     assert after > before
 

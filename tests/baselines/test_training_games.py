@@ -1,4 +1,4 @@
-"""What a training run plays and for how long: panels and their splits, what is held out, budgets with a falling rate."""
+"""The games of a training run: panels and splits, held-out games, budgets and learning rates."""
 
 import json
 
@@ -43,31 +43,31 @@ def games(*tasks, **changes):
     return GameSampler(recipes.parse(recipe("any", tasks=list(tasks), **changes)))
 
 
-def measured(found):
-    return [(one.task.id, one.seed) for _, todo in found.evaluation() for one in todo]
+def measured(sampler):
+    return [(item.task.id, item.seed) for _, todo in sampler.evaluation() for item in todo]
 
 
 def test_a_panel_is_measured_on_the_last_of_its_other_splits():
-    found = games("Signs-train-v0", eval_episodes=3)
-    assert measured(found) == [("Signs-unseen-v0", 0), ("Signs-unseen-v0", 1), ("Signs-unseen-v0", 2)]
-    assert found.held_out
-    assert {one.seed for update in range(20) for one in found.batch(update, 0)} == set(range(12))
+    sampler = games("Signs-train-v0", eval_episodes=3)
+    assert measured(sampler) == [("Signs-unseen-v0", 0), ("Signs-unseen-v0", 1), ("Signs-unseen-v0", 2)]
+    assert sampler.held_out
+    assert {item.seed for update in range(20) for item in sampler.batch(update, 0)} == set(range(12))
     trained_on_the_last = games("Signs-unseen-v0")  # then it is the last but itself
     assert {task for task, _ in measured(trained_on_the_last)} == {"Signs-seen-v0"}
 
 
 def test_a_panel_without_splits_is_measured_beyond_the_games_it_trains_on():
-    found = games("SignsAlone-v0", train_seeds=9, eval_episodes=50)
-    assert [seed for _, seed in measured(found)] == [9, 10, 11]  # there are no more
-    assert found.held_out
-    assert max(one.seed for update in range(20) for one in found.batch(update, 0)) == 8
+    sampler = games("SignsAlone-v0", train_seeds=9, eval_episodes=50)
+    assert [seed for _, seed in measured(sampler)] == [9, 10, 11]  # there are no more
+    assert sampler.held_out
+    assert max(item.seed for update in range(20) for item in sampler.batch(update, 0)) == 8
 
 
 def test_a_panel_with_nothing_left_is_measured_on_itself_and_says_so():
     for seeds in (0, 12):
-        found = games("SignsAlone-v0", train_seeds=seeds, eval_episodes=2)
-        assert [seed for _, seed in measured(found)] == [0, 1]
-        assert not found.held_out
+        sampler = games("SignsAlone-v0", train_seeds=seeds, eval_episodes=2)
+        assert [seed for _, seed in measured(sampler)] == [0, 1]
+        assert not sampler.held_out
     both = games("Signs-train-v0", "SignsAlone-v0", eval_episodes=3)
     assert len(measured(both)) == 4  # alike from each
     assert not both.held_out  # one of them is not
@@ -79,7 +79,8 @@ def folder(tmp_path_factory):
 
 
 def test_a_budget_ends_the_run_and_the_rate_falls_as_it_is_spent(folder, tmp_path):
-    """Two demonstrations cost 20 and an update of 8 episodes 8: of 50 units there are three updates, at rates of what is left."""
+    """Two demonstrations cost 20 and an update of 8 episodes 8: of 50 units there are three
+    updates, at rates of what is left."""
     config = {"learning_rate": 1.0, "critic_learning_rate": 0.5, "schedule": "linear"}
     table = recipe(folder, budget=50, updates=99, config=config, sft={"episodes": 2, "train": {"rows": 2}})
     run = TrainingRun(recipes.parse(table), tmp_path / "run")

@@ -1,4 +1,4 @@
-"""What a training run keeps, refuses and shows: stops, kills, full disks, bad gradients, files of demonstrations."""
+"""Training runs survive stops, kills, full disks and bad gradients, and report what happened."""
 
 import copy
 import dataclasses
@@ -140,7 +140,7 @@ def test_a_full_disk_keeps_the_old_checkpoint_and_says_so_in_one_line(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert checkpoints.load(path) == {"update": 1}
-    assert [one.name for one in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert [item.name for item in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
 def test_a_folder_is_replaced_whole_and_what_a_kill_set_aside_comes_back(tmp_path):
@@ -166,7 +166,7 @@ def test_a_folder_is_replaced_whole_and_what_a_kill_set_aside_comes_back(tmp_pat
     assert (tmp_path / "model" / "weights").stat().st_mode & 0o777 == 0o644  # so that servers can read it
     assert (tmp_path / "model" / "templates").stat().st_mode & 0o100
     assert (tmp_path / "model" / "templates" / "tools.jinja").stat().st_mode & 0o777 == 0o644
-    assert [one.name for one in tmp_path.iterdir()] == ["model"]
+    assert [item.name for item in tmp_path.iterdir()] == ["model"]
     (tmp_path / "model").rename(tmp_path / ".model.old")  # killed between the two renames
     checkpoints.tidy(tmp_path)
     assert (tmp_path / "model" / "weights").read_text() == "two"
@@ -185,7 +185,7 @@ def test_demonstrations_of_a_file_are_learnt_as_those_that_are_played(folder, tm
         run.train()
         assert run.spent == 40
         tuned.append(
-            ([one["loss"] for one in lines_of(tmp_path / name) if one["kind"] == "sft"], run.model.state()["lm"])
+            ([item["loss"] for item in lines_of(tmp_path / name) if item["kind"] == "sft"], run.model.state()["lm"])
         )
     assert tuned[0][0] == tuned[1][0] != []
     assert all(torch.equal(value, tuned[1][1][name]) for name, value in tuned[0][1].items())
@@ -217,10 +217,10 @@ def test_the_reference_is_what_the_actor_was_when_it_was_kept_and_comes_back(fol
     later = moved(-0.2)
     again = Model.load(ModelConfig(str(folder), critic="none", lora_rank=rank))
     again.load_state(model.state())
-    for one in (model, again):
-        torch.testing.assert_close(one.reference_logprobs(ids, valid), tuned)
+    for item in (model, again):
+        torch.testing.assert_close(item.reference_logprobs(ids, valid), tuned)
         with torch.no_grad():
-            torch.testing.assert_close(one.logprobs(ids, valid)[0], later)
+            torch.testing.assert_close(item.logprobs(ids, valid)[0], later)
     assert (first - tuned).abs().max() > 1e-3 and (later - tuned).abs().max() > 1e-3
 
 
@@ -233,10 +233,10 @@ def test_a_critic_starts_from_what_the_actor_has_become(folder, rank):
     ids = torch.arange(5, 25)[None]
     trunk = lambda: model.critic.trunk(input_ids=ids).last_hidden_state
     before, base = trunk(), copy.deepcopy(model.lm)
-    wanted = (base.merge_and_unload() if rank else base).base_model(input_ids=ids).last_hidden_state
-    assert (before - wanted).abs().max() > 0.01
+    expected_states = (base.merge_and_unload() if rank else base).base_model(input_ids=ids).last_hidden_state
+    assert (before - expected_states).abs().max() > 0.01
     model.start_critic()
-    torch.testing.assert_close(trunk(), wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(trunk(), expected_states, atol=1e-5, rtol=1e-5)
 
 
 def test_a_target_critic_gives_one_step_targets_and_follows(model):
@@ -260,9 +260,9 @@ def test_a_target_critic_gives_one_step_targets_and_follows(model):
     moved = old + 0.25 * (model.critic.head[-1].weight - old)
     assert not torch.equal(moved, old)
     torch.testing.assert_close(model.target.head[-1].weight, moved)
-    other = Model.load(dataclasses.replace(model.config))
-    other.load_state(model.state())
-    assert torch.equal(other.target.head[-1].weight, model.target.head[-1].weight)
+    restored = Model.load(dataclasses.replace(model.config))
+    restored.load_state(model.state())
+    assert torch.equal(restored.target.head[-1].weight, model.target.head[-1].weight)
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -271,9 +271,9 @@ def test_progress_shows_what_is_worth_watching(terminal):
     console = Console(file=file, force_terminal=terminal, width=300)
     line = {"kind": "update", "update": 1, "reward": 0.5, "success": 0.25, "kl": 0.01, "entropy": 1.5, "clip_share": 0.1,
             "explained_variance": 0.2, "tokens": 300, "rollout_seconds": 1.0, "update_seconds": 2.0}  # fmt: skip
-    with progress.TrainProgress(console, "demo", 4) as shown:
-        shown(line)
-        shown({"kind": "eval", "update": 1, "success": 0.5, "held_out": False})
+    with progress.TrainProgress(console, "demo", 4) as display:
+        display(line)
+        display({"kind": "eval", "update": 1, "success": 0.5, "held_out": False})
     text = file.getvalue()
     for part in ("reward 0.500", "success 0.250", "kl 0.010", "entropy 1.500", "clip_share 0.100", "100 tok/s"):
         assert part in text

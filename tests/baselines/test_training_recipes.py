@@ -49,7 +49,7 @@ def test_every_number_of_a_recipe_has_a_range(cls):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("updates", -3, "at least 0"),
         ("train_seeds", -2, "at least 0"),
@@ -83,8 +83,8 @@ def test_every_number_of_a_recipe_has_a_range(cls):
         ("config", {"aggregation": "seq-sum-constant"}, "needs config.constant"),
     ],
 )
-def test_a_value_outside_its_range_is_refused(key, value, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_value_outside_its_range_is_refused(key, value, message):
+    with pytest.raises(UsageError, match=message):
         recipes.parse({**BASE, key: value})
 
 
@@ -96,12 +96,12 @@ def test_groups_hold_episodes(size):
 
 def test_twosome_refuses_what_it_would_pass_over():
     recipes.parse(TWOSOME)
-    for changed, said in (
+    for changed, message in (
         ({"acting": {"choose": "free"}}, "acting.choose cannot be 'free'"),
         ({"config": {"kl_coef": 0.1}}, "config.kl_coef cannot be 0.1"),
         ({"config": {"aggregation": "seq-mean-token-sum"}}, "config.aggregation"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             recipes.parse({**TWOSOME, **changed})
 
 

@@ -1,4 +1,4 @@
-"""Trainers at scale and at the edges: shared beginnings, several processes, memory, recipes, studies, bad input."""
+"""Shared prefixes, several processes, memory estimates, recipes, studies and bad input."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def write(path, table):
         line
         for key, value in table.items()
         if isinstance(value, dict)
-        for line in (f"[{key}]", *(f"{name} = {json.dumps(one)}" for name, one in value.items()))
+        for line in (f"[{key}]", *(f"{name} = {json.dumps(item)}" for name, item in value.items()))
     ]
     path.write_text("\n".join([*plain, *tables]) + "\n")
     return path
@@ -81,7 +81,7 @@ def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(f
     valid = torch.arange(60)[None] < lengths[:, None]
     sampled = valid & (torch.arange(60) >= 45)[None]
 
-    def found():
+    def result():
         model.lm.zero_grad()
         model.critic.zero_grad()
         logprobs, spread = model.logprobs(ids, valid, 1.0, sampled)
@@ -92,16 +92,16 @@ def test_what_rows_share_is_computed_once_and_changes_no_value_and_no_gradient(f
 
     packed = prefix_sharing.pack(ids, valid, sampled, model.device)
     assert (len(packed.ids), prefix_sharing.shared_prefix(packed)) == (5, 40)
-    once, once_gradient = found()
+    once, once_gradient = result()
     monkeypatch.setattr(prefix_sharing, "MIN_PREFIX", 1000)
     parts = []
     for row in range(len(ids)):  # one at a time, so that no row has a copy
         model.lm.zero_grad()
         model.critic.zero_grad()
-        one = slice(row, row + 1)
-        logprobs, spread = model.logprobs(ids[one], valid[one], 1.0, sampled[one])
-        values = model.values(ids[one], valid[one], sampled[one])
-        ((logprobs + spread + values) * sampled[one]).sum().backward()
+        item = slice(row, row + 1)
+        logprobs, spread = model.logprobs(ids[item], valid[item], 1.0, sampled[item])
+        values = model.values(ids[item], valid[item], sampled[item])
+        ((logprobs + spread + values) * sampled[item]).sum().backward()
         gradients = [p.grad for p in (*model.lm.parameters(), *model.critic.parameters()) if p.grad is not None]
         parts.append((torch.stack([logprobs, spread, values]).detach(), torch.cat([g.flatten() for g in gradients])))
     each = torch.cat([numbers for numbers, _ in parts], dim=1) * sampled
@@ -152,23 +152,23 @@ def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launch
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "two" / "recipe.json").read_text())["processes"] == 2
     assert done.stdout.count("on held-out games") == 1  # one speaks for all
-    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("one", "two"))
+    item, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("one", "two"))
     for part in ("lm", "critic"):
-        for name, value in one["model"][part].items():
+        for name, value in item["model"][part].items():
             torch.testing.assert_close(two["model"][part][name], value, atol=2e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [("--cpu --num_processes 2", "--multi_gpu --num_processes N"), ("--mixed_precision bf16", "model.dtype")],
 )
-def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, said):
+def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, message):
     path = write(tmp_path / "recipe.toml", recipe(folder))
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_machines", "1", "--dynamo_backend", "no"]
     train = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o", tmp_path / "run"]
     quiet = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([*launch, *words.split(), *train], cwd=ROOT, env=quiet, capture_output=True, text=True)
-    assert done.returncode and said in done.stderr
+    assert done.returncode and message in done.stderr
     assert not (tmp_path / "run").exists()
     with pytest.raises(UsageError, match="fsdp = true"):
         collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
@@ -190,7 +190,7 @@ def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
         table |= {"algorithm": "grpo", "config": {"learning_rate": 1e-3, "group_size": 2}}
     parts = memory.estimate(recipes.parse(table))
     model = Model.load(recipes.parse(table).model_config)
-    size = lambda found: sum(p.numel() * p.element_size() for p in found)
+    size = lambda result: sum(p.numel() * p.element_size() for p in result)
     learning = [*model.actor_parameters(), *model.critic_parameters()]
     assert parts["actor's weights"] == size(model.lm.parameters())
     assert parts["critic's weights"] == (size(model.critic.parameters()) if model.critic else 0)
@@ -202,11 +202,11 @@ def test_the_memory_estimate_counts_the_very_parameters(folder, lora, critic):
     if optimisers.critic is not None:
         optimisers.critic.step()
     moments = [
-        one
+        item
         for optimiser in (optimisers.actor, optimisers.critic)
         if optimiser is not None
         for state in optimiser.optimiser.state.values()
-        for name, one in state.items()
+        for name, item in state.items()
         if name != "step"
     ]
     assert parts["optimisers' moments"] == size(moments)
@@ -222,16 +222,16 @@ def test_what_a_pass_of_fine_tuning_holds_are_its_own_rows(folder):
     tuned = lambda **change: recipe(folder, **change, sft={"episodes": 9, "train": {"rows": 4, "micro_rows": 2}})
     alone = tuned(algorithm="sft", config={}, episodes=64)
     before = tuned(episodes=64)
-    kept = [memory.estimate(recipes.parse(table))["activations"] for table in (alone, before)]
-    assert kept[1] == 32 * kept[0]  # two rows to learn from demonstrations, 64 from a batch of episodes
+    stored = [memory.estimate(recipes.parse(table))["activations"] for table in (alone, before)]
+    assert stored[1] == 32 * stored[0]  # two rows to learn from demonstrations, 64 from a batch of episodes
 
 
 @pytest.mark.parametrize("path", sorted(recipes.SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_shipped_recipe_is_sound(path):
     from envsuite import registry
 
-    found = recipes.load(recipes.find(path.stem))
-    assert all(registry.tasks(pattern) for pattern in found.tasks)
+    result = recipes.load(recipes.find(path.stem))
+    assert all(registry.tasks(pattern) for pattern in result.tasks)
 
 
 def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder, tmp_path, capsys):
@@ -240,7 +240,7 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     run._main([*words, "--seeds", "1"])
     runs = tmp_path / "study" / "runs.jsonl"
     before = runs.read_text()
-    assert [(one["variant"], one["seed"]) for one in training_studies.read(runs)] == [("poad", 0), ("ntpo", 0)]
+    assert [(item["variant"], item["seed"]) for item in training_studies.read(runs)] == [("poad", 0), ("ntpo", 0)]
     run._main([*words, "--seeds", "2", "--minutes", "1e-9"])
     assert runs.read_text() == before
     curves._main([str(tmp_path / "study")])
@@ -254,20 +254,20 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
 
 def test_every_curve_of_many_is_drawn_under_its_name():
     run = {"updates": [{"env_steps": 10, "success": 0.2}, {"env_steps": 20, "success": 0.4}]}
-    found = curves.picture({f"<{number}>": curves.curve([run]) for number in range(7)})
-    assert found.count("stroke-width") == 7 and "&lt;6&gt;" in found and "<6>" not in found
+    result = curves.picture({f"<{number}>": curves.curve([run]) for number in range(7)})
+    assert result.count("stroke-width") == 7 and "&lt;6&gt;" in result and "<6>" not in result
 
 
 @pytest.mark.parametrize(
     "kept", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
 )
-def test_the_committed_curves_are_what_their_records_give(kept):
-    text, found = curves.page(kept.parent)
-    shown = kept.parent.relative_to(ROOT).as_posix()
-    assert (kept.parent / "README.md").read_text() == text.replace(kept.parent.as_posix(), shown)
-    assert (kept.parent / "curves.svg").exists() == bool(found)
-    if found:
-        assert (kept.parent / "curves.svg").read_text() == curves.picture(found)
+def test_the_committed_curves_are_what_their_records_give(stored):
+    text, result = curves.page(stored.parent)
+    displayed = stored.parent.relative_to(ROOT).as_posix()
+    assert (stored.parent / "README.md").read_text() == text.replace(stored.parent.as_posix(), displayed)
+    assert (stored.parent / "curves.svg").exists() == bool(result)
+    if result:
+        assert (stored.parent / "curves.svg").read_text() == curves.picture(result)
 
 
 def test_the_committed_index_is_what_the_plans_and_records_give():
@@ -297,7 +297,8 @@ def test_bands_are_students():
 
 
 def test_a_flattened_draw_is_refused_where_tokens_are_learnt():
-    """The log-probs of drawn commands are those at temperature 1, and the trainer would recompute them at another."""
+    """The log-probs of drawn commands are those at temperature 1, and the trainer would recompute
+    them at another."""
     acting = {"choose": "admissible", "temperature": 0.7}
     with pytest.raises(UsageError, match="set it to 1"):
         recipes.parse(recipe("m", acting=acting))
@@ -359,7 +360,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path
         run.train()
     TrainingRun(
         recipes.parse(recipe(folder, eval_episodes=2)), tmp_path / "run", resume=True
-    ).train()  # goes on from the good one
+    ).train()  # continues from the last good checkpoint
 
 
 def test_metrics_go_to_tensorboard_where_a_recipe_asks(folder, tmp_path):
@@ -379,7 +380,7 @@ def test_faults_are_said_by_name(folder, tmp_path):
 
 def test_warnings_name_what_collapses_and_the_cure():
     assert progress.warnings_of({"entropy": 1.0, "invalid": 0.1, "kl": 0.01, "flat_groups": 0.5}) == []
-    for line, said in (
+    for line, message in (
         ({"entropy": 0.0}, "entropy"),
         ({"invalid": 0.95}, "not understood"),
         ({"kl": 0.9}, "target_kl"),
@@ -387,8 +388,8 @@ def test_warnings_name_what_collapses_and_the_cure():
         ({"dropped_turns": 3}, "3 turns were left out"),
         ({"too_long": 2}, "acting.context"),
     ):
-        (found,) = progress.warnings_of(line)
-        assert said in found
+        (result,) = progress.warnings_of(line)
+        assert message in result
 
 
 def test_prompts_that_are_too_long_lose_their_oldest_turns_and_are_counted(folder, tmp_path):
@@ -424,5 +425,5 @@ def test_a_run_that_is_killed_resumes_to_the_same_weights(folder, tmp_path):
     assert cut.wait() == -signal.SIGKILL, "it was to be killed while it ran"
     assert torch.load(tmp_path / "cut" / "checkpoint.pt", weights_only=True)["update"] < updates
     subprocess.run([*words, tmp_path / "cut", "--resume"], check=True, cwd=ROOT, env=quiet, capture_output=True)
-    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("whole", "cut"))
-    assert all(torch.equal(value, two["model"]["lm"][name]) for name, value in one["model"]["lm"].items())
+    item, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("whole", "cut"))
+    assert all(torch.equal(value, two["model"]["lm"][name]) for name, value in item["model"]["lm"].items())

@@ -1,4 +1,5 @@
-"""Training whose games are played by servers: the very tokens, the present weights, and what is refused."""
+"""Training whose games are played by servers: the very tokens, the present weights, and what is
+refused."""
 
 import json
 import shutil
@@ -30,8 +31,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def server(folder):
-    with generating(folder) as one:
-        yield one
+    with generating(folder) as item:
+        yield item
 
 
 def table(folder, *urls, sync="lora", **changes):
@@ -56,18 +57,19 @@ def train(where, **options):
 
 @pytest.mark.parametrize("sync", ["lora", "disk"])
 def test_a_run_that_servers_play_is_the_run_played_here(folder, server, tmp_path, sync):
-    """Sampling is addressed and the server samples as this process does, so that the same games are played and learnt from."""
-    with generating(folder) as other:
-        there, lines = train(tmp_path / "there", table=table(folder, server.url, other.url, sync=sync))
-        for one in (server, other):  # both had something to do
-            assert sum(path == "/v1/completions" for path, _ in one.requests) > 4
+    """Sampling is addressed and the server samples as this process does, so that the same games are
+    played and learnt from."""
+    with generating(folder) as second:
+        there, lines = train(tmp_path / "there", table=table(folder, server.url, second.url, sync=sync))
+        for item in (server, second):  # both had something to do
+            assert sum(path == "/v1/completions" for path, _ in item.requests) > 4
         here, known = train(tmp_path / "here", table=table(folder, sync=sync))
     updates = [line for line in lines if line["kind"] == "update"]
     assert len(updates) == 2
     assert all(line["server_gap"] < 1e-5 for line in updates)
-    for one, two in zip(lines, known, strict=True):
+    for item, two in zip(lines, known, strict=True):
         for name in ("loss", "success", "reward", "turns", "tokens", "kl", "policy_loss"):
-            assert one.get(name) == pytest.approx(two.get(name), abs=1e-4), name
+            assert item.get(name) == pytest.approx(two.get(name), abs=1e-4), name
     moved = 0.0
     before = Model.load(there.recipe.model).state()["lm"]
     for name, value in here.model.state()["lm"].items():
@@ -90,7 +92,8 @@ def test_a_server_holds_the_weights_of_the_checkpoint_that_is_resumed(folder, se
 
 @pytest.mark.parametrize(("sync", "lacks"), [("lora", set()), ("disk", {"metadata"}), ("disk", set())])
 def test_a_server_that_keeps_old_weights_is_caught(folder, server, tmp_path, sync, lacks):
-    """It says that it has loaded them. The update after the first whose games the old weights played does not take place."""
+    """It says that it has loaded them. The update after the first whose games the old weights
+    played does not take place."""
     server.keeps_old, server.lacks = True, lacks
     with pytest.raises(DataError, match=r"nats from the trainer's on average.*their weights are stale"):
         train(tmp_path / "run", table=table(folder, server.url, sync=sync, sft={}, updates=5))
@@ -134,16 +137,16 @@ def ask(folder, server, **options):
 
 
 @pytest.mark.parametrize(
-    ("lacks", "said"),
+    ("lacks", "message"),
     [
         ({"token_ids"}, r"returns no token ids \(return_token_ids\): training needs vLLM 0\.10\.2"),
         ({"logprobs"}, "returns no log-prob for each token"),
     ],
 )
-def test_a_server_without_tokens_is_refused_in_one_line(folder, server, lacks, said):
+def test_a_server_without_tokens_is_refused_in_one_line(folder, server, lacks, message):
     server.lacks = lacks
     policy = ask(folder, server)
-    with pytest.raises(UsageError, match=said) as refused:
+    with pytest.raises(UsageError, match=message) as refused:
         policy.act([PROMPT])
     assert "\n" not in str(refused.value)
     policy.close()
@@ -155,14 +158,14 @@ def test_later_prompts_hold_the_very_tokens_that_the_server_sampled(folder, serv
     messages = list(PROMPT.messages)
     for turn in range(3):
         prompt = PROMPT._replace(messages=list(messages), turn=turn, seed=turn)
-        (one,), (two,) = policy.act([prompt]), here.act([prompt])
-        assert (one.text, list(one.ids), list(one.prompt_ids)) == (two.text, list(two.ids), list(two.prompt_ids))
-        assert one.logprobs == pytest.approx(two.logprobs, abs=1e-5)
-        assert (one.finish_reason, one.output_tokens) == (two.finish_reason, len(one.ids))
-        messages += [{"role": "assistant", "content": one.text}, {"role": "user", "content": "And now?"}]
+        (item,), (two,) = policy.act([prompt]), here.act([prompt])
+        assert (item.text, list(item.ids), list(item.prompt_ids)) == (two.text, list(two.ids), list(two.prompt_ids))
+        assert item.logprobs == pytest.approx(two.logprobs, abs=1e-5)
+        assert (item.finish_reason, item.output_tokens) == (two.finish_reason, len(item.ids))
+        messages += [{"role": "assistant", "content": item.text}, {"role": "user", "content": "And now?"}]
     policy.close()
     body = server.requests[-1][1]
-    assert body["prompt"] == list(one.prompt_ids)
+    assert body["prompt"] == list(item.prompt_ids)
     assert (body["return_token_ids"], body["logprobs"], body["seed"]) == (True, 1, 2)
     assert (body["top_p"], body["top_k"], body["repetition_penalty"]) == (1.0, -1, 1.0)  # not the model's own defaults
 
@@ -184,7 +187,7 @@ def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"acting": {"choose": "admissible"}}, "leave one of them out"),
         ({"model": {"name": "x", "critic": "none"}}, "model.lora_rank is 0"),
@@ -196,6 +199,6 @@ def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_
         ({"generation": {"base_ulr": "http://h/v1"}}, "Did you mean 'base_url'"),
     ],
 )
-def test_a_recipe_that_servers_cannot_play_is_refused(changes, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_recipe_that_servers_cannot_play_is_refused(changes, message):
+    with pytest.raises(UsageError, match=message):
         recipes.parse({**table("x", "http://h/v1"), **changes})

@@ -1,4 +1,4 @@
-"""A model cut over two processes (FSDP2 over gloo) learns what one process with all of it learns."""
+"""A model sharded over two processes (FSDP2 over gloo) learns what a single process learns."""
 
 import json
 import os
@@ -39,7 +39,8 @@ def folder(tmp_path_factory):
 
 
 def tables(folder):
-    """Recipes that use all there is to cut: critics with and without a trunk of their own, targets, references, adapters."""
+    """Recipes with everything that can be sharded: both kinds of critic, target, reference,
+    adapter."""
     name, few = (
         str(folder),
         {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "kl_coef": 0.05, "entropy_coef": 0.05},
@@ -81,7 +82,7 @@ def together(todo):
 
 @pytest.fixture(scope="module")
 def runs(folder, tmp_path_factory):
-    """Where the runs of one process and of two lie; those of two were stopped after their first update and resumed."""
+    """The folder of runs by one process and by two; the latter stopped after an update and resumed."""
     place = tmp_path_factory.mktemp("runs")
     todo = []
     for name, table in tables(folder).items():
@@ -101,19 +102,19 @@ def runs(folder, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["poad", "lora", "head"])
 def test_two_processes_with_a_share_each_take_the_steps_of_one(folder, runs, name):
-    one, two = (torch.load(runs / way / name / "checkpoint.pt", weights_only=True) for way in ("one", "two"))
+    single, two = (torch.load(runs / way / name / "checkpoint.pt", weights_only=True) for way in ("one", "two"))
     assert two["update"] == 2
     start = Model.load(recipes.parse(tables(folder)[name]).model).state()
-    parts = set(one["model"])
+    parts = set(single["model"])
     assert parts == PARTS[name]
     for part in parts:
-        for key, value in one["model"][part].items():
+        for key, value in single["model"][part].items():
             torch.testing.assert_close(two["model"][part][key], value, atol=5e-5, rtol=1e-3, msg=f"{part} {key}")
     for part in parts - {"reference", "target"}:
         moved = [(value - start[part][key]).abs().max().item() for key, value in two["model"][part].items()]
         assert max(moved) > 5e-4, part
     for optimiser in ("actor", "critic") if "critic" in parts else ("actor",):
-        mine, theirs = (found["optimisers"][optimiser]["state"] for found in (two, one))
+        mine, theirs = (results["optimisers"][optimiser]["state"] for results in (two, single))
         assert mine.keys() == theirs.keys()
         for place, moments in theirs.items():
             torch.testing.assert_close(mine[place]["exp_avg"], moments["exp_avg"], atol=1e-4, rtol=1e-2)
@@ -121,7 +122,7 @@ def test_two_processes_with_a_share_each_take_the_steps_of_one(folder, runs, nam
         [json.loads(line) for line in (runs / way / name / "metrics.jsonl").read_text().splitlines()]
         for way in ("one", "two")
     ]
-    updates, shares = ([line for line in found if line["kind"] == "update"] for found in lines)
+    updates, shares = ([line for line in results if line["kind"] == "update"] for results in lines)
     for one_line, two_line in zip(updates, shares, strict=True):
         for key in ("grad_norm", "policy_loss", "entropy", "kl", "success", "tokens"):
             assert two_line[key] == pytest.approx(one_line[key], rel=1e-2, abs=1e-5), key
@@ -143,26 +144,28 @@ def test_a_server_plays_for_two_processes_with_the_adapter_they_share(runs):
 
 @pytest.mark.parametrize("name", ["poad", "lora"])
 def test_the_model_that_is_left_is_whole(runs, name):
-    found, wanted = (Model.load(ModelConfig(str(runs / way / name / "model"), critic="none")) for way in ("two", "one"))
-    for key, value in wanted.state()["lm"].items():
-        torch.testing.assert_close(found.state()["lm"][key], value, atol=5e-5, rtol=1e-3)
-    assert found.lm.generation_config.eos_token_id == wanted.lm.generation_config.eos_token_id
-    names = {one.name for one in (runs / "one" / name / "model").iterdir()}
-    assert {one.name for one in (runs / "two" / name / "model").iterdir()} == names
+    results, expected = (
+        Model.load(ModelConfig(str(runs / way / name / "model"), critic="none")) for way in ("two", "one")
+    )
+    for key, value in expected.state()["lm"].items():
+        torch.testing.assert_close(results.state()["lm"][key], value, atol=5e-5, rtol=1e-3)
+    assert results.lm.generation_config.eos_token_id == expected.lm.generation_config.eos_token_id
+    names = {single.name for single in (runs / "one" / name / "model").iterdir()}
+    assert {single.name for single in (runs / "two" / name / "model").iterdir()} == names
 
 
 def test_a_run_of_two_goes_on_with_one(folder, runs, tmp_path):
-    """Moments and all: its third update is the one that a run of one process takes."""
-    found = []
+    """With all moments: its third update equals that of a run by one process."""
+    results = []
     for way in ("one", "two"):
         shutil.copytree(runs / way / "poad", tmp_path / way)
         run = TrainingRun(recipes.parse({**tables(folder)["poad"], "updates": 3}), tmp_path / way, resume=True)
         run.train()
         assert run.update == 3
-        found.append(run.model.state())
-    one, two = found
+        results.append(run.model.state())
+    single, two = results
     for part in ("lm", "critic", "target"):
-        for key, value in one[part].items():
+        for key, value in single[part].items():
             torch.testing.assert_close(two[part][key], value, atol=1e-4, rtol=1e-3, msg=f"{part} {key}")
 
 

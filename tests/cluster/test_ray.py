@@ -49,6 +49,18 @@ def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path):
     assert results(cfg, tmp_path / "ray", **on(cluster)) == results(cfg, tmp_path / "local", num_workers=0)
 
 
+def test_a_cluster_with_a_server_of_random_latencies_writes_the_same_bytes(cluster, tmp_path):
+    from harness.policies.openai import OpenAIPolicy
+    from tests.api.hashing import hashing
+
+    cfg = config(model="openai:stub", max_turns=4)
+    with hashing(0.05) as server:
+        policy = OpenAIPolicy("stub", base_url=server.url)
+        local = results(cfg, tmp_path / "local", lambda: policy, num_workers=0, max_concurrent=1)
+        assert results(cfg, tmp_path / "ray", lambda: policy, **on(cluster)) == local
+        policy.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "batched", "cap"), [("random", True, 3), ("expert", False, None), ("idle", True, 2)])
 def test_two_nodes_and_one_process_write_the_same_bytes(two_nodes, tmp_path, model, batched, cap, monkeypatch):

@@ -496,6 +496,14 @@ def test_sight_decides_what_is_told(sight):
     assert info["success"]
 
 
+def test_a_goal_class_of_training_is_refused_in_the_split_of_unseen_goals():
+    with pytest.raises(BadKnob, match="watch in split 'unseen_goal'"):
+        registry.build("VirtualHome-easy-unseen_goal-v0", goals=("watch",))
+    env = registry.build("VirtualHome-medium-unseen_goal-v0", goals=("read",))
+    env.reset(seed=0)
+    assert env.labels()["task_type"] == "read+read"
+
+
 def test_impossible_wishes_are_refused_in_one_line():
     with pytest.raises(UsageError, match="use more rooms"):
         registry.build("VirtualHome-easy-v0", goals=("sit", "put_on"), split="unseen_appliance")

@@ -105,6 +105,11 @@ class VirtualHomeEnv(TextEnv):
             )
         if published and settings.sight != "room":
             raise BadKnob(f"Knob 'sight' cannot be {settings.sight!r} for mode 'published': use mode=fixed.")
+        if settings.split == "unseen_goal" and (seen := sorted(set(settings.goals) & set(goal_classes(unseen=False)))):
+            raise BadKnob(
+                f"Knob 'goals' cannot have {', '.join(seen)} in split 'unseen_goal': training has these classes. "
+                f"Held-out classes are {', '.join(goal_classes(unseen=True))}."
+            )
         self.instructions = INSTRUCTIONS + SIGHT[settings.sight] + ("" if published else APPLIANCES)
         self._games: OrderedDict[int, FixedGame] = OrderedDict()
         if settings.task == "household":
