@@ -24,9 +24,17 @@ ROOT = Path("leaderboards")
 
 
 def parser() -> argparse.ArgumentParser:
+<<<<<<< HEAD
     parser = argparse.ArgumentParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     add = verbs.add_parser("add", help="add finished runs to a board; each must follow the protocol of its suite")
+=======
+    commands = argparse.ArgumentParser(
+        prog="python -m harness.cli.boards", description="Leaderboards from run folders."
+    )
+    verbs = commands.add_subparsers(dest="verb", required=True)
+    add = verbs.add_parser("add", help="take finished runs into a board; each must be what its suite prescribes")
+>>>>>>> main
     add.add_argument("board", type=Path, help="leaderboards/SUITE")
     add.add_argument("runs", nargs="+", type=Path, help="run folders")
     render = verbs.add_parser("render", help="render every page from the records")
@@ -38,7 +46,11 @@ def parser() -> argparse.ArgumentParser:
     )
     play.add_argument("--missing", action="store_true", help="only tasks without these rows")
     cli.add_verbose(verbs)
+<<<<<<< HEAD
     return parser
+=======
+    return commands
+>>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:

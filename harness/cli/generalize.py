@@ -27,7 +27,11 @@ from harness.suites.plan import configure
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="envsuite-generalize",
+<<<<<<< HEAD
         description="Evaluate models over a grid of settings, and compare settings seen in training with unseen ones.",
+=======
+        description="Evaluate models over a grid of settings, and the gap between seen and unseen ones.",
+>>>>>>> main
         epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -38,7 +42,11 @@ def parser() -> argparse.ArgumentParser:
         "--model",
         action="append",
         required=True,
+<<<<<<< HEAD
         help="as for envsuite-eval; NAME@AXIS=VALUE,... names the training setting; several models are the first axis",
+=======
+        help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training places; repeatable (first axis)",
+>>>>>>> main
     )
     add("-e", "--env", default="", help="family or task id")
     add(
@@ -53,7 +61,11 @@ def parser() -> argparse.ArgumentParser:
         "--language",
         default="",
         metavar="TASKS",
+<<<<<<< HEAD
         help="measure language ability of each -m with lm-eval instead, e.g. agreement,household; the first is `before`",
+=======
+        help="instead of playing: language ability by lm-eval, e.g. agreement,household,piqa; the first -m is `before`",
+>>>>>>> main
     )
     add("--language-tasks", type=Path, default=None, metavar="DIR", help="task files of lm-eval's format")
     add("--metric", default="success", help="success | reward | progression | a metric of the task")

@@ -25,17 +25,30 @@ FILES = {  # target -> template; both contain $package
 
 
 def parser() -> argparse.ArgumentParser:
+<<<<<<< HEAD
     parser = argparse.ArgumentParser(
+=======
+    commands = argparse.ArgumentParser(
+>>>>>>> main
         prog="envsuite-new",
         description="Write a package with a working environment, tests and a README, to be changed into your own.",
         epilog="Example: envsuite-new lights-out; cd lights-out; pytest",
     )
+<<<<<<< HEAD
     parser.add_argument("name", help="name of the environment: words of letters and digits, joined by - or _")
     parser.add_argument(
         "-o", "--output-dir", type=Path, default=Path("."), help="folder in which the package is created (default: .)"
     )
     parser.add_argument("-v", "--verbose", action="store_true")
     return parser
+=======
+    commands.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
+    commands.add_argument(
+        "-o", "--output-dir", type=Path, default=Path("."), help="where its folder is made (default: .)"
+    )
+    commands.add_argument("-v", "--verbose", action="store_true")
+    return commands
+>>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -56,7 +69,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def names(name: str) -> dict[str, str]:
-    """The spellings of one name: package, class, family, title, distribution. Raises UsageError for what cannot be one."""
+    """Spellings of one name: package, class, family, title, distribution. Raises UsageError for invalid names."""
     parts = re.split(r"[-_]+", name)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_]+[A-Za-z0-9]+)*", name):
         raise UsageError(f"{name!r} is no name: give words of letters and digits joined by - or _, such as lights-out.")

@@ -19,6 +19,7 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
+<<<<<<< HEAD
     parser = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
     parser.add_argument("env", help="family or task id")
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
@@ -33,6 +34,22 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--module", action="append", default=[])
     parser.add_argument("-v", "--verbose", action="store_true")
     return parser
+=======
+    commands = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
+    commands.add_argument("env", help="family or task id")
+    commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    commands.add_argument("--split", default="")
+    commands.add_argument("-n", "--episodes", type=int, default=1)
+    commands.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
+    commands.add_argument("--reward", default="sparse")
+    commands.add_argument("--max-turns", type=int, default=None)
+    commands.add_argument("--player", default="human", help="who plays: the name in the table")
+    commands.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
+    commands.add_argument("--resume", action="store_true")
+    commands.add_argument("--module", action="append", default=[])
+    commands.add_argument("-v", "--verbose", action="store_true")
+    return commands
+>>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -61,7 +78,10 @@ def _main(argv: Sequence[str] | None) -> int:
         max_turns=args.max_turns,
     )
     console = cli.console()
-    say: Callable[[str], None] = lambda text: console.print(text, highlight=False)
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False)
+
     for notice in notices:
         say(notice)
     say(f"{task.id} {json.dumps(knobs) if knobs else ''}  {HELP}\n")

@@ -15,6 +15,7 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
+<<<<<<< HEAD
     parser = argparse.ArgumentParser(
         prog="envsuite-replay",
         description="Replay the stored commands of results files and compare observations, rewards and endings.",
@@ -28,6 +29,20 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--num-workers", type=int, default=-1)
     parser.add_argument("-v", "--verbose", action="store_true", help="print a line for every episode")
     return parser
+=======
+    top_parser = argparse.ArgumentParser(
+        prog="envsuite-replay", description="Re-execute the stored commands of results files."
+    )
+    top_parser.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
+    top_parser.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
+    top_parser.add_argument(
+        "--module", action="append", default=[], help="import this first: it registers environments of yours"
+    )
+    top_parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
+    top_parser.add_argument("--num-workers", type=int, default=-1)
+    top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
+    return top_parser
+>>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:

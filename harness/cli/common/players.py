@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """Policies of one call (`Players`), and a run with its progress (`play`)."""
+=======
+"""Policies of one command call, and the evaluation of a run with progress output."""
+>>>>>>> main
 
 from __future__ import annotations
 
@@ -19,9 +23,15 @@ from harness.types import Policy
 
 
 class Players:
+<<<<<<< HEAD
     """Policies by name for the runs of one call, which share its budget.
 
     Each policy is loaded once, and again only if a run needs other settings. Use as a context.
+=======
+    """Policies of one command call, which share its budget.
+
+    Keeps one policy per name in memory, and recreates it only when a run needs different settings.
+>>>>>>> main
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -30,9 +40,14 @@ class Players:
         self._began, self._used = time.monotonic(), dict[str, Summary]()
 
     def left(self, budget: Budget, config: RunConfig) -> Budget:
+<<<<<<< HEAD
         """Returns the budget that the other runs of the call have left."""
         others = [summary for run_id, summary in self._used.items() if run_id != config.run_id]
         return budget.after(self._began, others)
+=======
+        """Returns the budget that earlier runs of the call have left."""
+        return budget.after(self._began, [summary for run_id, summary in self._used.items() if run_id != config.run_id])
+>>>>>>> main
 
     def spend(self, config: RunConfig, summary: Summary) -> None:
         self._used[config.run_id] = summary
@@ -54,7 +69,11 @@ class Players:
 
 
 def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
+<<<<<<< HEAD
     """Loads a policy into this process, or replicas of it onto the cluster."""
+=======
+    """Creates the policy in this process, or replicas of it on the cluster."""
+>>>>>>> main
     if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
         from harness.cluster.connect import connect
         from harness.cluster.replicas import RayPolicy

@@ -17,7 +17,11 @@ from harness.policies import is_model, on_server
 
 
 def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
+<<<<<<< HEAD
     """Prints task, episodes, model, prompt and folder of a run."""
+=======
+    """Prints what a run would play, without playing it."""
+>>>>>>> main
 
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
@@ -50,7 +54,11 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
 
 
 def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
+<<<<<<< HEAD
     """Yields the predicted duration and cost of a run on a cluster, line by line."""
+=======
+    """Yields the predicted cost of the run on a cluster, as lines of text."""
+>>>>>>> main
     from harness.capacity import predict, profile
 
     head, families = profile.load()
@@ -63,7 +71,7 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
         parsed = Price.parse(args.price)
         price = parsed.input, parsed.output
     servers = len(args.base_url.split(",")) if args.base_url else max(1, args.policy_replicas)
-    asked = predict.PlannedHardware(
+    hardware = predict.PlannedHardware(
         nodes=args.nodes,
         cpus=args.cpus_per_node,
         slots=args.max_concurrent,
@@ -72,11 +80,15 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
         tokens_per_s=args.tokens_per_second,
         price=price,
     )
-    return predict.lines(config, head, families[config.task.family], asked)
+    return predict.lines(config, head, families[config.task.family], hardware)
 
 
 def show_prompt(config: RunConfig, base_url: str | None) -> None:
+<<<<<<< HEAD
     """Prints the first prompt as messages, and as text if the model's chat template is on this machine."""
+=======
+    """Prints the first messages for the model and, if its weights are here, the text its template makes of them."""
+>>>>>>> main
     env = registry.build(config.task, config.reward_mode, **config.knobs)
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
