@@ -25,7 +25,9 @@ def template(model: Model, prompting: Prompting) -> Template:
 
 
 class Actor:
-    """Samples replies with the model's present weights. Make a new one after every update.
+    """Samples replies with the model's present weights, each as soon as its prompt arrives.
+
+    Make a new actor after every update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`).
     """
@@ -73,6 +75,18 @@ class Actor:
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return self.policy.act(prompts)
+
+    def submit(self, ticket: int, prompt: Prompt) -> None:
+        self.policy.submit(ticket, prompt)
+
+    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
+        return self.policy.collect(timeout)
+
+    def cancel(self) -> None:
+        self.policy.cancel()
+
+    def sources(self) -> Sequence[Any]:
+        return self.policy.sources()
 
     def next_prompt(self, run: Trajectory) -> list[int]:
         """Returns the tokens of the prompt that would follow an episode, as the policy would have
