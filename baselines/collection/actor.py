@@ -3,7 +3,6 @@ weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from baselines.model import Model
@@ -13,7 +12,8 @@ from harness.lm.template import Template
 from harness.policies.hf import HFPolicy, end_tokens
 from harness.policies.score import ScorePolicy
 from harness.prompting.prompting import Prompting
-from harness.types import Prompt, Reply, Trajectory
+from harness.types import Prompt, Trajectory
+from harness.waiting import Forwarding
 
 if TYPE_CHECKING:
     from harness.policies.tokens import TokensPolicy
@@ -24,10 +24,8 @@ def template(model: Model, prompting: Prompting) -> Template:
     return Template(model.tokenizer, end_tokens(model.lm, model.tokenizer), prompting.thinking)
 
 
-class Actor:
-    """Samples replies with the model's present weights, each as soon as its prompt arrives.
-
-    Make a new actor after every update.
+class Actor(Forwarding):
+    """Samples replies with the model's present weights. Make a new one after every update.
 
     `servers` are the options of a `TokensPolicy` that has servers generate (`Servers.options`).
     """
@@ -72,21 +70,6 @@ class Actor:
             else:
                 self.policy = HFPolicy.of(model.lm, model.tokenizer, stop=prompting.stop, **options)
         self.template = self.policy.template
-
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        return self.policy.act(prompts)
-
-    def submit(self, ticket: int, prompt: Prompt) -> None:
-        self.policy.submit(ticket, prompt)
-
-    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
-        return self.policy.collect(timeout)
-
-    def cancel(self) -> None:
-        self.policy.cancel()
-
-    def sources(self) -> Sequence[Any]:
-        return self.policy.sources()
 
     def next_prompt(self, run: Trajectory) -> list[int]:
         """Returns the tokens of the prompt that would follow an episode, as the policy would have
