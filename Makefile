@@ -71,6 +71,11 @@ fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
+sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, and the red team on noise labels
+	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox
+	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m pytest -q tests/sandbox
+	.ci/dockerd $(BIN)/python -m benchmarks.sandbox_red_team --markdown benchmarks/sandbox_red_team.md
+
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
 	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
@@ -115,4 +120,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles swe-proof swe-manifest lint check equivalence leaderboards gallery docs-check boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles sandbox-proof swe-proof swe-manifest lint check equivalence leaderboards gallery docs-check boards site constraints clean
