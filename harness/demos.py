@@ -12,8 +12,9 @@ from harness.types import Message, Reply, Trajectory, Turn
 def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
     """Converts an episode to chats whose replies use the grammar that evaluation parses.
 
-    The messages come from `prompting.messages`, so that a model learns from the prompts it will see. With complete
-    history there is one chat per episode; with a limited history there is one chat per turn, which ends with its reply.
+    The messages come from `prompting.messages`, so that a model learns from the prompts it will
+    see. With complete history there is one chat per episode; with a limited history there is one
+    chat per turn, which ends with its reply.
     """
     grammar = GRAMMARS[prompting.grammar]
     turns = [
@@ -40,10 +41,11 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
 
 
 def demonstrations(runs: Iterable[Trajectory], prompting: Prompting) -> Iterator[dict[str, Any]]:
-    """Yields JSON objects for the solved episodes: `messages` in OpenAI's format and the episode's key.
+    """Yields JSON objects for the solved episodes: `messages` in OpenAI's format and the episode's
+    key.
 
-    With complete history there is one object per episode. With a limited history there is one per turn, and only its
-    last message is a training target.
+    With complete history there is one object per episode. With a limited history there is one per
+    turn, and only its last message is a training target.
     """
     for run in runs:
         if run.success and run.turns:

@@ -1,7 +1,7 @@
 """Evaluation: a policy plays the episodes of a task, and each finished episode is recorded on disk.
 
-Main entry points: `RunConfig` (settings that define a result), `Execution` (settings that do not change it),
-`evaluate` and `open_slots`.
+Main entry points: `RunConfig` (settings that define a result), `Execution` (settings that do not
+change it), `evaluate` and `open_slots`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ import envsuite
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
-from envsuite.errors import EnvsuiteError, UsageError, did_you_mean
+from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import records
+from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
 from harness.policies import is_model
 from harness.prompting.prompting import Prompting
@@ -39,6 +40,7 @@ from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.stats.summary import Summary, summarise
 from harness.types import Episode, Policy, Trajectory, WatchesWeights
 
+DEFAULT_EXECUTION = Execution()
 ENV_TIMEOUT = 600.0
 """Seconds for an environment in a worker to answer, unless `Execution.env_timeout` is set."""
 
@@ -59,7 +61,9 @@ class Sampling:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All settings that define a run's result: two runs with equal `run_id` are the same experiment."""
+    """All settings that define a run's result: two runs with equal `run_id` are the same
+    experiment.
+    """
 
     task: Task
     model: str
@@ -135,7 +139,9 @@ class RunConfig:
         return span[self.seed : self.seed + count]
 
     def all_episodes(self) -> list[Episode]:
-        """Returns all episodes in playing order: the first attempt of every seed, then the second attempts."""
+        """Returns all episodes in playing order: the first attempt of every seed, then the second
+        attempts.
+        """
         knobs = knobs_json(self.knobs)
         return [Episode(self.task, knobs, seed, attempt) for attempt in range(self.attempts) for seed in self.seeds]
 
@@ -145,75 +151,10 @@ class RunConfig:
         return output_dir / f"{self.task.id}--{name}" / self.run_id
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Limits at which a run stops cleanly; 0 means no limit. Tokens and cost include records from earlier calls."""
-
-    cost: float = 0.0
-    """USD"""
-    tokens: int = 0
-    """prompt and reply tokens"""
-    seconds: float = 0.0
-    """duration of this call"""
-    before: tuple[float, int, float] = (0.0, 0, 0.0)
-    """cost, tokens and seconds used by earlier runs of the same call"""
-
-    def after(self, began: float, used: Sequence[Summary]) -> Budget:
-        """Returns the budget of the next run of a call that began at time `began` and has finished the runs `used`."""
-        tokens = sum(summary["input_tokens"] + summary["output_tokens"] for summary in used)
-        cost = sum(summary["cost"] for summary in used)
-        return replace(self, before=(cost, tokens, time.monotonic() - began))
-
-    def reached(self, records: Iterable[Mapping[str, Any]], began: float) -> str:
-        """Returns the limit that `records` and the time since `began` have reached, as its flag; '' if none."""
-        cost, tokens, seconds = self.before
-        if self.seconds and seconds + time.monotonic() - began >= self.seconds:
-            return f"--max-time {self.seconds:g} s"
-        if not (self.cost or self.tokens):
-            return ""
-        for record in records:
-            tokens += record["input_tokens"] + record["output_tokens"]
-            cost += record["cost"]
-        if self.tokens and tokens >= self.tokens:
-            return f"--max-tokens-total {self.tokens:,}"
-        return f"--max-cost {self.cost:g} USD" if self.cost and cost >= self.cost else ""
-
-
-class BudgetReached(EnvsuiteError):
-    """Raised when a run stops at its budget. Finished episodes are in the journal, and --resume continues."""
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Settings of a run that do not change its result."""
-
-    max_concurrent: int = 16
-    num_workers: int = -1
-    """worker processes for environments; 0: none, -1: as the environment needs"""
-    resume: bool = False
-    budget: Budget = Budget()
-    patience: float = 0.0
-    """seconds to wait for another process that is writing to the same run"""
-    executor: str = "local"
-    """local | ray"""
-    ray_address: str = ""
-    """host:port | auto | "" for a cluster started by this process"""
-    env_timeout: float = 0.0
-    """seconds for an environment to answer, which implies worker processes; 0: 600 s, and workers only if needed"""
-    isolate_unknown: bool = False
-    """runs environments that are not part of envsuite in worker processes, where a crash only breaks an episode"""
-
-    def __post_init__(self) -> None:
-        if self.ray_address and self.executor != "ray":
-            raise UsageError("--ray-address needs --executor ray.")
-        if self.env_timeout < 0:
-            raise UsageError(f"--env-timeout must be at least 0 seconds, not {self.env_timeout:g}.")
-        if self.env_timeout and not self.num_workers:
-            raise UsageError("--env-timeout needs worker processes: remove --num-workers 0.")
-
-
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
-    """Returns the task and split name for `split`; families whose splits are separate tasks return another task."""
+    """Returns the task and split name for `split`; families whose splits are separate tasks return
+    another task.
+    """
     if split in task.split_ids:
         return registry.TASKS[task.split_ids[split]], ""
     return task, split
@@ -223,15 +164,17 @@ def evaluate(
     config: RunConfig,
     output_dir: Path,
     make_policy: Callable[[], Policy],
-    execution: Execution = Execution(),
+    execution: Execution = DEFAULT_EXECUTION,
     on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
 ) -> tuple[Results, Summary]:
-    """Plays the episodes missing in the run folder; returns all records (`records.light`), sorted, and their summary.
+    """Plays the episodes missing in the run folder; returns all records (`records.light`), sorted,
+    and their summary.
 
-    After an interruption, the journal has all finished episodes, and a later call with `resume` continues from there.
-    `play` replaces the policy's rollout, for example when a person plays. Raises UsageError if the folder exists and
-    `resume` is off, or if another process is writing to it; BudgetReached at a limit of `execution.budget`.
+    After an interruption, the journal has all finished episodes, and a later call with `resume`
+    continues from there. `play` replaces the policy's rollout, for example when a person plays.
+    Raises UsageError if the folder exists and `resume` is off, or if another process is writing to
+    it; BudgetReached at a limit of `execution.budget`.
 
     Examples:
         >>> import tempfile
@@ -321,14 +264,16 @@ def _record(
 def open_slots(
     config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING
 ) -> Executor:
-    """Opens an executor for a run: in this process for fast engines, in worker processes, or on a Ray cluster."""
+    """Opens an executor for a run: in this process for fast engines, in worker processes, or on a
+    Ray cluster.
+    """
     count = max(1, min(execution.max_concurrent, episodes))
     cls = registry.env_class(config.task)
     settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
     check_expert(cls, advice_kind)
     timeout = execution.env_timeout or ENV_TIMEOUT
     if execution.executor == "ray":
-        return _open_ray(config, execution, count, advice_kind, shaping, timeout)
+        return _open_ray(config, settings, execution, count, advice_kind, shaping)
     workers = _num_workers(cls, settings, execution, count)
     if workers:
         return ProcessExecutor(count, workers, config.reward_mode, advice_kind, shaping, timeout)
@@ -340,7 +285,9 @@ def open_slots(
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:
-    """Returns the number of worker processes for an environment class; 0: its environments run in this process."""
+    """Returns the number of worker processes for an environment class; 0: its environments run in
+    this process.
+    """
     if execution.num_workers >= 0:
         return execution.num_workers
     unknown = execution.isolate_unknown and cls.__module__.partition(".")[0] != "envsuite"
@@ -350,13 +297,17 @@ def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execut
 
 
 def _open_ray(
-    config: RunConfig, execution: Execution, count: int, advice_kind: str, shaping: Shaping, timeout: float
+    config: RunConfig,
+    settings: dict[str, Any],
+    execution: Execution,
+    count: int,
+    advice_kind: str,
+    shaping: Shaping,
 ) -> Executor:
     from harness.cluster import connect
     from harness.cluster.executors import RayExecutor
 
     cls = registry.env_class(config.task)
-    settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
     needs = cls.resources(settings)
     # A cluster started here offers one unit of each resource, which the workers share.
     ray = connect.connect(execution.ray_address, offers=dict.fromkeys(needs, 1.0))
@@ -364,6 +315,7 @@ def _open_ray(
     if workers <= 0:
         workers = max(1, int(ray.available_resources().get("CPU", 1)))
     batched = not cls.needs_process(settings)
+    timeout = execution.env_timeout or ENV_TIMEOUT
     return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping, needs, batched, timeout)
 
 

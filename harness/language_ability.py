@@ -1,9 +1,9 @@
-"""Language ability before and after training, by lm-evaluation-harness (POAD, Tables 2, 7 and 8).
+"""Language ability before and after training, measured by lm-evaluation-harness (POAD, Tables 2, 7 and 8).
 
-Tasks are lm-eval's by name, which needs their data from a hub or its cache; task files of a folder (`include`); or two
-small ones of ours that need nothing: `agreement` (200 pairs of verb forms after a noun and an attractor) and `household`
-(40 everyday facts, the right end of a sentence against a wrong one). Ours tell whether a model still has its language,
-not how good it is.
+Tasks are named as in lm-eval, which needs their data from a hub or its cache, or come from task files in a folder
+(`include`). Two small built-in tasks need no data: `agreement` (200 pairs of verb forms after a noun and an attractor)
+and `household` (40 everyday facts with a right and a wrong ending). They detect whether training damaged a model's
+language, not how good it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
 from harness.stats.compare import sign_flip
 from harness.stats.intervals import Interval, paired, wilson
 
-OURS = ("agreement", "household")
+BUILT_IN = ("agreement", "household")
 SCHEMA = "envsuite-language-1"
 
 
@@ -33,58 +33,55 @@ def measure(
     device: str = "auto",
     dtype: str = "auto",
 ) -> dict[str, list[float]]:
-    """Accuracy per item, by task. Raises UsageError for an unknown task, DataError where a task's data is not here."""
+    """Returns the accuracy per item and task. Raises UsageError for unknown tasks, DataError if data is missing."""
     try:
         from lm_eval import simple_evaluate
         from lm_eval.models.huggingface import HFLM
         from lm_eval.tasks import TaskManager
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"Language ability needs the package {error.name!r}, which is not installed: pip install 'envsuite[lm-eval,hf]'"
+            f"Language ability needs the package {error.name!r}: pip install 'envsuite[lm-eval,hf]'"
         ) from error
     from harness.policies.hf import load
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     where = str(include) if include else None
     manager = TaskManager(include_path=where, include_defaults=False)
-    if set(tasks) - {
-        *OURS,
-        *manager.all_tasks,
-    }:  # lm-eval's own are read, which takes a while, where they are asked for
+    if set(tasks) - {*BUILT_IN, *manager.all_tasks}:  # reading lm-eval's own tasks takes a while
         manager = TaskManager(include_path=where)
-    known = [*OURS, *manager.all_tasks]
+    known = [*BUILT_IN, *manager.all_tasks]
     for name in tasks:
         if name not in known:
-            raise UsageError(f"No language task {name!r}: lm-eval has {len(known)}.{did_you_mean(name, known)}")
+            raise UsageError(f"Unknown language task {name!r}: lm-eval has {len(known)}.{did_you_mean(name, known)}")
     network, tokenizer = load(model, device, dtype)
-    found: dict[str, list[float]] = {}
+    accuracies: dict[str, list[float]] = {}
     for name in tasks:
         try:
             with _without_bars():
                 done = simple_evaluate(
                     model=HFLM(pretrained=network, tokenizer=tokenizer, batch_size=8),
-                    tasks=[_local(name) if name in OURS else name],
+                    tasks=[_local(name) if name in BUILT_IN else name],
                     task_manager=manager,
                     limit=limit,
                     bootstrap_iters=0,
                     log_samples=True,
                     verbosity="ERROR",
                 )
-        except Exception as error:  # whatever the readers of many data sets raise
+        except Exception as error:  # readers of data sets raise many types
             raise DataError(
                 f"Language task {name!r} cannot be run ({type(error).__name__}: {error}): its data comes from a hub; "
-                f"name task files of your own with --language-tasks, or take {', '.join(OURS)}."
+                f"name your own task files with --language-tasks, or use {', '.join(BUILT_IN)}."
             ) from error
         for task, samples in done["samples"].items():
             if samples and "acc" not in samples[0]:
-                raise UsageError(f"Language task {task!r} has no accuracy per item: take one of multiple choice.")
-            found[task] = [float(one["acc"]) for one in sorted(samples, key=lambda one: one["doc_id"])]
-    return found
+                raise UsageError(f"Language task {task!r} has no accuracy per item: use a multiple-choice task.")
+            accuracies[task] = [float(sample["acc"]) for sample in sorted(samples, key=lambda sample: sample["doc_id"])]
+    return accuracies
 
 
 @contextlib.contextmanager
 def _without_bars() -> Iterator[None]:
-    """No progress bar of this process shows meanwhile: lm-eval turns its own on whatever tqdm's settings say."""
+    """Disables all progress bars of this process, since lm-eval ignores tqdm's settings."""
     from tqdm import tqdm
 
     begin = tqdm.__init__
@@ -110,39 +107,42 @@ def _local(name: str) -> dict[str, Any]:
     }
 
 
-def report(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Any]:
-    """Per task: each model's accuracy, and each later model less the first, paired by item. `found`: model -> task -> items."""
-    first, *others = found
+def report(results: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Any]:
+    """Returns, per task, the accuracy of each model and its paired difference to the first model.
+
+    `results` maps model -> task -> accuracy per item.
+    """
+    first, *later = results
     rows = []
-    for task, items in found[first].items():
-        right = {name: wilson(int(sum(of[task])), len(of[task])) for name, of in found.items()}
+    for task, items in results[first].items():
+        right = {name: wilson(int(sum(of[task])), len(of[task])) for name, of in results.items()}
         row: dict[str, Any] = {
             "task": task,
-            "accuracy": {name: _spelt(interval) for name, interval in right.items()},
+            "accuracy": {name: _interval_fields(interval) for name, interval in right.items()},
             "change": {},
         }
-        for name in others:
-            deltas = [after - before for before, after in zip(items, found[name][task], strict=True)]
+        for name in later:
+            deltas = [after - before for before, after in zip(items, results[name][task], strict=True)]
             change = paired(deltas, [right[name]], [right[first]])
-            row["change"][name] = {**_spelt(change), "p": sign_flip_of(deltas)}
+            row["change"][name] = {**_interval_fields(change), "p": sign_flip_of(deltas)}
         rows.append(row)
-    return {"schema_version": SCHEMA, "models": list(found), "tasks": rows}
+    return {"schema_version": SCHEMA, "models": list(results), "tasks": rows}
 
 
 def sign_flip_of(deltas: Sequence[float]) -> float:
-    """Two-sided p of no change, by sign flips over the items."""
+    """Returns the two-sided p-value of no change, by sign flips over the items."""
     import numpy as np
 
     return sign_flip(np.array(deltas))
 
 
-def write(folder: Path, found: dict[str, Any]) -> Path:
-    """`language.json`, whole."""
+def write(folder: Path, contents: dict[str, Any]) -> Path:
+    """Writes `language.json` atomically and returns its path."""
     path = folder / "language.json"
-    write_atomically(path, json.dumps(found, indent=2) + "\n")
+    write_atomically(path, json.dumps(contents, indent=2) + "\n")
     return path
 
 
-def _spelt(interval: Interval) -> dict[str, Any]:
+def _interval_fields(interval: Interval) -> dict[str, Any]:
     plain = {key: None if value != value else value for key, value in interval._asdict().items()}
     return {"mean": plain.pop("value"), **plain}

@@ -21,10 +21,12 @@ def play(
     say: Callable[[str], None],
     max_turns: int | None = None,
 ) -> Iterator[Trajectory]:
-    """Plays each episode with the commands that `ask(admissible)` returns, and yields its trajectory.
+    """Plays each episode with the commands that `ask(admissible)` returns, and yields its
+    trajectory.
 
-    :quit or EOFError ends play without recording the current episode. :undo restores the engine's snapshot if the
-    engine supports it; the record contains only the remaining commands, which replay to the same game.
+    :quit or EOFError ends play without recording the current episode. :undo restores the engine's
+    snapshot if the engine supports it; the record contains only the remaining commands, which
+    replay to the same game.
     """
     for episode in episodes:
         run = _episode(env, episode, ask, say, max_turns)

@@ -3,13 +3,14 @@
     {output_dir}/{task}--{model}/{run_id}/
         config.json     resolved settings and the host; written first
         journal.jsonl   finished episodes, appended and flushed one by one
-        results.jsonl   the journal's records sorted by key, without superseded broken attempts; written when the run ends
+        results.jsonl   the journal's records sorted by key, without superseded broken attempts;
+                        written when the run ends
         timing.jsonl    duration of each episode
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
 
-results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it is byte-identical
-after every run, interrupted or not.
+results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it
+is byte-identical after every run, interrupted or not.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
 
 
 def _estimated(turns: Sequence[Turn]) -> Record:
-    """Returns the estimated tokens and cost of replies without usage; an empty dict if there are none."""
+    """Returns the estimated tokens and cost of replies without usage; an empty dict if there are
+    none.
+    """
     estimates = [turn.reply.estimated for turn in turns if turn.reply.estimated is not None]
     if not estimates:
         return {}
@@ -117,7 +120,9 @@ def key_of(record: Record) -> Key:
 
 
 def is_broken(record: Record) -> bool:
-    """Returns True if the infrastructure failed: such a record is not scored, and replaying the episode replaces it."""
+    """Returns True if the infrastructure failed: such a record is not scored, and replaying the
+    episode replaces it.
+    """
     return record["stop_reason"] == StopReason.BROKEN
 
 
@@ -125,7 +130,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circ
 
 
 def dump(record: Record) -> bytes:
-    """Encodes a record as one line of JSON. Lone surrogates, which UTF-8 cannot encode, become JSON escapes."""
+    """Encodes a record as one line of JSON. Lone surrogates, which UTF-8 cannot encode, become JSON
+    escapes.
+    """
     return _encode(record).encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -136,7 +143,8 @@ def results_file(folder: Path) -> Path:
 
 
 def read_results(path: Path) -> list[Record]:
-    """Reads all records of a results file, plain or gzipped. Raises DataError naming the file and line.
+    """Reads all records of a results file, plain or gzipped. Raises DataError naming the file and
+    line.
 
     Examples:
         >>> for record in read_results(Path("leaderboards/overcooked/results.jsonl.gz"))[:1]:
@@ -154,8 +162,8 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
             _check(record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
-            f"{path}:{number} is not a record ({type(error).__name__}: {error}): remove that line to replay its episode, "
-            "or the folder to start again."
+            f"{path}:{number} is not a record ({type(error).__name__}: {error}): "
+            "remove that line to replay its episode, or the folder to start again."
         ) from error
     if schema != SCHEMA:
         raise DataError(f"{path}:{number} has schema_version {schema!r}: {schema_cure(schema)}.")
@@ -198,7 +206,10 @@ def schema_cure(schema: Any) -> str:
     kind, _, number = SCHEMA.rpartition("-")
     theirs, _, version = str(schema).rpartition("-")
     if theirs == kind and version.isdecimal() and int(version) > int(number):
-        return f"this envsuite reads {SCHEMA!r}; to migrate, upgrade to the release that wrote it (pip install -U envsuite)"
+        return (
+            f"this envsuite reads {SCHEMA!r}; to migrate, upgrade to the release that wrote it "
+            "(pip install -U envsuite)"
+        )
     return (
         f"this envsuite reads {SCHEMA!r} and cannot convert it; to migrate, run the settings of its config.json "
         "again with envsuite-eval, or read it with the envsuite version that config.json names"
@@ -206,10 +217,11 @@ def schema_cure(schema: Any) -> str:
 
 
 def read_lines(path: Path, parse: Callable[[Any], T], noun: str, cure: str) -> list[T]:
-    """Applies `parse` to each line of a JSON Lines file; skips a last line that a crash left incomplete.
+    """Applies `parse` to each line of a JSON Lines file; skips a last line that a crash left
+    incomplete.
 
-    Raises DataError with file, line and `cure` if a line is not a valid `noun`: `parse` raises ValueError, LookupError
-    or TypeError for those.
+    Raises DataError with file, line and `cure` if a line is not a valid `noun`: `parse` raises
+    ValueError, LookupError or TypeError for those.
     """
     values: list[T] = []
     lines = list(reading.read_lines(path))
@@ -232,7 +244,8 @@ def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
 
 
 class Journal:
-    """Append-only file of records, flushed after each line. Opening it removes a half-written last line.
+    """Append-only file of records, flushed after each line. Opening it removes a half-written last
+    line.
 
     Memory holds only an index of the lines: `ROW` integers of 8 bytes per line.
     """
@@ -271,7 +284,9 @@ class Journal:
             self.spent[name] += record[name] + (estimated[name] if estimated is not None else 0)
 
     def append(self, record: Record) -> None:
-        """Writes and flushes a record. Raises OSError if the disk is full; the next run removes the partial line."""
+        """Writes and flushes a record. Raises OSError if the disk is full; the next run removes the
+        partial line.
+        """
         line = dump(record)
         self._file.write(line)
         self._file.flush()

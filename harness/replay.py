@@ -1,8 +1,8 @@
 """Replay check: plays the stored commands of a results file again and reports every difference.
 
-`check` compares observations, rewards, faults and endings with a new rollout. For the results of a run folder it also
-compares the episodes, the model's name, the commands in the replies and the counts with the folder's other files. The
-check cannot prove which model wrote the replies.
+`check` compares observations, rewards, faults and endings with a new rollout. For the results of a
+run folder it also compares the episodes, the model's name, the commands in the replies and the
+counts with the folder's other files. The check cannot prove which model wrote the replies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from harness.rollout.loop import rollout
 from harness.types import Episode, Trajectory
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
-"""Stop reasons of the harness. The environment does not know them, so the check ends with the last stored turn."""
+"""Stop reasons of the harness. The environment does not know them, so the check ends with the last
+stored turn.
+"""
 SAME_FAULT = {"length": "format"}
 """Faults that a replay cannot tell apart: a reply without a command, cut off or not."""
 
@@ -45,11 +47,12 @@ def check(
     players: Container[str] = (),
     trusted: Mapping[str, Any] = {},
 ) -> Iterator[Verdict]:
-    """Replays every record of a results file, which may have several models; yields verdicts as episodes end.
+    """Replays every record of a results file, which may have several models; yields verdicts as
+    episodes end.
 
-    Records of `players`, which need no replies, are compared with new episodes of these players. The file may come from
-    a stranger: knobs that name files or choose the sandbox come from `trusted`, the user's own settings. Raises
-    UntrustedKnob if one of them is missing.
+    Records of `players`, which need no replies, are compared with new episodes of these players.
+    The file may come from a stranger: knobs that name files or choose the sandbox come from
+    `trusted`, the user's own settings. Raises UntrustedKnob if one of them is missing.
     """
     registry.tasks("*")  # loads plugins
     registry.check_trusted(trusted)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from envsuite.types import StopReason, Task, knobs_json
 
 Message = dict[str, Any]
-"""A chat message in OpenAI's format: {"role": "system" | "user" | "assistant", "content": str, ...}"""
+"""A chat message in OpenAI's format: {"role": "system" | "user" | "assistant", "content": str, ...}
+"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Reply:
     cost: float = 0.0
     """USD, if known"""
     estimated: tuple[int, int, float] | None = None
-    """input tokens, output tokens and cost estimated from the texts, if the server sends no usage"""
+    """input tokens, output tokens and cost estimated from the texts, if the server sends no usage
+    """
     commands: tuple[str, ...] | None = None
     """set by policies that choose commands directly; otherwise commands are parsed from `text`"""
     error: str = ""
@@ -98,9 +100,9 @@ class Reply:
 class Policy(Protocol):
     """A player: answers a batch of prompts.
 
-    `advice_kind` names the advice that the environment adds to each prompt: "" for none, "random", "expert" or
-    "expert:KIND". A policy with advice receives no messages.
-    `deterministic` is True if equal prompts always get byte-identical replies.
+    `advice_kind` names the advice that the environment adds to each prompt: "" for none, "random",
+    "expert" or "expert:KIND". A policy with advice receives no messages. `deterministic` is True if
+    equal prompts always get byte-identical replies.
     """
 
     name: str
@@ -121,7 +123,9 @@ class WatchesWeights(Protocol):
     """Optional capability of a policy: it notices when a server's weights change during a run."""
 
     def keep_weights(self, path: Path) -> None:
-        """Compares the weights with the fingerprint in `path`, and writes that file if it does not exist."""
+        """Compares the weights with the fingerprint in `path`, and writes that file if it does not
+        exist.
+        """
         ...
 
 
@@ -139,7 +143,9 @@ class Turn:
     """the environment's info after the last command"""
     thought: str = ""
     fault: str = ""
-    """"" | "format": no command in the reply | "invalid": the environment refused it | "length": reply cut off"""
+    """"" | "format": no command in the reply | "invalid": the environment refused it | "length":
+    reply cut off
+    """
     note: str = ""
     """message of the harness about the reply, shown with the next observation"""
     admissible: Sequence[str] = ()

@@ -1,7 +1,8 @@
 """Asynchronous policies, and a joint wait for replies and environments.
 
-`Asynchronous` is the optional capability of policies that answer prompts one by one. `asynchronous` returns any policy as
-such a policy. `wait` blocks until one of several sources is ready: file descriptors, pipes and `Wakeup` objects.
+`Asynchronous` is the optional capability of policies that answer prompts one by one. `asynchronous`
+returns any policy as such a policy. `wait` blocks until one of several sources is ready: file
+descriptors, pipes and `Wakeup` objects.
 """
 
 from __future__ import annotations
@@ -71,10 +72,12 @@ class Asynchronous(Protocol):
         ...
 
     def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
-        """Returns all complete replies with their tickets; waits up to `timeout` seconds for the first one.
+        """Returns all complete replies with their tickets; waits up to `timeout` seconds for the
+        first one.
 
-        A model in this process computes here, one step per call. With `timeout` None, waits for a reply without limit;
-        returns [] at once if no prompt is pending. Raises what ended the policy's work.
+        A model in this process computes here, one step per call. With `timeout` None, waits for a
+        reply without limit; returns [] at once if no prompt is pending. Raises what ended the
+        policy's work.
         """
         ...
 
@@ -83,12 +86,16 @@ class Asynchronous(Protocol):
         ...
 
     def sources(self) -> Sequence[Any]:
-        """Returns objects to `wait` for: one is readable when `collect` has something to return or to compute."""
+        """Returns objects to `wait` for: one is readable when `collect` has something to return or
+        to compute.
+        """
         ...
 
 
 class Batched:
-    """Gives a policy that only has `act` the asynchronous interface: `collect` asks for all submitted prompts at once."""
+    """Gives a policy that only has `act` the asynchronous interface: `collect` asks for all
+    submitted prompts at once.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -111,6 +118,48 @@ class Batched:
         return ()
 
 
+class Forwarding:
+    """Base class of policies that forward prompts to another policy, `self.policy`.
+
+    `known` may answer a prompt at once; other prompts go to `self.policy`, asynchronously if it
+    supports that.
+    """
+
+    policy: Any
+    _answered: list[tuple[int, Reply]] | None = None
+    _inner: Asynchronous | None = None
+
+    def known(self, prompt: Prompt) -> Reply | None:
+        """Returns a reply that needs no other policy, or None."""
+        return None
+
+    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
+        return act(self, prompts)
+
+    def submit(self, ticket: int, prompt: Prompt) -> None:
+        reply = self.known(prompt)
+        if reply is None:
+            self._forward().submit(ticket, prompt)
+        else:
+            self._answered = [*(self._answered or ()), (ticket, reply)]
+
+    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
+        answered, self._answered = self._answered or [], []
+        return [*answered, *self._forward().collect(0.0 if answered else timeout)]
+
+    def cancel(self) -> None:
+        self._answered = []
+        self._forward().cancel()
+
+    def sources(self) -> Sequence[Any]:
+        return self._forward().sources()
+
+    def _forward(self) -> Asynchronous:
+        if self._inner is None:
+            self._inner = asynchronous(self.policy)
+        return self._inner
+
+
 def asynchronous(policy: Policy) -> Asynchronous:
     """Returns the policy itself if it is asynchronous, else a `Batched` wrapper."""
     return policy if isinstance(policy, Asynchronous) else Batched(policy)
@@ -131,7 +180,8 @@ def act(policy: Asynchronous, prompts: Sequence[Prompt]) -> list[Reply]:
 
 
 class Outbox:
-    """Finished replies and errors that other threads hand to `collect`, with the `wakeup` that announces them.
+    """Finished replies and errors that other threads hand to `collect`, with the `wakeup` that
+    announces them.
 
     Every `cancel` starts a new generation; replies of earlier generations are dropped.
     """
@@ -153,7 +203,9 @@ class Outbox:
         self.wakeup.set()
 
     def take(self, timeout: float | None) -> list[tuple[int, Reply]]:
-        """Returns the finished replies; waits up to `timeout` seconds for the first one, if any is pending."""
+        """Returns the finished replies; waits up to `timeout` seconds for the first one, if any is
+        pending.
+        """
         if timeout != 0.0 and self.pending and not self._finished:
             wait([self.wakeup], timeout)
         self.wakeup.clear()

@@ -1,4 +1,4 @@
-"""An import only points down."""
+"""Layering: imports only point to lower floors, without circles, and no engine is imported early."""
 
 import ast
 import subprocess
@@ -16,7 +16,7 @@ FOLDERS = {
         ["records", "waiting"],
         ["prompting"],
         ["stats", "lm"],
-        ["policies", "rollout"],
+        ["policies", "rollout", "execution"],
         ["demos", "play", "cluster"],
         ["evaluate"],
         ["replay", "language_ability", "capacity", "interop"],
@@ -39,7 +39,7 @@ FOLDERS = {
         ["cli"],
     ],
 }
-"""folders and loose modules inside a package, from the lowest floor up; neighbours on one floor do not import each other"""
+"""Folders and modules of a package, lowest floor first; those on one floor do not import each other."""
 ENGINES = ("torch", "transformers", "textworld", "alfworld", "minigrid", "sklearn", "pandas", "docker", "PIL", "rich")
 
 
@@ -64,15 +64,15 @@ def test_imports_only_point_down(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     floor = FLOORS[parts[0]]
     for name in imports(path):
-        head, *rest = name.split(".")
+        head, *tail = name.split(".")
         assert FLOORS.get(head, -1) <= floor, f"{path} imports {name} from a higher floor"
         assert head != "tests", f"{path} imports {name}"
         if parts[:2] == ("envsuite", "envs") and len(parts) > 3 and name.startswith("envsuite.envs."):
-            assert rest[1] == parts[2], f"one environment imports another: {name}"
-        if head == "envsuite" and rest[:1] == ["compat"]:
+            assert tail[1] == parts[2], f"one environment imports another: {name}"
+        if head == "envsuite" and tail[:1] == ["compat"]:
             assert parts[:2] == ("envsuite", "compat"), f"{path} imports {name}, which is for users only"
-        if parts[0] == "envsuite" and len(parts) == 2 and parts[1] in BASE and head == "envsuite" and rest:
-            assert rest[0] in BASE or name.startswith("envsuite.types"), f"the base imports {name}"
+        if parts[0] == "envsuite" and len(parts) == 2 and parts[1] in BASE and head == "envsuite" and tail:
+            assert tail[0] in BASE or name.startswith("envsuite.types"), f"the base imports {name}"
 
 
 @pytest.mark.parametrize("package", FOLDERS)
@@ -84,10 +84,15 @@ def test_folders_inside_a_package_only_import_lower_ones(package):
         if parts[1] == "__init__":
             continue
         for name in imports(path):
-            other = name.split(".")
-            if other[0] != package or len(other) < 2 or other[1] == parts[1] or other[1] not in rank:
+            name_parts = name.split(".")
+            if (
+                name_parts[0] != package
+                or len(name_parts) < 2
+                or name_parts[1] == parts[1]
+                or name_parts[1] not in rank
+            ):
                 continue
-            if rank[other[1]] >= rank[parts[1]]:
+            if rank[name_parts[1]] >= rank[parts[1]]:
                 wrong.append(f"{'.'.join(parts)} imports {name}")
     assert not wrong, "\n".join(wrong)
 
@@ -104,7 +109,7 @@ def test_no_modules_import_each_other_in_a_circle():
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in modules()
     }
     arrows = {
-        name: {other for other in imports(path) if other in known and not f"{name}.".startswith(f"{other}.")}
+        name: {target for target in imports(path) if target in known and not f"{name}.".startswith(f"{target}.")}
         for name, path in known.items()
     }
     done: set[str] = set()
@@ -112,8 +117,8 @@ def test_no_modules_import_each_other_in_a_circle():
     def visit(name, trail):
         assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
         if name not in done:
-            for other in arrows[name]:
-                visit(other, [*trail, name])
+            for target in arrows[name]:
+                visit(target, [*trail, name])
             done.add(name)
 
     for name in known:
@@ -126,8 +131,8 @@ def test_neither_envsuite_nor_any_environments_module_imports_an_engine():
         "for task in envsuite.tasks('*'): importlib.import_module(task.entry_point.partition(':')[0])\n"
         f"print([name for name in {ENGINES!r} if name in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert found.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 def test_every_extra_a_task_requires_is_declared():

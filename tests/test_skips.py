@@ -1,4 +1,4 @@
-"""Which tests may be skipped on CI."""
+"""The list of tests that may be skipped on CI."""
 
 from pathlib import Path
 

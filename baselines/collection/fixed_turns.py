@@ -16,6 +16,7 @@ from typing import Any
 from envsuite import registry
 from envsuite.types import StopReason
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory
+from harness.waiting import Forwarding
 
 Key = tuple[str, str, int, int]
 TurnLimit = Callable[[Episode], int]
@@ -63,19 +64,14 @@ class EpisodeStream:
         return cls(state["started"], episode, replies)
 
 
-class ReplayingPolicy:
+class ReplayingPolicy(Forwarding):
     """Repeats the replies of unfinished episodes, and asks `policy` for everything after them."""
 
     def __init__(self, policy: Policy, replies: Mapping[Key, Sequence[Reply]]) -> None:
         self.policy, self.replies = policy, replies
         self.name, self.advice_kind, self.deterministic = policy.name, policy.advice_kind, policy.deterministic
 
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        earlier = [self._earlier(prompt) for prompt in prompts]
-        new = iter(self.policy.act([p for p, reply in zip(prompts, earlier, strict=True) if reply is None]))
-        return [next(new) if reply is None else reply for reply in earlier]
-
-    def _earlier(self, prompt: Prompt) -> Reply | None:
+    def known(self, prompt: Prompt) -> Reply | None:
         replies = self.replies[prompt.episode.key] if prompt.episode else ()
         return replies[prompt.turn] if prompt.turn < len(replies) else None
 

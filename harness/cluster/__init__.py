@@ -1,4 +1,5 @@
-"""Evaluation and training on a Ray cluster: environment workers, policy replicas, tasks and connections.
+"""Evaluation and training on a Ray cluster: environment workers, policy replicas, tasks and
+connections.
 
 Imported only for `--executor ray`; needs the extra `ray`.
 """

@@ -1,4 +1,6 @@
-"""Connects to a Ray cluster or starts one on this machine, and reports missing resources before work starts."""
+"""Connects to a Ray cluster or starts one on this machine, and reports missing resources before
+work starts.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,17 @@ from typing import Any
 from envsuite.errors import MissingExtra, UsageError
 
 OURS = ("docker",)
-"""Custom resources that environments need; a cluster started by this process offers them for all tasks of a call."""
+"""Custom resources that environments need; a cluster started by this process offers them for all
+tasks of a call.
+"""
 COMING_FREE = 15.0
 """Seconds to wait for CPUs that are in use."""
 KNOCKING = 30.0
 """Seconds that the head has to answer; a loaded one is slow."""
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-"""Preface of an HTTP/2 client (RFC 9113, 3.4), the transport of gRPC; a server answers with a SETTINGS frame."""
+"""Preface of an HTTP/2 client (RFC 9113, 3.4), the transport of gRPC; a server answers with a
+SETTINGS frame.
+"""
 SETTING_UP = 120.0
 """Seconds for all workers to start and report their versions."""
 
@@ -35,11 +41,13 @@ def _ray() -> Any:
 
 
 def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
-    """Returns the `ray` module, connected to `address` ("host:port", "auto", or "" for a cluster of this process).
+    """Returns the `ray` module, connected to `address` ("host:port", "auto", or "" for a cluster of
+    this process).
 
-    `offers` lists custom resources of a cluster that is started here. A process has a single connection, which later
-    calls with "auto", "" or the same address reuse. Raises UsageError if the address does not answer, runs another
-    version of Ray or Python, or differs from the existing connection.
+    `offers` lists custom resources of a cluster that is started here. A process has a single
+    connection, which later calls with "auto", "" or the same address reuse. Raises UsageError if
+    the address does not answer, runs another version of Ray or Python, or differs from the existing
+    connection.
     """
     ray = _ray()
     if ray.is_initialized():
@@ -121,7 +129,9 @@ def _same(left: str, right: str, own_ip: str) -> bool:
 
 
 def _knock(address: str) -> None:
-    """Checks within seconds that a head answers; Ray itself tries a dead or wrong address for minutes."""
+    """Checks within seconds that a head answers; Ray itself tries a dead or wrong address for
+    minutes.
+    """
     host, port = _split(address)
     try:
         with socket.create_connection((host, port), timeout=5) as line:
@@ -156,10 +166,11 @@ def _greet(line: socket.socket, address: str) -> None:
 
 
 def check_room(ray: Any, count: int, needs: dict[str, float], noun: str) -> None:
-    """Raises UsageError if `count` actors with the resources `needs` ("CPU", "GPU" or custom) do not fit.
+    """Raises UsageError if `count` actors with the resources `needs` ("CPU", "GPU" or custom) do
+    not fit.
 
-    Each actor runs on a single node. Waits a moment for resources that actors which just ended still hold. `noun` names
-    the actors in messages.
+    Each actor runs on a single node. Waits a moment for resources that actors which just ended
+    still hold. `noun` names the actors in messages.
     """
     needed = " and ".join(f"{amount:g} {name}" for name, amount in needs.items())
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -216,7 +227,8 @@ def check_versions(reported: dict[str, str], node: str) -> None:
 def check_actor(ray: Any, started: Any, noun: str) -> None:
     """Checks an actor's answer to `versions`.
 
-    Raises UsageError for other versions, MissingExtra for a missing package, RayError if the actor died.
+    Raises UsageError for other versions, MissingExtra for a missing package, RayError if the actor
+    died.
     """
     try:
         check_versions(ray.get(started), f"of an {noun}" if noun[0] in "aeiou" else f"of a {noun}")

@@ -40,7 +40,9 @@ class EnvWorker:
         return os.getpid()
 
     def answer(self, requests: list[Request]) -> list[tuple[int, list[StepResult]]]:
-        """Executes requests; returns each slot's result, and the results of turns that only follow advice."""
+        """Executes requests; returns each slot's result, and the results of turns that only follow
+        advice.
+        """
         return [self.hosts.play_on(request, AHEAD / len(requests)) for request in requests]
 
     def close(self) -> None:
@@ -61,13 +63,16 @@ class _Worker:
 
 
 class RayExecutor:
-    """`count` slots in `workers` actors of one CPU each; slot s is in worker s modulo the number of workers.
+    """`count` slots in `workers` actors of one CPU each; slot s is in worker s modulo the number of
+    workers.
 
-    Fast environments are `batched`: a worker gets all requests since the last `poll` in one message. Slow environments
-    get a message each, so that no answer waits for a neighbour. If the policy only follows advice (`advice_kind`), a
-    worker plays many turns per message. A worker that dies, or does not answer within `timeout` seconds, is replaced if
-    the cluster has room; otherwise its slots move to another worker. Its episodes are lost, and the rollout plays them
-    again. From then on every request is a message, so that the request that kills a worker is known.
+    Fast environments are `batched`: a worker gets all requests since the last `poll` in one
+    message. Slow environments get a message each, so that no answer waits for a neighbour. If the
+    policy only follows advice (`advice_kind`), a worker plays many turns per message. A worker that
+    dies, or does not answer within `timeout` seconds, is replaced if the cluster has room;
+    otherwise its slots move to another worker. Its episodes are lost, and the rollout plays them
+    again. From then on every request is a message, so that the request that kills a worker is
+    known.
     """
 
     MOVING = 30.0
@@ -162,7 +167,7 @@ class RayExecutor:
         wait([self._wakeup], self.CHECK)
 
     def _receive(self) -> list[tuple[int, StepResult]]:
-        """Sends the outboxes, and returns the answers at hand."""
+        """Sends the outboxes, and returns the available answers."""
         self._wakeup.clear()
         self._settle_replacements()
         self._dispatch()
@@ -215,7 +220,8 @@ class RayExecutor:
 
     def _replace_silent(self) -> None:
         now = time.monotonic()
-        # A worker answers in order: it is busy since its last answer, or since the request if it was idle.
+        # A worker answers in order: it is busy since its last answer, or since the request if it
+        # was idle.
         late = {worker for worker, _, sent in self._pending.values() if now - max(sent, worker.since) > self.timeout}
         for worker in late:
             self._replace(worker, f"no answer within {self.timeout:.0f} s")
@@ -239,7 +245,8 @@ class RayExecutor:
         return successor
 
     def _settle_replacements(self) -> None:
-        """Puts replacements that have started to work; moves the slots of those without room to a living worker.
+        """Puts replacements that have started to work; moves the slots of those without room to a
+        living worker.
 
         Raises UsageError if no worker lives, or MissingExtra if a node lacks a package.
         """

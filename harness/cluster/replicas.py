@@ -23,7 +23,9 @@ TIMES = 3
 
 
 class PolicyWorker:
-    """Actor with one policy. It answers many prompts at the same time, and each one as soon as its reply is complete."""
+    """Actor with one policy. It answers many prompts at the same time, and each one as soon as its
+    reply is complete.
+    """
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self._arguments = name, options
@@ -66,11 +68,12 @@ class PolicyWorker:
 
 
 class RayPolicy:
-    """`count` replicas of the policy `name`. A conversation stays with one replica, which has its prefix in memory.
+    """`count` replicas of the policy `name`. A conversation stays with one replica, which has its
+    prefix in memory.
 
-    A new conversation goes to the replica with the fewest pending prompts. A replica that dies is replaced if the
-    cluster has room; otherwise another replica takes over. Its prompts are asked again and get the same replies, because
-    sampling depends on the prompt's seed.
+    A new conversation goes to the replica with the fewest pending prompts. A replica that dies is
+    replaced if the cluster has room; otherwise another replica takes over. Its prompts are asked
+    again and get the same replies, because sampling depends on the prompt's seed.
     """
 
     advice_kind = ""
@@ -191,12 +194,14 @@ class RayPolicy:
 
     def _silent(self, count: int, seconds: float) -> str:
         return (
-            f"{count} requests to replicas of {self.name} did not get an answer within {seconds:.0f} s: see `ray status`. "
-            "Finished episodes are kept: --resume continues."
+            f"{count} requests to replicas of {self.name} did not get an answer within {seconds:.0f} s: "
+            "see `ray status`. Finished episodes are kept: --resume continues."
         )
 
     def _replace(self, numbers: set[int]) -> None:
-        """Starts new replicas; without room for one, another replica takes its place. Raises UsageError if none lives."""
+        """Starts new replicas; without room for one, another replica takes its place. Raises
+        UsageError if none lives.
+        """
         for number in numbers:
             self.ray.kill(self._replicas[number])
             self._replicas[number] = self._class.remote(*self._arguments)

@@ -1,4 +1,6 @@
-"""Parallel map over a Ray cluster: applies a function to many items and returns results in the items' order."""
+"""Parallel map over a Ray cluster: applies a function to many items and returns results in the
+items' order.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ TRIES = 3
 SHARE = 8
 """Largest number of items per task: a compromise between overhead and work lost with a node."""
 AHEAD = 4
-"""Submitted tasks per running task; finished tasks wait for earlier ones, because results keep their order."""
+"""Submitted tasks per running task; finished tasks wait for earlier ones, because results keep
+their order.
+"""
 
 
 def _run(function: Callable[[Any], Any], items: Any) -> tuple[dict[str, str], Any]:
-    """Runs in a task. Returns EnvsuiteError and missing packages as values, because Ray would wrap exceptions."""
+    """Runs in a task. Returns EnvsuiteError and missing packages as values, because Ray would wrap
+    exceptions.
+    """
     try:
         return connect.versions(), function(items)
     except EnvsuiteError as error:
@@ -33,11 +39,12 @@ def _run(function: Callable[[Any], Any], items: Any) -> tuple[dict[str, str], An
 def spread(
     ray: Any, function: Callable[[Sequence[Item]], list[Answer]], items: Sequence[Item], workers: int = 0
 ) -> Iterator[Answer]:
-    """Applies `function` to chunks of `items` in at most `workers` tasks of one CPU each (0: all CPUs).
+    """Applies `function` to chunks of `items` in at most `workers` tasks of one CPU each (0: all
+    CPUs).
 
-    Submits at most `AHEAD` tasks per running task to limit waiting results. Ray repeats a task that loses its worker
-    or node, up to `TRIES` attempts. Raises the EnvsuiteError that `function` raises, and UsageError if nodes have
-    another version, no CPU, or keep dying.
+    Submits at most `AHEAD` tasks per running task to limit waiting results. Ray repeats a task that
+    loses its worker or node, up to `TRIES` attempts. Raises the EnvsuiteError that `function`
+    raises, and UsageError if nodes have another version, no CPU, or keep dying.
     """
     connect.check_room(ray, 1, {"CPU": 1.0}, "tasks")
     workers = workers if workers > 0 else max(1, int(ray.cluster_resources().get("CPU", 1)))

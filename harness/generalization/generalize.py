@@ -29,7 +29,7 @@ from harness.generalization.grids import SCHEMA
 from harness.prompting.rewording import WORDINGS
 from harness.records import Record
 from harness.stats.aggregate import difference, game_scores
-from harness.stats.intervals import Interval, apart, bootstrap, paired, success_interval
+from harness.stats.intervals import Interval, bootstrap, paired, success_interval, unpaired
 
 SAME_GAMES = ("wording", "prompt-wording", "observation", "dialect")
 """axes that only change the wording of the same games"""
@@ -206,7 +206,7 @@ def gaps(cells: Sequence[GridCell]) -> list[GeneralizationGap]:
             ]
             interval = paired(deltas, seen_intervals, unseen_intervals)
         elif any(len(set(cell.scores.values())) == 1 for cell in own):
-            interval = apart(seen_intervals, unseen_intervals)
+            interval = unpaired(seen_intervals, unseen_intervals)
         else:
             scores = [[np.array(list(cell.scores.values())) for cell in side] for side in (seen, unseen)]
             interval = difference(*scores)

@@ -15,10 +15,11 @@ Layers = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class RoomyLayer(DynamicLayer):
-    """A cache layer with spare rows and columns, so that appending a token or a row does not copy the cache.
+    """A cache layer with spare rows and columns, so that appending a token or a row does not copy
+    the cache.
 
-    The store is [row capacity, heads, column capacity, head size]; `keys` and `values` are views of the rows and columns
-    in use.
+    The store is [row capacity, heads, column capacity, head size]; `keys` and `values` are views of
+    the rows and columns in use.
     """
 
     keys: torch.Tensor
@@ -72,7 +73,9 @@ class RoomyLayer(DynamicLayer):
         self._first = 0
 
     def repack(self, rows: int, room: int, last: int) -> None:
-        """Moves the view to a new store with capacity for `rows` and `room` columns, so that it ends at column `last`."""
+        """Moves the view to a new store with capacity for `rows` and `room` columns, so that it
+        ends at column `last`.
+        """
         count, width = self.keys.shape[0], self.keys.shape[2]
         stores = []
         for view in (self.keys, self.values):
@@ -136,7 +139,9 @@ class Prefix:
 
 
 class PrefixStore:
-    """The latest prefix of each conversation, limited to `budget` bytes; the least recently used one is dropped first."""
+    """The latest prefix of each conversation, limited to `budget` bytes; the least recently used
+    one is dropped first.
+    """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -183,7 +188,9 @@ def common(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def can_reuse(config: Any) -> bool:
-    """Returns True if every layer of the model has full attention, so that a prefix of its cache is valid."""
+    """Returns True if every layer of the model has full attention, so that a prefix of its cache is
+    valid.
+    """
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None)
     if kinds:

@@ -1,4 +1,6 @@
-"""Conversations as tokens: prompts that fit the context and contain earlier replies with their sampled tokens."""
+"""Conversations as tokens: prompts that fit the context and contain earlier replies with their
+sampled tokens.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,23 @@ from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt
 
 CAPACITY = 4096
-"""Number of conversations whose replies are remembered; the least recently used ones are dropped."""
+"""Number of conversations whose replies are remembered; the least recently used ones are dropped.
+"""
 
 
 class Conversations:
-    """Encodes the prompts of many conversations so that prompt and `max_tokens` fit in `context` tokens."""
+    """Encodes the prompts of many conversations so that prompt and `max_tokens` fit in `context`
+    tokens.
+    """
 
     def __init__(self, template: Template, max_tokens: int, context: int) -> None:
         self.template, self.max_tokens, self.context = template, max_tokens, context
         self._replies: OrderedDict[str, list[SampledReply]] = OrderedDict()
 
     def fit(self, prompt: Prompt) -> tuple[Encoded, int]:
-        """Encodes a prompt and drops its oldest turns until a reply fits; returns the tokens and the number dropped."""
+        """Encodes a prompt and drops its oldest turns until a reply fits; returns the tokens and
+        the number dropped.
+        """
         replies = self._replies.get(prompt.key, []) if prompt.turn else []
         messages: Sequence[Message] = prompt.messages
         dropped = 0
@@ -44,7 +51,9 @@ class Conversations:
         return str(self.template.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def remember(self, prompt: Prompt, ids: Sequence[int]) -> str:
-        """Stores a sampled reply, whose tokens later prompts of the conversation contain; returns its text."""
+        """Stores a sampled reply, whose tokens later prompts of the conversation contain; returns
+        its text.
+        """
         text = self.text(ids)
         tokens = tuple(ids)
         if self.template.plain and text.endswith(PLAIN_STOP):

@@ -1,7 +1,8 @@
 """Sampling of replies: settings, jobs, the choice of a token, and lock-step decoding of a batch.
 
-A reply depends on its prompt and its seed only, not on other rows of the batch (up to rounding). `LockStep` works for
-every causal model, with the model's own cache; `harness.lm.resident` is faster for models with full attention.
+A reply depends on its prompt and its seed only, not on other rows of the batch (up to rounding).
+`LockStep` works for every causal model, with the model's own cache; `harness.lm.resident` is faster
+for models with full attention.
 """
 
 from __future__ import annotations
@@ -171,9 +172,11 @@ def decode(model: Any, jobs: Sequence[Job], settings: Settings, text_of: TextOf)
 
 
 def choose(logits: torch.Tensor, settings: Settings, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Samples next tokens [batch] with their log-probs [batch] from logits [batch, vocabulary] and uniforms [batch].
+    """Samples next tokens [batch] with their log-probs [batch] from logits [batch, vocabulary] and
+    uniforms [batch].
 
-    Log-probs are those of the full vocabulary at the sampling temperature, without the effect of `top_p`.
+    Log-probs are those of the full vocabulary at the sampling temperature, without the effect of
+    `top_p`.
     """
     logits = (logits.cpu() if logits.device.type == "mps" else logits).float()  # Metal has no double precision
     if settings.temperature <= 0:
@@ -194,7 +197,9 @@ def choose(logits: torch.Tensor, settings: Settings, uniforms: torch.Tensor) -> 
 
 
 def _contains_stop(ids: Sequence[int], stop: Sequence[str], text_of: TextOf) -> bool:
-    """Returns True if the latest token completes a stop string, which has at most one token per character."""
+    """Returns True if the latest token completes a stop string, which has at most one token per
+    character.
+    """
     if not stop:
         return False
     tail = text_of(ids[-max(map(len, stop)) - 1 :])

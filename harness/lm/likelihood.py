@@ -4,8 +4,8 @@
     s_k = S_k / L_k,  L_k = 1 (sum; GLAM) | number of tokens (token) | number of words (word)
     log pi(k) = s_k / T - logsumexp_i(s_i / T)
 
-One forward pass scores all commands of a prompt: it computes the prompt once, and then a tree of the commands' tokens
-in which each token attends to the prompt and to its own ancestors.
+One forward pass scores all commands of a prompt: it computes the prompt once, and then a tree of
+the commands' tokens in which each token attends to the prompt and to its own ancestors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Choice(NamedTuple):
 def choice(
     sums: Tensor, tokens: Sequence[int], words: Sequence[int], normalisation: str = "word", temperature: float = 1.0
 ) -> Choice:
-    """Returns the distribution over K commands from log-likelihoods `sums` [K], token counts and word counts."""
+    """Returns the distribution over K commands from log-likelihoods `sums` [K], token counts and
+    word counts.
+    """
     if normalisation not in NORMALISATIONS:
         raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join(NORMALISATIONS)}.")
     lengths = {"sum": [1] * len(sums), "token": tokens, "word": words}[normalisation]
@@ -59,11 +61,13 @@ class Candidate(NamedTuple):
 
 
 def candidates(tokenizer: Any, head: int, tail: str, commands: Sequence[str], lead: str = "") -> list[Candidate]:
-    """Returns the tokens of each command after a prompt of `head` tokens followed by the text `tail`.
+    """Returns the tokens of each command after a prompt of `head` tokens followed by the text
+    `tail`.
 
-    `lead` is the text between prompt and command, which is not scored. Each command is tokenised together with the text
-    before it, and the longest common prefix with that text alone is removed. This is correct for tokenizers that merge
-    a space with the next word. Raises UsageError for a command without tokens.
+    `lead` is the text between prompt and command, which is not scored. Each command is tokenised
+    together with the text before it, and the longest common prefix with that text alone is removed.
+    This is correct for tokenizers that merge a space with the next word. Raises UsageError for a
+    command without tokens.
     """
     texts = [tail + lead, *(tail + lead + command for command in commands)]
     base, *complete = tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -95,7 +99,9 @@ class Tree:
 
 
 def pack(prompt: Sequence[int], commands: Sequence[Candidate], covered: int) -> Tree:
-    """Builds the tree of `commands` after `prompt`, whose first `covered` tokens are cached (at most all but one)."""
+    """Builds the tree of `commands` after `prompt`, whose first `covered` tokens are cached (at
+    most all but one).
+    """
     first = min(covered, min(candidate.keeps for candidate in commands) - 1, len(prompt) - 1)
     tokens = list(prompt[first:])
     fresh = len(tokens)
@@ -133,11 +139,13 @@ def attention_mask(tree: Tree, device: torch.device) -> Tensor:
 def token_logprobs(
     network: Any, prompt: Sequence[int], commands: Sequence[Candidate], prefix: Layers | None = None, covered: int = 0
 ) -> tuple[list[Tensor], Cache | None]:
-    """Returns float32 log-probs of each candidate's tokens, and the cache, which begins with the prompt's columns.
+    """Returns float32 log-probs of each candidate's tokens, and the cache, which begins with the
+    prompt's columns.
 
-    `prefix` has keys and values of the first `covered` tokens of the prompt, or more. With gradients enabled, the
-    log-probs are differentiable and there is no cache. Every layer of the model must have full attention
-    (`harness.lm.cache.can_reuse`), implemented as "sdpa" or "eager"; use `token_logprobs_apart` for other models.
+    `prefix` has keys and values of the first `covered` tokens of the prompt, or more. With
+    gradients enabled, the log-probs are differentiable and the cache is None. Every layer of the
+    model must have full attention (`harness.lm.cache.can_reuse`), implemented as "sdpa" or "eager";
+    use `token_logprobs_apart` for other models.
     """
     if not commands:
         raise UsageError("The list of admissible commands is empty.")
@@ -171,7 +179,9 @@ def token_logprobs(
 
 
 def token_logprobs_apart(network: Any, prompt: Sequence[int], commands: Sequence[Candidate]) -> list[Tensor]:
-    """Returns log-probs of each candidate's tokens with one forward pass per candidate, for any causal model."""
+    """Returns log-probs of each candidate's tokens with one forward pass per candidate, for any
+    causal model.
+    """
     logprobs = []
     for candidate in commands:
         ids = torch.tensor([[*prompt[: candidate.keeps], *candidate.ids]], device=network.device)

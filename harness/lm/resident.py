@@ -1,7 +1,9 @@
-"""Continuous batching: rows join the batch when their prompt is ready and leave it when their reply ends.
+"""Continuous batching: rows join the batch when their prompt is ready and leave it when their reply
+ends.
 
-The batch is a cache whose rows all end at the same column. A step of `ResidentBatch` computes a chunk of the waiting
-prompts and one token of every row, so that neither a long prompt nor a long reply delays the others.
+The batch is a cache whose rows all end at the same column. A step of `ResidentBatch` computes a
+chunk of the waiting prompts and one token of every row, so that neither a long prompt nor a long
+reply delays the others.
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ from harness.lm.decode import Job, Settings, TextOf, choose
 
 MAX_PREFILL = 16_384
 """Largest number of prompt tokens in a forward pass, including padding."""
-CHUNK = {"cpu": 256, "cuda": 2048}
-"""Largest number of prompt tokens in a forward pass while other rows are waiting for their next token, by device."""
+CHUNK = {"cpu": 256}
+"""Largest number of prompt tokens in a forward pass while other rows are waiting for their next
+token, by device.
+"""
+GPU_CHUNK = 2048
+"""The same for devices that `CHUNK` does not list."""
 MIN_SHARED = 16
 """Smallest number of common tokens for which new conversations share a prefix."""
 SPARE_COLUMNS = 128
@@ -43,7 +49,8 @@ class Prefill:
             self._mask[row, self.width - len(job.prompt) :] = 1
             tokens = job.prompt[-fresh:]
             self._ids[row, fresh - len(tokens) :] = torch.tensor(tokens, device=device)
-            # A job with fewer unread tokens computes part of its prefix again, at the cost of padding.
+            # A job with fewer unread tokens computes part of its prefix again, at the cost of
+            # padding.
             job.reused = max(0, len(job.prompt) - fresh)
             rows.append((job.prefix.layers if job.prefix else None, job.reused))
         self._positions = (self._mask.cumsum(-1) - 1).clamp(min=0)
@@ -53,7 +60,9 @@ class Prefill:
             self.cache = roomy_cache(model.config.get_text_config().num_hidden_layers, self.width)
 
     def step(self, tokens: int) -> torch.Tensor | None:
-        """Computes at most `tokens` prompt tokens; returns logits [rows, vocabulary] after the last chunk, else None."""
+        """Computes at most `tokens` prompt tokens; returns logits [rows, vocabulary] after the last
+        chunk, else None.
+        """
         first = self._column
         last = min(self.width, first + max(1, tokens // len(self.jobs)))
         offset = self.width - self._ids.shape[1]
@@ -73,7 +82,8 @@ class Prefill:
 class ResidentBatch:
     """Decodes jobs of a model with full attention; see `harness.lm.decode.Decoder` for the methods.
 
-    `keep_prefixes` sets `Job.result_prefix`, and lets new conversations share the beginning of their prompts.
+    `keep_prefixes` sets `Job.result_prefix`, and lets new conversations share the beginning of
+    their prompts.
     """
 
     def __init__(self, model: Any, settings: Settings, text_of: TextOf, keep_prefixes: bool = True) -> None:
@@ -106,7 +116,9 @@ class ResidentBatch:
 
     @torch.inference_mode()
     def step(self) -> list[Job]:
-        """Computes a chunk of prompts and one token of every row; returns the jobs that have finished."""
+        """Computes a chunk of prompts and one token of every row; returns the jobs that have
+        finished.
+        """
         finished = []
         if not self._prefills:
             self._begin_prefills()
@@ -116,7 +128,8 @@ class ResidentBatch:
             finished += self._decode()
         return finished
 
-    # ---- prompts ---------------------------------------------------------------------------------------------------------
+    # ---- prompts
+    # ---------------------------------------------------------------------------------------------------------
 
     def _begin_prefills(self) -> None:
         room = self.max_rows - len(self._jobs)
@@ -129,7 +142,9 @@ class ResidentBatch:
             self._prefills.append(Prefill(self._model, group))
 
     def _share_beginning(self, jobs: Sequence[Job]) -> None:
-        """Gives new conversations the common beginning of their prompts, such as the rules, as a prefix."""
+        """Gives new conversations the common beginning of their prompts, such as the rules, as a
+        prefix.
+        """
         new = [job for job in jobs if not self._use_shared(job)]
         if len(new) < 2:
             return
@@ -158,7 +173,7 @@ class ResidentBatch:
         """Computes a chunk of the first group; its rows join the batch after the last chunk."""
         prefill = self._prefills[0]
         kind = next(self._model.parameters()).device.type
-        logits = prefill.step(CHUNK.get(kind, CHUNK["cuda"]) if self._jobs else MAX_PREFILL)
+        logits = prefill.step(CHUNK.get(kind, GPU_CHUNK) if self._jobs else MAX_PREFILL)
         if logits is None:
             return []
         self._prefills.popleft()
@@ -176,7 +191,8 @@ class ResidentBatch:
                 self._join(job, layers)
         return finished
 
-    # ---- rows ------------------------------------------------------------------------------------------------------------
+    # ---- rows
+    # ------------------------------------------------------------------------------------------------------------
 
     def _join(self, job: Job, layers: Layers) -> None:
         """Appends a row to the batch, so that it ends at the batch's last column."""
@@ -279,12 +295,16 @@ class ResidentBatch:
 
 
 def unread(job: Job) -> int:
-    """Returns the number of prompt tokens to compute: at least the last one, whose logits are needed."""
+    """Returns the number of prompt tokens to compute: at least the last one, whose logits are
+    needed.
+    """
     return len(job.prompt) - min(job.reusable, len(job.prompt) - 1)
 
 
 def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Groups jobs whose unread parts differ by less than half and fit MAX_PREFILL tokens; the shortest come first."""
+    """Groups jobs whose unread parts differ by less than half and fit MAX_PREFILL tokens; the
+    shortest come first.
+    """
     groups: list[list[Job]] = []
     for job in sorted(jobs, key=lambda job: -unread(job)):
         longest = unread(groups[-1][0]) if groups else 0

@@ -1,7 +1,8 @@
 """Chat templates: convert messages to prompt tokens and reuse the tokens of sampled replies.
 
-Later prompts contain a sampled reply with its original tokens if the template shows the reply unchanged. Templates that
-rewrite history (Qwen3 drops old reasoning) are followed, and rewritten replies are counted.
+Later prompts contain a sampled reply with its original tokens if the template shows the reply
+unchanged. Templates that rewrite history (Qwen3 drops old reasoning) are followed, and rewritten
+replies are counted.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ PLAIN = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
-"""Template for base models, which have none; their replies start with a space and should stop at PLAIN_STOP."""
+"""Template for base models, which have none; their replies start with a space and should stop at
+PLAIN_STOP.
+"""
 MOST_SECONDS = 20.0
-"""time to render a conversation, after which a template is taken to loop for ever"""
+"""Time limit for rendering a conversation in seconds, in case the template never ends."""
 PLAIN_STOP = "\nUser:"
 
 _MARK = re.compile("\ue000(\\d+)\ue001")  # private-use characters, which neither templates nor texts contain
@@ -65,12 +68,15 @@ class Template:
         self.takes_tools = any(re.search(r"\btools\b", text) for text in texts)
         if any("enable_thinking" in text for text in texts):
             self._options["enable_thinking"] = thinking
-        # Chat templates contain the first token; plain text gets the tokens that the tokenizer adds.
+        # Chat templates contain the first token; plain text gets the tokens that the tokenizer
+        # adds.
         self._lead: list[int] = list(tokenizer("")["input_ids"]) if self.plain else []
         self._tokens = lru_cache(maxsize=4096)(self._tokenise)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
-        """Returns the prompt as text. Declares `tools` if the template supports them. Raises UsageError."""
+        """Returns the prompt as text. Declares `tools` if the template supports them. Raises
+        UsageError.
+        """
         options = {"tokenize": False, "add_generation_prompt": True, **self._options}
         if tools and self.takes_tools:
             options["tools"] = list(tools)
@@ -93,8 +99,8 @@ class Template:
     ) -> Encoded:
         """Encodes `messages`; `sampled` are the conversation's replies, the latest last.
 
-        Assistant messages are matched with `sampled` from the end. A message whose text differs (history without
-        reasoning) is tokenised from its text like any other message.
+        Assistant messages are matched with `sampled` from the end. A message whose text differs
+        (history without reasoning) is tokenised from its text like any other message.
         """
         text = self.render(messages, tools)
         known = _matches(messages, sampled)
@@ -135,9 +141,11 @@ class Template:
         return Encoded(ids + list(self._tokens(pending)), lost)
 
     def open_end(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[list[int], int, str]:
-        """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:] may merge with a reply.
+        """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:]
+        may merge with a reply.
 
-        Tokens do not merge across special tokens: the tail begins after the last special token, if there is one.
+        Tokens do not merge across special tokens: the tail begins after the last special token, if
+        there is one.
         """
         text = self.render(messages, tools)
         ids = self._lead + list(self._tokens(text))
@@ -162,7 +170,8 @@ def _matches(messages: Sequence[Message], sampled: Sequence[SampledReply]) -> di
 def _splice(text: str, gaps: Sequence[str], replies: Sequence[SampledReply]) -> list[str | SampledReply | None] | None:
     """Splits `text` into gaps and replies.
 
-    None in the list precedes text that replaces a reply. Returns None if the positions of the replies are ambiguous.
+    None in the list precedes text that replaces a reply. Returns None if the positions of the
+    replies are ambiguous.
     """
     if not text.startswith(gaps[0]):
         return None

@@ -1,10 +1,11 @@
 """Policies by name. To add one, write its module and add one row to `POLICIES`.
 
-random | blind | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL. A name without a known prefix is an
-alias, a folder or `org/name`, and means `hf:`, or `openai:` if a server's address is given.
+random | blind | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL. A name without a
+known prefix is an alias, a folder or `org/name`, and means `hf:`, or `openai:` if a server's address
+is given.
 
-Optional capabilities of policies are protocols that the harness checks with `isinstance`: `harness.waiting.Asynchronous`
-and `harness.types.WatchesWeights`.
+Optional capabilities of policies are protocols that the harness checks with `isinstance`:
+`harness.waiting.Asynchronous` and `harness.types.WatchesWeights`.
 """
 
 from __future__ import annotations
@@ -132,8 +133,8 @@ def record_name(name: str) -> str:
 def make_policy(name: str, **options: Any) -> Policy:
     """Creates the policy `name`. Ignores settings that belong to other kinds of policies.
 
-    `action_mode="score"` makes a local model choose among admissible commands. `base_url` is the address of a server.
-    Raises MissingExtra if a dependency is not installed.
+    `action_mode="score"` makes a local model choose among admissible commands. `base_url` is the
+    address of a server. Raises MissingExtra if a dependency is not installed.
 
     Examples:
         >>> make_policy("expert").name

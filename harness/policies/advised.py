@@ -20,7 +20,8 @@ class AdvisedPolicy:
         self.name = self.advice_kind = name
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        # If the expert has no further command, the empty command is invalid and shows up as a fault.
+        # If the expert has no further command, the empty command is invalid and shows up as a
+        # fault.
         return [Reply(prompt.advice or "", commands=(prompt.advice,) if prompt.advice else ()) for prompt in prompts]
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""Server affinity: assigns conversations to replicas or servers, so that cached prefixes are reused."""
+"""Server affinity: assigns conversations to replicas or servers, so that cached prefixes are
+reused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ CAPACITY = 100_000
 
 
 class ServerAffinity:
-    """A new conversation goes to the least loaded server and stays there while that server is available."""
+    """A new conversation goes to the least loaded server and stays there while that server is
+    available.
+    """
 
     def __init__(self) -> None:
         self._servers: OrderedDict[str, int] = OrderedDict()
@@ -21,7 +25,8 @@ class ServerAffinity:
     ) -> list[int]:
         """Returns the server, one of `available`, of each conversation in a batch.
 
-        An empty key is always a new conversation. `in_flight` counts requests that each server is already processing.
+        An empty key is always a new conversation. `in_flight` counts requests that each server is
+        already processing.
         """
         load = Counter(in_flight or {})
         servers: list[int] = []

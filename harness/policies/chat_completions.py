@@ -88,7 +88,8 @@ def secrets_of(url: str) -> list[str]:
 def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Sequence[Message] = ()) -> Reply | None:
     """Parses a chat completion; returns None if the answer is not a valid one.
 
-    If the server sends no usage, the reply has counts estimated from the texts of `messages` and the answer.
+    If the server sends no usage, the reply has counts estimated from the texts of `messages` and
+    the answer.
     """
     try:
         body = body_of(answer)
@@ -123,7 +124,9 @@ def _estimate(message: Message) -> int:
 
 
 def counts(usage: dict[str, Any]) -> tuple[int, int, int]:
-    """Returns prompt tokens, cached prompt tokens and completion tokens; 0 for counts that the server omits."""
+    """Returns prompt tokens, cached prompt tokens and completion tokens; 0 for counts that the
+    server omits.
+    """
     cached = _count(usage.get("prompt_tokens_details") or {}, "cached_tokens")
     return _count(usage, "prompt_tokens"), cached, _count(usage, "completion_tokens")
 
@@ -141,7 +144,9 @@ def refusal(answer: httpx.Response) -> str:
 
 
 def retry_after(answer: httpx.Response) -> float | None:
-    """Returns the pause that a server requests, in seconds; None if the header is missing or a date."""
+    """Returns the pause that a server requests, in seconds; None if the header is missing or a
+    date.
+    """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         with contextlib.suppress(ValueError):
             seconds = float(answer.headers.get(name, "")) / unit
@@ -151,7 +156,9 @@ def retry_after(answer: httpx.Response) -> float | None:
 
 
 def _text(message: dict[str, Any]) -> str:
-    """Joins reasoning, content and tool calls to one text, in the format of models that write them as text."""
+    """Joins reasoning, content and tool calls to one text, in the format of models that write them
+    as text.
+    """
     content = message.get("content") or ""
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content)
@@ -171,7 +178,9 @@ def _text(message: dict[str, Any]) -> str:
 
 
 def _closed(text: str, stop: Sequence[str]) -> str:
-    """Restores a closing tag that the server removed as a stop string, so that history shows the requested format."""
+    """Restores a closing tag that the server removed as a stop string, so that history shows the
+    requested format.
+    """
     for word in stop:
         if word.startswith("</") and text.count(f"<{word[2:]}") > text.count(word):
             return text + word
@@ -185,7 +194,9 @@ def _count(usage: dict[str, Any], name: str) -> int:
 
 
 def _cost(usage: dict[str, Any]) -> float | None:
-    """Returns the cost in USD that a server reports; None if it reports none, or one that cannot be true."""
+    """Returns the cost in USD that a server reports; None if it reports none, or one that cannot be
+    true.
+    """
     cost = usage.get("cost")
     if not isinstance(cost, int | float) or isinstance(cost, bool) or not 0 <= cost <= MOST_COST:
         return None

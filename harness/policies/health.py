@@ -1,4 +1,6 @@
-"""Health of model servers: a server that failed gets no requests for a while and is checked before it is used again."""
+"""Health of model servers: a server that failed gets no requests for a while and is checked before
+it is used again.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ CHECK_TIMEOUT = 10.0
 
 
 class Health:
-    """Health of `count` servers, identified by index. If all servers have failed, all of them count as available."""
+    """Health of `count` servers, identified by index. If all servers have failed, all of them count
+    as available.
+    """
 
     def __init__(self, count: int) -> None:
         self._servers = range(count)
@@ -43,14 +47,18 @@ class Health:
         self._pause[server] = PAUSE
 
     def due(self) -> list[int]:
-        """Returns the servers whose pause is over; none if all servers are paused, because all are in use then."""
+        """Returns the servers whose pause is over; none if all servers are paused, because all are
+        in use then.
+        """
         if len(self._paused_until) >= len(self._servers):
             return []
         now = time.monotonic()
         return [server for server, until in self._paused_until.items() if until <= now]
 
     async def check(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
-        """Asks the servers whose pause is over for their models; makes those that answer available again."""
+        """Asks the servers whose pause is over for their models; makes those that answer available
+        again.
+        """
         await asyncio.gather(*(self._check(client, urls[server], server) for server in self.due()))
 
     async def _check(self, client: httpx.AsyncClient, url: str, server: int) -> None:

@@ -1,4 +1,6 @@
-"""A model in this process, through transformers: continuous batching, prefix reuse, and the sampled tokens."""
+"""A model in this process, through transformers: continuous batching, prefix reuse, and the sampled
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,17 @@ from harness.waiting import Wakeup
 class HFPolicy:
     """Samples replies of `model` (see `harness.lm.model_files`) with its own chat template.
 
-    Options of both constructors: temperature, top_p, max_tokens, thinking, stop, context, prefix_reuse, cache_gb.
-    Temperature 0 is greedy. `thinking` is passed to templates with `enable_thinking`. `stop` strings end a reply and
-    stay in it. A conversation (`Prompt.key`) keeps its keys and values, limited to `cache_gb` gigabytes for all, so that
-    the next turn only computes new tokens. A prompt that leaves no room for `max_tokens` within `context` tokens
-    (default: the model's) loses its oldest turns; if the last message alone is too long, the reply's finish_reason is
-    "context".
+    Options of both constructors: temperature, top_p, max_tokens, thinking, stop, context,
+    prefix_reuse, cache_gb. Temperature 0 is greedy. `thinking` is passed to templates with
+    `enable_thinking`. `stop` strings end a reply and stay in it. A conversation (`Prompt.key`)
+    keeps its keys and values, limited to `cache_gb` gigabytes for all, so that the next turn only
+    computes new tokens. A prompt that leaves no room for `max_tokens` within `context` tokens
+    (default: the model's) loses its oldest turns; if the last message alone is too long, the
+    reply's finish_reason is "context".
 
-    Each `collect` computes one step of the batch; replies are returned as they end. Replies have `prompt_ids`, and the
-    sampled `ids` with their `logprobs`. If the template rewrote sampled replies in the prompt, `extra["rewritten"]` is
-    their number.
+    Each `collect` computes one step of the batch; replies are returned as they end. Replies have
+    `prompt_ids`, and the sampled `ids` with their `logprobs`. If the template rewrote sampled
+    replies in the prompt, `extra["rewritten"]` is their number.
     """
 
     advice_kind = ""
@@ -56,7 +59,9 @@ class HFPolicy:
 
     @classmethod
     def of(cls, network: Any, tokenizer: Any, *, name: str = "model", **options: Any) -> Self:
-        """Creates a policy for a loaded model, as trainers have it. Call `forget` after changing its weights."""
+        """Creates a policy for a loaded model, as trainers have it. Call `forget` after changing
+        its weights.
+        """
         self = cls.__new__(cls)
         self._set_up(name, network, tokenizer, **options)
         return self
@@ -150,7 +155,9 @@ class HFPolicy:
             self._wakeup.clear()
 
     def _admit(self) -> list[tuple[int, Reply]]:
-        """Encodes the submitted prompts and adds them to the batch; returns replies to prompts that are too long."""
+        """Encodes the submitted prompts and adds them to the batch; returns replies to prompts that
+        are too long.
+        """
         replies = []
         while self._queue:
             ticket, prompt = self._queue.popleft()
@@ -169,7 +176,9 @@ class HFPolicy:
         return replies
 
     def _step(self) -> list[Job]:
-        """Computes a step; restarts all replies with half as many rows if the GPU's memory is too small."""
+        """Computes a step; restarts all replies with half as many rows if the GPU's memory is too
+        small.
+        """
         try:
             return self._decoder.step()
         except torch.OutOfMemoryError as error:
@@ -219,14 +228,17 @@ def end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
 def load(
     model: str, device: str, dtype: str, attention: str = "sdpa", say: Callable[[str], None] = lambda line: None
 ) -> tuple[Any, Any]:
-    """Loads a model by name; returns (network in evaluation mode, tokenizer). Never runs code from the model's files."""
+    """Loads a model by name; returns (network in evaluation mode, tokenizer). Never runs code from
+    the model's files.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     place = pick_device(device)
     kind = pick_dtype(dtype, place)
     path: Path = model_files.folder(model, say)
     use_available_cores()
-    # Prompts are tokenised one at a time, for which the tokenizer's threads cost more than they save.
+    # Prompts are tokenised one at a time, for which the tokenizer's threads cost more than they
+    # save.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         with model_files.quiet():
@@ -239,7 +251,8 @@ def load(
         raise
     except torch.OutOfMemoryError as error:
         raise UsageError(
-            f"{place} has too little memory for {model} in {kind}: use --dtype bfloat16, --device cpu or a smaller model."
+            f"{place} has too little memory for {model} in {kind}: use --dtype bfloat16, --device cpu or a "
+            "smaller model."
         ) from error
     except Exception as error:  # readers of different formats raise many types
         raise DataError(f"Cannot load the model in {path}: {type(error).__name__}: {error}") from error
@@ -261,7 +274,9 @@ def pick_device(device: str) -> torch.device:
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """Returns the data type of --dtype; auto is float32 on a CPU, and bfloat16 on GPUs that support it."""
+    """Returns the data type of --dtype; auto is float32 on a CPU, and bfloat16 on GPUs that support
+    it.
+    """
     if dtype == "auto":
         if device.type != "cuda":
             return torch.float32
@@ -274,7 +289,9 @@ def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 
 def use_available_cores() -> None:
-    """Sets one thread per core that this process may use, unless OMP_NUM_THREADS is set; torch counts all cores."""
+    """Sets one thread per core that this process may use, unless OMP_NUM_THREADS is set; torch
+    counts all cores.
+    """
     if "OMP_NUM_THREADS" in os.environ:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

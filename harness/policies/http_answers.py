@@ -1,4 +1,6 @@
-"""An HTTP client that reads answers whole but bounded, and parses their JSON with `envsuite.reading`."""
+"""An HTTP client that reads answers whole but bounded, and parses their JSON with
+`envsuite.reading`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class AnswerTooLarge(httpx.DecodingError):
 
 
 class BoundedClient(httpx.AsyncClient):
-    """An `httpx.AsyncClient` that stops reading an answer at `MOST_ANSWER` bytes, and then raises AnswerTooLarge."""
+    """An `httpx.AsyncClient` that stops reading an answer at `MOST_ANSWER` bytes, and then raises
+    AnswerTooLarge.
+    """
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         response = await super().send(request, **{**options, "stream": True})
@@ -41,6 +45,8 @@ def body_of(answer: httpx.Response) -> Any:
 
 
 def encode(body: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments that send `body` as JSON; lone surrogates, which UTF-8 cannot encode, become '?'."""
+    """Returns the arguments that send `body` as JSON; lone surrogates, which UTF-8 cannot encode,
+    become '?'.
+    """
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
     return {"content": content, "headers": {"Content-Type": "application/json"}}

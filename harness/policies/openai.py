@@ -1,14 +1,14 @@
 """A model on an OpenAI-compatible server: vLLM, SGLang, transformers serve, or a hosted one.
 
-Requests that fail for a temporary reason (busy, down, invalid answer, too slow) are retried with growing pauses, at the
-next server if there are several. Permanent errors (no such model, key refused) end the run with one line. The key is
-read from the environment, sent in the request's header, and removed from all messages.
+Requests that fail for a temporary reason (busy, down, invalid answer, too slow) are retried with
+growing pauses, at the next server if there are several. Permanent errors (no such model, key
+refused) end the run with one line. The key is read from the environment, sent in the request's
+header, and removed from all messages.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import warnings
 from collections import Counter, deque
@@ -23,6 +23,7 @@ from envsuite.escaping import one_line
 from harness import waiting
 from harness.policies.affinity import ServerAffinity
 from harness.policies.chat_completions import Price, address, read, refusal, retry_after, secrets_of, shown
+from harness.policies.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
 from harness.policies.http_answers import BoundedClient, body_of, encode
 from harness.policies.pacing import Pace, pause_before
@@ -32,42 +33,28 @@ from harness.types import Message, Prompt, Reply
 from harness.waiting import Outbox
 
 OPENAI = "https://api.openai.com/v1"
-TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
-"""Status codes after which the same request may succeed."""
 SILENT_ROUNDS = 3
-"""The run ends after this many failed replies in a row per prompt in flight, instead of breaking all its episodes."""
+"""The run ends after this many failed replies in a row per prompt in flight, instead of breaking
+all its episodes.
+"""
 OPTIONAL = ("seed", "chat_template_kwargs", "stop")
 """Request fields that a server may refuse, because results do not depend on them."""
-
-
-class TemporaryError(Exception):
-    """A failure that may pass. `after` is the pause in seconds that the server requests."""
-
-    def __init__(self, why: str, after: float | None = None) -> None:
-        super().__init__(why)
-        self.after = after
-
-
-class Refused(Exception):
-    """The server refuses this prompt."""
-
-
-class TooLong(Exception):
-    """The prompt does not fit the model's context."""
 
 
 class OpenAIPolicy:
     """Asks `model` at `base_url`, which may list several servers separated by commas.
 
-    A new conversation goes to the server with the fewest requests and stays there, where its prefix is cached, until
-    that server fails. `api_key_var` names the environment variable with the key (default: OPENAI_API_KEY for OpenAI's
-    own address, none for others). `served_model_name` is the model's name on the server, if it differs. A request takes
-    at most `timeout` seconds and is repeated up to `max_retries` times; `requests_per_minute` limits all requests
-    together. `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run if a
-    server's weights change (`harness.policies.server_weights`).
+    A new conversation goes to the server with the fewest requests and stays there, where its prefix
+    is cached, until that server fails. `api_key_var` names the environment variable with the key
+    (default: OPENAI_API_KEY for OpenAI's own address, none for others). `served_model_name` is the
+    model's name on the server, if it differs. A request takes at most `timeout` seconds and is
+    repeated up to `max_retries` times; `requests_per_minute` limits all requests together.
+    `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run
+    if a server's weights change (`harness.policies.server_weights`).
 
-    All requests run in the event loop of one thread. A prompt that is too long loses its oldest turns. A reply that no
-    server gave has an `error`; if servers only return errors, the run ends with DataError.
+    All requests run in the event loop of one thread. A prompt that is too long loses its oldest
+    turns. A reply that no server gave has an `error`; if servers only return errors, the run ends
+    with DataError.
     """
 
     advice_kind = ""
@@ -105,7 +92,7 @@ class OpenAIPolicy:
         self.served_name = served_model_name or model
         self.timeout, self.max_retries, self.first_pause = timeout, max_retries, first_pause
         self.price = (Price.parse(price) if isinstance(price, str) else price) or Price()
-        self._key = _key(api_key_var or ("OPENAI_API_KEY" if base_url is None else None))
+        self._key = api_key(api_key_var or ("OPENAI_API_KEY" if base_url is None else None))
         self._secrets = [
             *([self._key] if self._key else []),
             *(word for url in self.servers for word in secrets_of(url)),
@@ -266,7 +253,9 @@ class OpenAIPolicy:
             return reply
 
     async def _persist(self, prompt: Prompt, home: int, content: Any) -> Reply:
-        """Repeats a request until it succeeds or no retry is left: first at `home`, then at other available servers."""
+        """Repeats a request until it succeeds or no retry is left: first at `home`, then at other
+        available servers.
+        """
         server, attempt = home, 0
         while True:
             try:
@@ -285,7 +274,9 @@ class OpenAIPolicy:
             return reply
 
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
-        """Returns the request's body; `content` is the prompt's messages, or its tokens in a subclass."""
+        """Returns the request's body; `content` is the prompt's messages, or its tokens in a
+        subclass.
+        """
         body: dict[str, Any] = {"model": self.served_name, "messages": list(content), **self._fields}
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
@@ -304,7 +295,8 @@ class OpenAIPolicy:
             body.pop(name, None)
         client = self._http()
         try:
-            # httpx limits the time between bytes, but not the time of a server that sends them slowly.
+            # httpx limits the time between bytes, but not the time of a server that sends them
+            # slowly.
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
@@ -335,7 +327,9 @@ class OpenAIPolicy:
         return await self._ask(server, prompt, content)  # without the refused field
 
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
-        """Raises the error of an answer other than 200; returns if the request may be repeated with fewer fields."""
+        """Raises the error of an answer other than 200; returns if the request may be repeated with
+        fewer fields.
+        """
         status, message = answer.status_code, self._hidden(refusal(answer))[:400]
         description = f"{shown(server)} answered {status}: {message}"
         if status in TEMPORARY:
@@ -352,7 +346,9 @@ class OpenAIPolicy:
         raise Refused(description)
 
     def _adapt(self, server: str, status: int, message: str, body: dict[str, Any], description: str) -> bool:
-        """Removes or renames the request field that the server refused. Raises TooLong for a prompt that is too long."""
+        """Removes or renames the request field that the server refused. Raises TooLong for a prompt
+        that is too long.
+        """
         too_long = ("context length", "context_length", "too long", "too many tokens")
         if status == 413 or any(words in message for words in too_long):
             raise TooLong(description)
@@ -397,18 +393,3 @@ class OpenAIPolicy:
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(shown, self.servers))!r})"
-
-
-def _key(variable: str | None) -> str:
-    """Returns the key in an environment variable. Raises UsageError without repeating it."""
-    if variable is None:
-        return ""
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise UsageError(
-            f"The environment variable {variable} has no key: export {variable}=..., or name another variable with "
-            "--api-key-var."
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:  # an HTTP library would quote it in its error
-        raise UsageError(f"The environment variable {variable} is not a key: use one word of ASCII characters.")
-    return key

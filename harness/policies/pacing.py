@@ -27,7 +27,9 @@ class Pace:
 
 
 def pause_before(attempt: int, first: float, requested: float | None) -> float:
-    """Returns the seconds to wait before a retry: random and growing, or slightly more than the server requests."""
+    """Returns the seconds to wait before a retry: random and growing, or slightly more than the
+    server requests.
+    """
     random_pause = random.uniform(0.0, min(first * 2.0 ** (attempt - 1), MAX_PAUSE))
     if requested is None:
         return random_pause

@@ -12,7 +12,9 @@ from harness.types import Prompt, Reply
 
 
 def canonical(file: str) -> str:
-    """Returns `replay:` with the start of the file's SHA-256, a name that does not depend on the file's path."""
+    """Returns `replay:` with the start of the file's SHA-256, a name that does not depend on the
+    file's path.
+    """
     if not file:
         raise UsageError("replay: needs a file, as in replay:runs/.../results.jsonl")
     try:
@@ -22,7 +24,8 @@ def canonical(file: str) -> str:
 
 
 class ReplayPolicy:
-    """Repeats the stored replies of `file`, or of the given records, turn by turn; idle after a record's last reply.
+    """Repeats the stored replies of `file`, or of the given records, turn by turn; idle after a
+    record's last reply.
 
     A record whose `stop_reason` is in `stops` ends its episode after its last reply.
     """

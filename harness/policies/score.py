@@ -1,4 +1,6 @@
-"""A local model that chooses among the admissible commands by likelihood (TWOSOME) instead of writing text."""
+"""A local model that chooses among the admissible commands by likelihood (TWOSOME) instead of
+writing text.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,17 @@ SLICE = 0.05
 
 
 class ScorePolicy(HFPolicy):
-    """Chooses one of `Prompt.admissible`: the likeliest command (temperature 0), or a random one at `temperature`.
+    """Chooses one of `Prompt.admissible`: the likeliest command (temperature 0), or a random one at
+    `temperature`.
 
-    `normalisation` divides a command's log-likelihood by its tokens ("token"), its words ("word") or nothing ("sum").
-    `lead` is the text between the prompt and each command, and `close` follows the command in the conversation; neither
-    is scored. Other options are those of HFPolicy.
+    `normalisation` divides a command's log-likelihood by its tokens ("token"), its words ("word")
+    or nothing ("sum"). `lead` is the text between the prompt and each command, and `close` follows
+    the command in the conversation; neither is scored. HFPolicy describes the other options.
 
-    A reply's `commands` has the choice, `prompt_ids` the tokens before it, and `ids` and `logprobs` its tokens and their
-    log-probs. `extra` has the "logprob" and "index" of the choice among the admissible commands, the "entropy" of that
-    distribution, and "prompt" and "candidates", from which trainers compute the scores again.
+    A reply's `commands` has the choice, `prompt_ids` the tokens before it, and `ids` and `logprobs`
+    its tokens and their log-probs. `extra` has the "logprob" and "index" of the choice among the
+    admissible commands, the "entropy" of that distribution, and "prompt" and "candidates", from
+    which trainers compute the scores again.
     """
 
     def _set_up(
@@ -86,7 +90,8 @@ class ScorePolicy(HFPolicy):
         if not prompt.admissible:
             task = prompt.episode.task.id if prompt.episode else "this task"
             raise UsageError(
-                f"--action-mode score chooses among admissible commands, but {task} lists none: use --action-mode write."
+                f"--action-mode score chooses among admissible commands, but {task} lists none: "
+                "use --action-mode write."
             )
         ids, commands, dropped = self._fit_commands(prompt)
         if _longest(commands) > self.context:
@@ -118,7 +123,9 @@ class ScorePolicy(HFPolicy):
         )
 
     def _fit_commands(self, prompt: Prompt) -> tuple[list[int], list[Candidate], int]:
-        """Encodes prompt and commands, and drops the oldest turns until they fit the context; returns the number dropped."""
+        """Encodes prompt and commands, and drops the oldest turns until they fit the context;
+        returns the number dropped.
+        """
         messages: Sequence[Message] = prompt.messages
         dropped = 0
         while True:
@@ -145,7 +152,9 @@ class ScorePolicy(HFPolicy):
         return ids, encoded
 
     def _score(self, key: str, ids: list[int], commands: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
-        """Returns the log-probs of each candidate's tokens, and the number of prompt tokens that were cached."""
+        """Returns the log-probs of each candidate's tokens, and the number of prompt tokens that
+        were cached.
+        """
         request = (tuple(ids), tuple(commands))
         if self.prefix_reuse and request in self._scores:  # small tasks repeat the same prompts in many episodes
             self._scores.move_to_end(request)

@@ -1,8 +1,8 @@
 """Weight checks for model servers: all servers of a run must hold the same weights until its end.
 
-Each server answers a fixed question greedily, with log-probs if it supports them, before its first request and after
-every failure that may hide a restart. The check detects another checkpoint, size or quantisation. Weights that are a
-single training step apart can look the same.
+Each server answers a fixed question greedily, with log-probs if it supports them, before its first
+request and after every failure that may hide a restart. The check detects another checkpoint, size
+or quantisation. Weights that are a single training step apart can look the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ TOKENS = 12
 MOST_TEXT = 1000
 """Characters of a server's texts that are compared."""
 TOLERANCE = 0.2
-"""Largest difference of a token's log-prob, in nats; batching and kernels change it by hundredths."""
+"""Largest difference of a token's log-prob, in nats; batching and kernels change it by hundredths.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Fingerprint:
             return cls(str(values["root"]), str(values["text"]), tokens)
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path} is not a valid fingerprint of the run's weights ({type(error).__name__}: {error}): remove it to "
-                "continue without this check."
+                f"{path} is not a valid fingerprint of the run's weights ({type(error).__name__}: {error}): "
+                "remove it to continue without this check."
             ) from error
 
     def write(self, path: Path) -> None:
@@ -100,7 +101,9 @@ class Weights:
         self._checked.discard(server)
 
     async def check(self, client: httpx.AsyncClient, server: str) -> None:
-        """Raises DataError if a server's weights are not those of the run, httpx.HTTPError if it does not answer."""
+        """Raises DataError if a server's weights differ from the weights of the run, httpx.HTTPError if it
+        does not answer.
+        """
         if server in self._checked:
             return
         async with self._locks.setdefault(server, asyncio.Lock()):

@@ -1,7 +1,8 @@
-"""A model on a server, in tokens: sends prompts as token ids and receives the sampled ids with their log-probs.
+"""A model on a server, in tokens: sends prompts as token ids and receives the sampled ids with
+their log-probs.
 
-Trainers need the exact sampled tokens. Uses `/v1/completions` with `return_token_ids`, which vLLM (0.10.2 or later) and
-SGLang support, and refuses servers that do not return token ids.
+Trainers need the exact sampled tokens. Uses `/v1/completions` with `return_token_ids`, which vLLM
+(0.10.2 or later) and SGLang support, and refuses servers that do not return token ids.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from envsuite.errors import DataError, UsageError
 from harness.lm.conversations import Conversations
 from harness.lm.template import PLAIN_STOP, Template
 from harness.policies.chat_completions import counts, shown
+from harness.policies.failures import Refused, TemporaryError, TooLong
 from harness.policies.http_answers import body_of
-from harness.policies.openai import OpenAIPolicy, Refused, TemporaryError, TooLong
+from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt, Reply
 
 DEFAULTS = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Sent with every request, because servers take missing values from the model's generation config."""
+"""Sent with every request, because servers take missing values from the model's generation config.
+"""
 
 
 class TokensPolicy(OpenAIPolicy):
     """Asks `model` at `base_url` in tokens of `tokenizer`; replies end with one of `end_ids`.
 
-    `version` is SGLang's name for the present weights: an answer from other weights ends the run. Other options are
-    those of `OpenAIPolicy`, and `thinking`, `stop` and `context` of `HFPolicy`.
+    `version` is SGLang's name for the present weights: an answer from other weights ends the run.
+    Other options are those of `OpenAIPolicy`, and `thinking`, `stop` and `context` of `HFPolicy`.
     """
 
     path = "completions"

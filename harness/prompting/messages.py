@@ -8,7 +8,9 @@ from harness.types import Message
 
 
 def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:
-    """Removes the first exchange after the system message; returns None if only the last message would be left."""
+    """Removes the first exchange after the system message; returns None if only the last message
+    would be left.
+    """
     first = 1 if messages and messages[0]["role"] == "system" else 0
     following = next((i for i in range(first + 1, len(messages)) if messages[i]["role"] == "user"), None)
     return None if following is None else [*messages[:first], *messages[following:]]

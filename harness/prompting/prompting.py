@@ -1,7 +1,8 @@
 """Prompts for models, and grammars that extract commands from their replies.
 
-The default grammar is `<think>...</think><action>...</action>` (verl-agent, GiGPO). A conversation has a system message
-with rules, objective and format, an observation and a reply for each remembered turn, and the current observation.
+The default grammar is `<think>...</think><action>...</action>` (verl-agent, GiGPO). A conversation
+has a system message with rules, objective and format, an observation and a reply for each
+remembered turn, and the current observation.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ _THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 
 
 class ActionTags(_Text):
-    """`<think>...</think><action>...</action>`; the last action counts, even if its closing tag is cut off."""
+    """`<think>...</think><action>...</action>`; the last action counts, even if its closing tag is
+    cut off.
+    """
 
     stop: tuple[str, ...] = ("</action>",)
 
@@ -112,7 +115,9 @@ class BareLine(_Text):
 
 
 class ManyActions(ActionTags):
-    """Several `<action>...</action>` per reply, executed in order until the episode ends (RAGEN, AgentGym)."""
+    """Several `<action>...</action>` per reply, executed in order until the episode ends (RAGEN,
+    AgentGym).
+    """
 
     most = 5
     """maximum number of commands per reply"""
@@ -132,7 +137,9 @@ class ManyActions(ActionTags):
 
 
 class ReAct(_Text):
-    """`Thought: ...` and `Action: ...` lines (Yao et al., 2023); text after the first action is ignored."""
+    """`Thought: ...` and `Action: ...` lines (Yao et al., 2023); text after the first action is
+    ignored.
+    """
 
     stop: tuple[str, ...] = ("\nObservation",)
 
@@ -156,7 +163,9 @@ class ReAct(_Text):
 
 
 class ToolCall:
-    """One call of the tool `act(command)` as JSON: bare, fenced, or in `<tool_call>` tags (Hermes, Qwen)."""
+    """One call of the tool `act(command)` as JSON: bare, fenced, or in `<tool_call>` tags (Hermes,
+    Qwen).
+    """
 
     stop: tuple[str, ...] = ("</tool_call>",)
 
@@ -192,7 +201,9 @@ class ToolCall:
 
 
 class VerbCalls(ToolCall):
-    """One tool per verb of the admissible commands: `go(rest="to fridge 1")` is the command `go to fridge 1`."""
+    """One tool per verb of the admissible commands: `go(rest="to fridge 1")` is the command `go to
+    fridge 1`.
+    """
 
     def tools(self, admissible: Sequence[str]) -> list[Tool]:
         verbs = dict.fromkeys(command.split()[0] for command in admissible if command.split())
@@ -273,9 +284,13 @@ class Prompting:
     history: int = -1
     """number of remembered turns; -1: all"""
     history_reasoning: bool | int = True
-    """keeps the reasoning in remembered replies: True all, False none, or the number of latest replies"""
+    """keeps the reasoning in remembered replies: True all, False none, or the number of latest
+    replies
+    """
     admissible: str = "latest"
-    """lists admissible commands in no message (none), the latest message (latest) or all messages (all)"""
+    """lists admissible commands in no message (none), the latest message (latest) or all messages
+    (all)
+    """
     wording: str = "plain"
     """a name in `harness.prompting.rewording.WORDINGS`, which replaces words of the game"""
 
@@ -302,7 +317,8 @@ class Prompting:
     ) -> list[Message]:
         """Returns the conversation that asks for the next command.
 
-        `past` caches an episode's earlier turns between calls; without it the time grows with the square of the turns.
+        `past` caches an episode's earlier turns between calls; without it the time grows with the
+        square of the turns.
         """
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
@@ -346,7 +362,9 @@ class Prompting:
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Strings that end a reply; empty with thinking, because a command quoted in a thought must not end the reply."""
+        """Strings that end a reply; empty with thinking, because a command quoted in a thought must
+        not end the reply.
+        """
         return () if self.thinking else GRAMMARS[self.grammar].stop
 
     def _command(self, turn: Turn) -> str:

@@ -1,8 +1,9 @@
 """Rewording: replaces words in a model's prompts, and translates its commands back.
 
-A wording swaps pairs of words in all prompts and commands of a model. Swapping in both directions makes it its own
-inverse, so that every command keeps its meaning and stays possible. The environment, the expert and the random player
-see the original words. Source: GLAM's tests with synonyms and invented words (Carta et al., ICML 2023, section 4.3).
+A wording swaps pairs of words in all prompts and commands of a model. Swapping in both directions
+makes it its own inverse, so that every command keeps its meaning and stays possible. The
+environment, the expert and the random player see the original words. Source: GLAM's tests with
+synonyms and invented words (Carta et al., ICML 2023, section 4.3).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _SYNONYMS = {
     "insert": "stick", "forward": "ahead", "fetch": "retrieve", "see": "notice", "room": "chamber",
 }  # fmt: skip
 _INVENTED = {
-    "take": "dax", "put": "wug", "open": "zup", "close": "blick", "go": "fep", "move": "toma", "use": "kiv", "turn": "lorp",
-    "pick": "mib", "drop": "snarf", "toggle": "quell", "look": "plim", "examine": "vost", "heat": "greb", "cool": "nalp",
-    "clean": "tarm", "cook": "yorn", "cut": "jund", "chop": "hisp", "insert": "clabe", "forward": "obly",
+    "take": "dax", "put": "wug", "open": "zup", "close": "blick", "go": "fep", "move": "toma", "use": "kiv",
+    "turn": "lorp", "pick": "mib", "drop": "snarf", "toggle": "quell", "look": "plim", "examine": "vost", "heat": "greb",
+    "cool": "nalp", "clean": "tarm", "cook": "yorn", "cut": "jund", "chop": "hisp", "insert": "clabe", "forward": "obly",
 }  # fmt: skip
 
 

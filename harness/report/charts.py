@@ -40,12 +40,12 @@ def learning_curves(curves: Sequence[Curve]) -> str:
         dashed = "" if curve.evals else ' stroke-dasharray="4 3"'
         body.append(f'<polyline class="line {hue}"{dashed} points="{_spell(points)}"/>')
         for (x, y), line in zip(points, lines, strict=True):
-            told = f"{curve.name}, update {line['update']}: {100 * line['success']:.1f} %"
+            tooltip = f"{curve.name}, update {line['update']}: {100 * line['success']:.1f} %"
             if "low" in line:
-                told += f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}] n={line['n']}"
+                tooltip += f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}] n={line['n']}"
             radius = 3 if curve.evals else 1.5
             body.append(
-                f'<circle class="{hue}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(told)}</title></circle>'
+                f'<circle class="{hue}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(tooltip)}</title></circle>'
             )
     label = "Success by update: " + ", ".join(curve.name for curve in curves)
     return (

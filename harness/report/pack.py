@@ -1,7 +1,7 @@
-"""The episodes of a report: a small index that is always in memory, and chunks that are decoded on demand.
+"""Packs the episodes of a report: a small index that stays in memory, and chunks that are decoded on demand.
 
-The index has a column per field, one entry an episode; words that repeat are numbers into a list. A chunk is a JSON list
-of episodes, gzipped and in base64: browsers undo both by themselves (`DecompressionStream`).
+The index has one column per field and one entry per episode; repeated words are numbers into a list. A chunk is a JSON
+list of episodes, gzipped and base64-encoded; browsers decode both (`DecompressionStream`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envsuite.errors import UsageError
 from envsuite.types import knobs_json
 from harness.prompting.prompting import Prompting
 from harness.records import Record, reply_text
-from harness.report.transcripts import Replayer, Words, choose
+from harness.report.transcripts import Replayer, StringTable, choose
 from harness.stats.compare import Run
 
 CHUNK = 300_000
@@ -26,31 +26,33 @@ CHUNK = 300_000
 
 @dataclass
 class Packed:
-    """What the page holds of its episodes."""
+    """Packed episodes of a report page, with counts."""
 
     index: str
-    """compressed; see `columns` for what it holds"""
+    """compressed index, see `columns`"""
     chunks: list[str] = field(default_factory=list)
     episodes: int = 0
     replayed: int = 0
     picture_bytes: int = 0
     stale: int = 0
-    """episodes that did not come out the same when they were played again"""
+    """number of episodes whose replay differed from the record"""
     not_replayed: dict[str, str] = field(default_factory=dict)
-    """run -> why none of its episodes could be"""
+    """run -> reason why it was not replayed"""
 
 
 def pack(runs: Sequence[Run], replays: int, picture_bytes: int, limit: int, trusted: Mapping[str, Any] = {}) -> Packed:
-    """All episodes of `runs`; of each run `replays` are played again, with pictures while these take up less than
-    `picture_bytes`, of which every run has its share and what those before it left. Raises UsageError where the result would be larger than `limit` bytes.
+    """Packs all episodes of `runs`, and replays up to `replays` episodes of each run.
+
+    Pictures take at most `picture_bytes`; each run may use an equal share plus what earlier runs left. Raises
+    UsageError if the result would exceed `limit` bytes.
     """
-    words: dict[str, Words] = {name: Words() for name in ("ending", "type", "objective", "game")}
+    words: dict[str, StringTable] = {name: StringTable() for name in ("ending", "type", "objective", "game")}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     packed = Packed("")
     pending: list[str] = []
     size = 0
     for number, run in enumerate(runs):
-        room = picture_bytes * (number + 1) // len(runs)  # or the first runs' pictures are the only ones
+        room = picture_bytes * (number + 1) // len(runs)  # otherwise the first runs would use all of it
         for record, episode in _episodes(run, replays, room, packed, trusted):
             spelled = json.dumps(episode, ensure_ascii=False, separators=(",", ":"))
             for name, value in _row(record, number, words).items():
@@ -82,7 +84,7 @@ COLUMNS = (
 )
 
 
-def _row(record: Record, run: int, words: dict[str, Words]) -> dict[str, Any]:
+def _row(record: Record, run: int, words: dict[str, StringTable]) -> dict[str, Any]:
     return {
         "run": run,
         "game": words["game"].number(f"{record['task']} {knobs_json(record['knobs'])}"),

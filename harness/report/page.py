@@ -101,7 +101,7 @@ def _about(run: Run, hues: dict[str, str]) -> dict[str, Any]:
 
 
 def _group(runs: Sequence[Run]) -> dict[str, Any]:
-    """Returns one table: one task, setting and protocol, with a row per run, success by type, and paired comparisons."""
+    """Returns one table for one task, setting and protocol: a row per run, types, paired comparisons."""
     summaries = [summarise(run.records) for run in runs]
     kinds = sorted({kind for summary in summaries for kind in summary["by_task_type"]})
     config = runs[0].config

@@ -1,8 +1,6 @@
-"""Some recorded episodes played again, for what a record does not hold: the prompt, what was admissible, what the
-expert would have said, and pictures.
+"""Replays recorded episodes for a report, to add what records lack: prompts, admissible commands, expert and pictures.
 
-The recorded commands are carried out and nothing else; where the environment no longer answers as it did, the replay
-stops there and says so.
+A replay only executes the recorded commands. It stops with a message where the environment answers differently.
 """
 
 from __future__ import annotations
@@ -20,27 +18,27 @@ from harness.records import Record, is_broken, reply_text
 from harness.stats.compare import Run
 from harness.types import Reply, Turn
 
-WIDEST = 1280
-"""pixels; wider pictures are scaled down"""
+MAX_WIDTH = 1280
+"""width in pixels above which pictures are scaled down"""
 COLOURS = 48
 
 
-def choose(found: Sequence[Record], count: int) -> set[int]:
-    """Which of a run's records to play again: failures and successes in turn, so that both can be looked at."""
-    wins = [i for i, one in enumerate(found) if one["success"] and not is_broken(one)]
-    losses = [i for i, one in enumerate(found) if not one["success"] and not is_broken(one)]
-    mixed = [index for pair in zip(losses, wins) for index in pair]
+def choose(records: Sequence[Record], count: int) -> set[int]:
+    """Chooses records of a run to replay, alternating failures and successes."""
+    wins = [i for i, record in enumerate(records) if record["success"] and not is_broken(record)]
+    losses = [i for i, record in enumerate(records) if not record["success"] and not is_broken(record)]
+    mixed = [index for pair in zip(losses, wins, strict=False) for index in pair]
     shorter = min(len(wins), len(losses))
     return set((mixed + losses[shorter:] + wins[shorter:])[:count])
 
 
 class Replayer:
-    """Plays records of one run again, in one environment after another."""
+    """Replays records of one run in its environment."""
 
     def __init__(self, run: Run, trusted: Mapping[str, Any] = {}) -> None:
         self.prompting = Prompting(**run.config["prompting"]) if run.config.get("prompting") else None
         self.refused = ""
-        """why nothing of this run can be played again; '' where it can"""
+        """reason why this run cannot be replayed; empty if it can"""
         self.env: TextEnv | None = None
         task = registry.TASKS.get(run.config["task"])
         if task is None:
@@ -55,43 +53,43 @@ class Replayer:
             self.refused = str(error)
 
     def __call__(self, record: Record, pictures: bool = True) -> dict[str, Any]:
-        """What playing `record` again adds to it, turn by turn.
+        """Replays a record and returns the additional data of each turn.
 
         `expert` [turns] str or None, `admissible` [turns], `prompts` [turns] of [role, number in `strings`], `shots`
-        [turns + 1] numbers in `images` (PNG, base64), `difference` in words where the environment answered otherwise.
+        [turns + 1] numbers in `images` (PNG, base64), `difference` (a message if the environment answered differently).
         """
         assert self.env is not None
         try:
             return self._play(self.env, record, pictures and self.env.render_mode is not None)
-        except Exception as error:  # whatever an engine does, the report is written
-            return {"difference": f"it broke on replay: {type(error).__name__}: {error}"}
+        except Exception as error:  # no failure of an engine prevents the report
+            return {"difference": f"the replay failed: {type(error).__name__}: {error}"}
 
     def _play(self, env: TextEnv, record: Record, pictures: bool) -> dict[str, Any]:
         text, info = env.reset(seed=record["seed"], options={"attempt": record["attempt"]})
-        found: dict[str, Any] = {"expert": [], "admissible": [], "prompts": [], "shots": [], "difference": ""}
-        strings, images = Words(), Words()
-        drawn: dict[bytes, str] = {}  # most commands of a bad player change nothing
+        replayed: dict[str, Any] = {"expert": [], "admissible": [], "prompts": [], "shots": [], "difference": ""}
+        strings, images = StringTable(), StringTable()
+        encoded: dict[bytes, str] = {}  # many commands change nothing
 
-        def shoot() -> None:
+        def take_picture() -> None:
             frame: Any = env.render()
             key = frame.tobytes()
-            drawn[key] = drawn.get(key) or _png(frame)
-            found["shots"].append(images.number(drawn[key]))
+            encoded[key] = encoded.get(key) or _png(frame)
+            replayed["shots"].append(images.number(encoded[key]))
 
         turns: list[Turn] = []
         if text != record["first_observation"]:
-            return {"difference": "the first observation is another one today"}
+            return {"difference": "the first observation differs today"}
         for number, step in enumerate(record["steps"], 1):
-            found["expert"].append(env.expert() if env.experts else None)
-            found["admissible"].append([strings.number(one) for one in info["admissible_commands"]])
+            replayed["expert"].append(env.expert() if env.experts else None)
+            replayed["admissible"].append([strings.number(command) for command in info["admissible_commands"]])
             if pictures:
-                shoot()
+                take_picture()
             turn = self._turn(step, text, info["admissible_commands"])
             if self.prompting is not None:
-                asked = self.prompting.messages(
+                prompt = self.prompting.messages(
                     env.instructions, env.objective, turns, turn.observation, turn.admissible
                 )
-                found["prompts"].append([[m["role"], strings.number(m["content"])] for m in asked])
+                replayed["prompts"].append([[m["role"], strings.number(m["content"])] for m in prompt])
             texts, over = [], False
             for command in step["commands"] or [""]:
                 text, _, terminated, truncated, info = env.step(command)
@@ -99,14 +97,14 @@ class Replayer:
                 over = terminated or truncated
             text = "\n".join(texts)
             if text != step["observation"]:
-                found["difference"] = f"turn {number} is answered otherwise today"
+                replayed["difference"] = f"the answer to turn {number} differs today"
                 break
             turns.append(turn)
             if over:
                 break
         if pictures:
-            shoot()
-        return {**found, "strings": strings.items, "images": images.items}
+            take_picture()
+        return {**replayed, "strings": strings.items, "images": images.items}
 
     def _turn(self, step: dict[str, Any], seen: str, admissible: Sequence[str]) -> Turn:
         parsed = self.prompting.parse(reply_text(step)) if self.prompting else None
@@ -127,8 +125,8 @@ class Replayer:
             self.env.close()
 
 
-class Words:
-    """Strings by number, each stored once: a conversation repeats itself turn by turn, and so do pictures."""
+class StringTable:
+    """Numbered strings, each stored once, since prompts and pictures repeat from turn to turn."""
 
     def __init__(self) -> None:
         self.items: list[str] = []
@@ -142,12 +140,12 @@ class Words:
 
 
 def _png(frame: Any) -> str:
-    """A frame [height, width, 3] as a small PNG in base64: at most WIDEST wide, COLOURS colours."""
-    from PIL import Image  # an extra of the environments that draw
+    """Encodes a frame [height, width, 3] as a base64 PNG with at most MAX_WIDTH pixels width and COLOURS colours."""
+    from PIL import Image  # from the extra of environments that draw
 
     image = Image.fromarray(frame)
-    if image.width > WIDEST:
-        image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
+    if image.width > MAX_WIDTH:
+        image = image.resize((MAX_WIDTH, round(image.height * MAX_WIDTH / image.width)), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode()

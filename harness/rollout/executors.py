@@ -1,7 +1,8 @@
 """Executors: hold the environments of a rollout, in this process or in worker processes.
 
-A slot holds one environment and plays one episode after another. `start` and `step` only send a request; `poll` returns
-the answers that are there, so that slow environments step while others continue.
+A slot holds one environment and plays one episode after another. `start` and `step` only send a
+request; `poll` returns the answers that are there, so that slow environments step while others
+continue.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from harness.rollout.hosts import EnvHost, EnvHosts, Request, StepResult, Termin
 from harness.types import Episode
 
 CLEANUP = 60.0
-"""Seconds that a worker has to release what its environments hold; several containers take time on a loaded machine."""
+"""Seconds that a worker has to release what its environments hold; several containers take time on
+a loaded machine.
+"""
 
 
 class Executor(Protocol):
@@ -38,15 +41,21 @@ class Executor(Protocol):
         ...
 
     def poll(self, wait: bool = True) -> list[tuple[int, StepResult]]:
-        """Returns all available answers; with `wait`, waits for at least one unless no request is pending."""
+        """Returns all available answers; with `wait`, waits for at least one unless no request is
+        pending.
+        """
         ...
 
     def sources(self) -> Sequence[Any]:
-        """Returns objects to wait for (`harness.waiting.wait`): one is readable when `poll` may return an answer."""
+        """Returns objects to wait for (`harness.waiting.wait`): one is readable when `poll` may
+        return an answer.
+        """
         ...
 
     def deadline(self) -> float | None:
-        """Returns the monotonic time at which `poll` must be called again to notice a silent worker, or None."""
+        """Returns the monotonic time at which `poll` must be called again to notice a silent
+        worker, or None.
+        """
         ...
 
     def close(self) -> None:
@@ -88,8 +97,9 @@ class LocalExecutor:
 class ProcessExecutor:
     """Environments in worker processes; slot s is in worker s modulo the number of workers.
 
-    A worker that dies or does not answer within `timeout` seconds is replaced. Its episodes are lost, and the other
-    workers continue. Starting an interpreter is slow on a loaded machine and has `START` additional seconds.
+    A worker that dies or does not answer within `timeout` seconds is replaced. Its episodes are
+    lost, and the other workers continue. Starting an interpreter is slow on a loaded machine and
+    has `START` additional seconds.
     """
 
     START = 120.0
@@ -140,7 +150,7 @@ class ProcessExecutor:
         return worker.busy_since + self.timeout + (0.0 if worker.ready else self.START)
 
     def _receive(self) -> list[tuple[int, StepResult]]:
-        """Returns the answers at hand, and those of environments whose worker died or is silent."""
+        """Returns the available answers, and failures of environments whose worker died or is silent."""
         answers: list[tuple[int, StepResult]] = []
         busy: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers if worker.pending}
         for pipe in connection.wait(list(busy), timeout=0) if busy else ():
@@ -162,7 +172,7 @@ class ProcessExecutor:
         return answers
 
     def _replace(self, worker: _Worker, why: str) -> None:
-        # A worker answers in order: the first pending request is the one that it was working on.
+        # A worker answers in order: it was executing the first pending request.
         self._lost.extend((slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.pending))
         worker.stop()
         self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
@@ -207,7 +217,9 @@ class _Worker:
             self.pipe.close()
 
     def stop(self) -> None:
-        """Ends the process: waits 2 s, then terminates it, and kills it if cleaning up takes longer than CLEANUP."""
+        """Ends the process: waits 2 s, then terminates it, and kills it if cleaning up takes longer
+        than CLEANUP.
+        """
         self.ask_to_stop()
         self.process.join(timeout=2)
         if self.process.is_alive() and self.ready:
@@ -219,7 +231,9 @@ class _Worker:
 
 
 def _terminate(number: int, frame: Any) -> None:
-    """Handles SIGTERM: interrupts the worker's work once, so that it cleans up without further interruption."""
+    """Handles SIGTERM: interrupts the worker's work once, so that it cleans up without further
+    interruption.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Terminated
 

@@ -1,6 +1,7 @@
 """Environment hosts: build, reset and step environments, and turn their failures into results.
 
-`EnvHost` is one slot's environment. `EnvHosts` holds the environments of a worker, which is a process or a Ray actor.
+`EnvHost` is one slot's environment. `EnvHosts` holds the environments of a worker, which is a
+process or a Ray actor.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from harness.rollout.seeding import Seeding
 from harness.types import Episode
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]
-"""What `TextEnv.step` returns."""
+"""Result of `TextEnv.step`."""
 Request = tuple[Any, ...]
 """("start", slot, Episode) or ("step", slot, commands, turn)"""
 
@@ -32,7 +33,9 @@ class Terminated(BaseException):
 
 
 NOT_A_FAILURE = (KeyboardInterrupt, GeneratorExit, Terminated)
-"""Exceptions that end the process's work; every other exception of an environment breaks its episode."""
+"""Exceptions that end the process's work; every other exception of an environment breaks its
+episode.
+"""
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ def check_expert(env: type[TextEnv], advice_kind: str) -> None:
 
 
 class EnvHost:
-    """The environment of one slot, wherever it runs."""
+    """The environment of one slot."""
 
     def __init__(self, reward_mode: str, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING) -> None:
         self.reward_mode, self.advice_kind, self.shaping = reward_mode, advice_kind, shaping
@@ -90,7 +93,9 @@ class EnvHost:
         self._draws = False
 
     def start(self, episode: Episode) -> StepResult:
-        """Resets the environment to an episode, and builds it first if the task or its knobs changed."""
+        """Resets the environment to an episode, and builds it first if the task or its knobs
+        changed.
+        """
         try:
             self.seeding = Seeding(episode) if self.advice_kind == "random" else None
             if self.built != (episode.task.id, episode.knobs):
@@ -98,7 +103,8 @@ class EnvHost:
                 self.env = self._build(episode)
                 self.built = episode.task.id, episode.knobs
             assert self.env is not None
-            # The default random player chooses among the admissible commands, which `info` already contains.
+            # The default random player chooses among the admissible commands, which `info` already
+            # contains.
             self._draws = self.seeding is not None and type(self.env).random_command is TextEnv.random_command
             text, info = self._reset(self.env, episode)
             return StepResult(
@@ -145,7 +151,8 @@ class EnvHost:
             return self.broke(error)
 
     def turn(self, commands: tuple[str, ...], turn: int) -> Generator[str, Step, StepResult]:
-        """Plays one turn as a generator: yields each command, receives `env.step(command)`, and returns the result.
+        """Plays one turn as a generator: yields each command, receives `env.step(command)`, and
+        returns the result.
 
         Raises EngineFailure for a reward that is not finite.
         """
@@ -163,7 +170,9 @@ class EnvHost:
         return StepResult(text, info, total, terminated, truncated, advice, done)
 
     def _advice(self, turn: int, info: dict[str, Any]) -> str | None:
-        """Returns the command that the expert or random player chooses at `turn`, which begins with `info`."""
+        """Returns the command that the expert or random player chooses at `turn`, which begins with
+        `info`.
+        """
         assert self.env is not None
         if self.seeding is not None:
             commands = info["admissible_commands"] if self._draws else ()
@@ -214,7 +223,9 @@ class EnvHosts:
         return slot, host.start(*arguments) if kind == "start" else host.step(*arguments)
 
     def play_on(self, request: Request, seconds: float) -> tuple[int, list[StepResult]]:
-        """Executes a request, and then follows the environment's advice for up to `seconds`; returns all results."""
+        """Executes a request, and then follows the environment's advice for up to `seconds`;
+        returns all results.
+        """
         until = time.monotonic() + seconds
         slot, result = self.answer(request)
         results = [result]

@@ -1,7 +1,7 @@
 """The rollout: a policy plays episodes in environments. Evaluation and training use the same loop.
 
-No episode waits for another one. The loop submits a prompt as soon as an environment has answered, steps an environment
-as soon as its reply is there, and otherwise waits for both with a single call.
+No episode waits for another one. The loop submits a prompt as soon as an environment has answered,
+steps an environment as soon as its reply is there, and otherwise waits for both with a single call.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class EpisodeState:
         return cls(run, result, key, lives, began=time.monotonic() if began is None else began)
 
     def prompt(self, prompting: Prompting, reads: bool = True) -> Prompt:
-        """Returns the next prompt. Policies that only follow advice (`reads` False) get neither messages nor a seed."""
+        """Returns the next prompt. Policies that only follow advice (`reads` False) get neither
+        messages nor a seed.
+        """
         run, result = self.run, self.result
         turn = len(run.turns)
         admissible = result.info["admissible_commands"]
@@ -136,7 +138,9 @@ class _Queue:
         return bool(self._starting or self.playing)
 
     def take(self, slot: int, result: StepResult) -> EpisodeState | None:
-        """Applies an environment's answer; returns None if the episode was lost with its worker and starts again."""
+        """Applies an environment's answer; returns None if the episode was lost with its worker and
+        starts again.
+        """
         if result.fatal is not None:
             raise result.fatal
         if slot in self._starting:
@@ -179,11 +183,13 @@ def rollout(
     prompting: Prompting | None = None,
     max_turns: MaxTurns = None,
 ) -> Iterator[Trajectory]:
-    """Plays every episode once and yields each one when it ends; a free slot starts the next episode.
+    """Plays every episode once and yields each one when it ends; a free slot starts the next
+    episode.
 
-    `max_turns` limits the turns of all episodes, or of each one if it is a function. An episode depends only on its key
-    and the policy, not on timing or on other episodes. An error of an environment or a server breaks its episode only.
-    An episode that was lost with its worker is played again from its start. Closing the iterator cancels pending prompts.
+    `max_turns` limits the turns of all episodes, or of each one if it is a function. An episode
+    depends only on its key and the policy, not on timing or on other episodes. An error of an
+    environment or a server breaks its episode only. An episode that was lost with its worker is
+    played again from its start. Closing the iterator cancels pending prompts.
     """
     prompting = prompting or Prompting()
     player = asynchronous(policy)

@@ -1,9 +1,10 @@
 """Random numbers for each turn of an episode, seeded for many turns at a time.
 
-`numpy.random.default_rng(seed)` takes as long as a step of a native engine, mostly for seeding. This module seeds many
-turns with one pass of array operations and sets a single generator to each turn's state. The numbers are bit-identical
-to those of `default_rng(episode.turn_seed(turn))`; NEP 19 keeps numpy's SeedSequence and PCG64 seeding stable.
-`Seeding.below` draws one number of a range, which most random players need, without a generator.
+`numpy.random.default_rng(seed)` takes as long as a step of a native engine, mostly for seeding.
+This module seeds many turns with one pass of array operations and sets a single generator to each
+turn's state. The numbers are bit-identical to the numbers of `default_rng(episode.turn_seed(turn))`; NEP
+19 keeps numpy's SeedSequence and PCG64 seeding stable. `Seeding.below` draws one number of a range,
+which most random players need, without a generator.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class Seeding:
     def below(self, turn: int, count: int) -> int:
         """Returns `int(at(turn).integers(count))` for a count from 1 to 2**32 - 1.
 
-        Multiplies the turn's first 32 bits by `count` (Lemire, 2019), like numpy for ranges of this size. The rare
-        numbers that this method rejects to avoid bias are left to numpy.
+        Multiplies the turn's first 32 bits by `count` (Lemire, 2019), like numpy for ranges of this
+        size. The rare numbers that this method rejects to avoid bias are left to numpy.
         """
         if count == 1:
             return 0
@@ -112,7 +113,9 @@ class Seeding:
         return scaled >> 32
 
     def at(self, turn: int) -> np.random.Generator:
-        """Returns a generator in the state of `default_rng(episode.turn_seed(turn))`; every call returns the same object."""
+        """Returns a generator in the state of `default_rng(episode.turn_seed(turn))`; every call
+        returns the same object.
+        """
         state, increment = self._state(turn)
         if self._bits is None:
             self._bits = np.random.PCG64(0)

@@ -1,4 +1,6 @@
-"""Executor for vector environments: one call steps all episodes that have a command, in this process."""
+"""Executor for vector environments: one call steps all episodes that have a command, in this
+process.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,21 @@ from harness.types import Episode
 
 
 def has_vector_env(task: Task, settings: dict[str, Any]) -> bool:
-    """Returns True if a task has a vector environment whose games can skip a step, and its engine may share a process."""
+    """Returns True if a task has a vector environment whose games can skip a step, and its engine
+    may share a process.
+    """
     if not task.vector_entry_point or registry.env_class(task).needs_process(settings):
         return False
     return bool(getattr(registry.load(task.vector_entry_point), "takes_none", False))
 
 
 class VectorExecutor:
-    """An executor that steps all episodes through the task's vector environment (`Task.vector_entry_point`).
+    """An executor that steps all episodes through the task's vector environment
+    (`Task.vector_entry_point`).
 
-    Games are reset one by one and step together; a game without a command skips the step. If a step raises, the failing
-    game is unknown: all participating episodes are played again, and from then on games step one by one, so that only
-    the failing episode breaks.
+    Games are reset one by one and step together; a game without a command skips the step. If a step
+    raises, the failing game is unknown: all participating episodes are played again, and from then
+    on games step one by one, so that only the failing episode breaks.
     """
 
     def __init__(
@@ -40,7 +45,9 @@ class VectorExecutor:
         advice_kind: str = "",
         shaping: Shaping = DEFAULT_SHAPING,
     ) -> None:
-        """`knobs` is the JSON of `Episode.knobs`. Every episode must have this task and these knobs."""
+        """`knobs` is the JSON of `Episode.knobs`. Every episode must have this task and these
+        knobs.
+        """
         self.count = count
         self._arguments = task, reward_mode, shaping, json.loads(knobs)
         self._envs: SyncVectorEnv | None = None
@@ -51,7 +58,9 @@ class VectorExecutor:
 
     @property
     def envs(self) -> SyncVectorEnv:
-        """The vector environment, created on first use, so that its errors appear when an episode starts."""
+        """The vector environment, created on first use, so that its errors appear when an episode
+        starts.
+        """
         if self._envs is None:
             task, reward_mode, shaping, knobs = self._arguments
             self._envs = registry.make_vec(

@@ -1,4 +1,4 @@
-"""The statistics printed beside every number."""
+"""Confidence intervals: Wilson, Student, bootstrap, paired differences."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 DRAWN_AT_ONCE = 2_000_000
-"""clusters a bootstrap holds in memory at a time: a run may have a million"""
+"""clusters that a bootstrap holds in memory at a time, since a run can have a million"""
 
 
 class Interval(NamedTuple):
-    """An estimate with its confidence bounds and the number of independent units behind it."""
+    """Estimate with confidence bounds and the number of independent units."""
 
     value: float
     low: float
@@ -23,7 +23,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The score interval of a proportion (Wilson, 1927): honest at 0 and 1, and for small n.
+    """Returns the score interval of a proportion (Wilson, 1927), which is valid at 0 and 1 and for small n.
 
     Examples:
         >>> interval = wilson(31, 32)
@@ -42,11 +42,11 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
 
 
 T95 = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's t at 97.5 % for 0 to 9 degrees of freedom; from there on 2.26 is kept, which is wide"""
+"""Student's t at 97.5 % for 0 to 9 degrees of freedom; larger ones use 2.262, which is conservative"""
 
 
 def student(values: Sequence[float]) -> Interval:
-    """Mean and Student's 95 % bounds, which are infinitely wide for one value."""
+    """Returns the mean with Student's 95 % bounds, which are infinite for a single value."""
     n = len(values)
     mean = sum(values) / n
     if n == 1:
@@ -62,9 +62,10 @@ def bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap of the mean, resampling whole clusters (attempts at one seed are not independent).
+    """Returns the percentile bootstrap interval of the mean, resampling whole clusters.
 
-    `values` [n], `clusters` [n] or None for one cluster each. The interval's n counts clusters.
+    `values` [n], `clusters` [n], or None for one cluster per value. Attempts at one seed are not independent and form a
+    cluster. The n of the interval counts clusters.
     """
     if not len(values):
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -89,43 +90,49 @@ def bootstrap(
 
 
 def square_and_add(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
-    """Mean of `first` less mean of `second`, of independent estimates, from their own intervals (Newcombe, 1998, method
-    10; Zou and Donner, 2008). Of shares that are 0 or 1 it still tells how little that says; a bootstrap does not.
+    """Returns the mean of `first` minus the mean of `second` for independent estimates, from their intervals.
+
+    Newcombe, 1998, method 10; Zou and Donner, 2008. The bounds remain meaningful for proportions of 0 or 1, where a
+    bootstrap would have no width.
     """
-    shares = [(1 / len(first), one) for one in first] + [(-1 / len(second), one) for one in second]
-    value = sum(weight * one.value for weight, one in shares)
-    down = sum((weight * (one.value - (one.low if weight > 0 else one.high))) ** 2 for weight, one in shares)
-    up = sum((weight * ((one.high if weight > 0 else one.low) - one.value)) ** 2 for weight, one in shares)
-    return Interval(value, value - math.sqrt(down), value + math.sqrt(up), sum(one.n for _, one in shares))
+    terms = [(1 / len(first), term) for term in first] + [(-1 / len(second), term) for term in second]
+    value = sum(weight * term.value for weight, term in terms)
+    down = sum((weight * (term.value - (term.low if weight > 0 else term.high))) ** 2 for weight, term in terms)
+    up = sum((weight * ((term.high if weight > 0 else term.low) - term.value)) ** 2 for weight, term in terms)
+    return Interval(value, value - math.sqrt(down), value + math.sqrt(up), sum(term.n for _, term in terms))
 
 
-def apart(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
-    """The difference from both sides' own intervals; no bounds where these have no width, as of scores that are no shares."""
-    found = square_and_add(first, second)
-    return found if found.low < found.high else found._replace(low=math.nan, high=math.nan)
+def unpaired(first: Sequence[Interval], second: Sequence[Interval]) -> Interval:
+    """Returns the difference of unpaired estimates from their intervals; no bounds if these have no width."""
+    interval = square_and_add(first, second)
+    return interval if interval.low < interval.high else interval._replace(low=math.nan, high=math.nan)
 
 
 def paired(
     deltas: Sequence[float], first: Sequence[Interval], second: Sequence[Interval], confidence: float = 0.95
 ) -> Interval:
-    """Mean of paired differences, of `first` less `second`. Where all are alike a bootstrap would be certain after two
-    games: then from both sides' own intervals, as if they were of different games, which is wide and should be.
+    """Returns the mean of paired differences `first` minus `second`.
+
+    If all differences are equal, a bootstrap would be certain after two games. The interval then treats both sides
+    as unpaired, which is deliberately wide.
     """
-    found = bootstrap(deltas, confidence=confidence)
-    return found if len(set(deltas)) > 1 else apart(first, second)._replace(value=found.value, n=len(deltas))
+    interval = bootstrap(deltas, confidence=confidence)
+    if len(set(deltas)) > 1:
+        return interval
+    return unpaired(first, second)._replace(value=interval.value, n=len(deltas))
 
 
 def share(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Mean of shares, one a game: a bootstrap, and Wilson's where all are 0 or all are 1."""
+    """Returns the mean of proportions, one per game: a bootstrap, or Wilson's interval if all are 0 or all 1."""
     if len(values) and set(values) in ({0.0}, {1.0}):
         return wilson(round(sum(values)), len(values), confidence)
     return bootstrap(values, confidence=confidence)
 
 
 def success_interval(wins: Sequence[bool], clusters: Sequence[Hashable], confidence: float = 0.95) -> Interval:
-    """Wilson where every episode is its own cluster; the clustered bootstrap where attempts repeat a seed.
+    """Returns Wilson's interval if every episode is its own cluster, else a clustered bootstrap.
 
-    Where all episodes ended alike a bootstrap cannot tell how little that says: Wilson's over clusters, each counted once.
+    If all episodes ended alike, a bootstrap would have no width; Wilson's interval then counts each cluster once.
     """
     count = len(set(clusters))
     if count == len(wins):

@@ -1,4 +1,4 @@
-"""From records to numbers, and from numbers to the tables people read."""
+"""Summaries of records, and the result tables of the command line."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from harness.stats.intervals import Interval, bootstrap, success_interval
 Summary = dict[str, Any]
 
 
-def summarise(found: Iterable[Record]) -> Summary:
-    """The numbers of one model on one task. Broken episodes are counted and left out of everything else.
+def summarise(records: Iterable[Record]) -> Summary:
+    """Summarises the records of one model on one task. Broken episodes are counted and otherwise ignored.
 
-    Records are gone through once, and of each only its numbers are held.
+    Reads the records once and keeps only their numbers in memory.
 
     Examples:
         >>> from pathlib import Path
@@ -36,25 +36,27 @@ def summarise(found: Iterable[Record]) -> Summary:
     sums: dict[str, float] = dict.fromkeys(("num_turns", "input_tokens", "output_tokens", "dropped_turns", "cost"), 0)
     faults = dict.fromkeys(FAULTS, 0)
     reasons = Counter[str]()
-    metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))  # with the episodes that have it
+    metrics: dict[str, tuple[list[float], list[int]]] = defaultdict(
+        lambda: ([], [])
+    )  # values, and the episodes that have them
     by_type: dict[str, list[int]] = defaultdict(list)
-    for one in found:
-        if is_broken(one):
+    for record in records:
+        if is_broken(record):
             broken += 1
             continue
         place = len(clusters)
-        clusters.append((one["task"], knobs_json(one["knobs"]), one["seed"]))
+        clusters.append((record["task"], knobs_json(record["knobs"]), record["seed"]))
         for name, column in columns.items():
-            column.append(one[name])
+            column.append(record[name])
         for name in sums:
-            sums[name] += one[name]
+            sums[name] += record[name]
         for kind in faults:
-            faults[kind] += one["faults"][kind]
-        reasons[one["stop_reason"]] += 1
-        for name, value in one["metrics"].items():
+            faults[kind] += record["faults"][kind]
+        reasons[record["stop_reason"]] += 1
+        for name, value in record["metrics"].items():
             metrics[name][0].append(value)
             metrics[name][1].append(place)
-        by_type[one["labels"].get("task_type", "")].append(place)
+        by_type[record["labels"].get("task_type", "")].append(place)
     count, turns = len(clusters), sums["num_turns"]
 
     def success(places: Sequence[int]) -> dict[str, Any]:
@@ -91,19 +93,19 @@ def _plain(interval: Interval) -> dict[str, Any]:
     }
 
 
-def over_tasks(found: Iterable[Record]) -> Summary:
-    """What is said of one model over several tasks. Every interval resamples games within each task."""
-    success, progression = (aggregate.task_scores(found, metric) for metric in ("success", "progression"))
+def over_tasks(records: Iterable[Record]) -> Summary:
+    """Summarises one model over several tasks; every interval resamples games within each task."""
+    success, progression = (aggregate.task_scores(records, metric) for metric in ("success", "progression"))
     return {
         "tasks": len(success),
         "success": _plain(aggregate.success_over_tasks(success)),
         "progression_iqm": _plain(aggregate.interquartile_mean(progression)),
-        "profile": {str(level): _plain(one) for level, one in aggregate.profile(progression).items()},
+        "profile": {str(level): _plain(interval) for level, interval in aggregate.profile(progression).items()},
     }
 
 
 def percent(interval: dict[str, Any]) -> str:
-    """'12.5 [4.0, 31.0] n=8', in percent."""
+    """Formats an interval in percent, as '12.5 [4.0, 31.0] n=8'."""
     if interval["value"] is None:
         return "–"
     bounds = "" if interval["low"] is None else f" [{100 * interval['low']:.1f}, {100 * interval['high']:.1f}]"
@@ -111,7 +113,7 @@ def percent(interval: dict[str, Any]) -> str:
 
 
 def number(interval: dict[str, Any]) -> str:
-    """'0.125 [0.040, 0.310]', without n: for a column beside one that has it."""
+    """Formats an interval without n, as '0.125 [0.040, 0.310]'."""
     if interval["value"] is None:
         return "–"
     bounds = "" if interval["low"] is None else f" [{interval['low']:.3f}, {interval['high']:.3f}]"
@@ -119,7 +121,7 @@ def number(interval: dict[str, Any]) -> str:
 
 
 def result_table(title: str, rows: Sequence[tuple[str, Summary]]) -> Table:
-    """Models down; success, reward, turns and cost across."""
+    """Returns a table with one row per model: success, reward, turns and cost."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("model")
     for head in ("success % [95 %]", "reward [95 %]", "turns", "valid %", "tokens out/ep", "broken"):
@@ -139,7 +141,7 @@ def result_table(title: str, rows: Sequence[tuple[str, Summary]]) -> Table:
 
 
 def type_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
-    """Success per task type; None where tasks have no types."""
+    """Returns a table of success per task type, or None if the tasks have no types."""
     kinds = sorted({kind for _, summary in rows for kind in summary["by_task_type"]})
     if not kinds:
         return None
@@ -154,7 +156,7 @@ def type_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
 
 
 def repeats_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
-    """pass@k (one of k attempts wins) and pass^k (all k win) per model; None where games were tried once."""
+    """Returns a table of pass@k (one of k attempts wins) and pass^k (all k win), or None without repeated attempts."""
     names = list(dict.fromkeys(name for _, summary in rows for name in summary["repeats"]))
     if not names:
         return None
@@ -169,11 +171,11 @@ def repeats_table(rows: Sequence[tuple[str, Summary]]) -> Table | None:
 
 
 def tasks_table(rows: Sequence[tuple[str, Summary]]) -> Table:
-    """Models down; what `over_tasks` says of each across."""
+    """Returns a table with one row per model: its aggregates over tasks."""
     table = Table(title="over tasks", title_justify="left", box=SIMPLE_HEAD)
     for head, side in (("model", "left"), ("tasks", "right"), ("success %, mean of tasks [95 %]", "right"),
                        ("progression %, interquartile mean [95 %]", "right")):  # fmt: skip
         table.add_column(head, justify=side)  # type: ignore[arg-type]
-    for model, found in rows:
-        table.add_row(model, str(found["tasks"]), percent(found["success"]), percent(found["progression_iqm"]))
+    for model, summary in rows:
+        table.add_row(model, str(summary["tasks"]), percent(summary["success"]), percent(summary["progression_iqm"]))
     return table

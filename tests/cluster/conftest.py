@@ -1,4 +1,4 @@
-"""A real Ray cluster of several nodes' processes on this machine, of two processors each."""
+"""Fixtures: real Ray clusters whose nodes all run as processes on this machine."""
 
 import contextlib
 import os
@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("ray", reason="ray is not installed")
 
 
-os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's workers give way to everything else on a busy machine: 15
+os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves on a busy machine
 
 TRIES = 3
-"""Ray gives a node's helpers 15 s to start, which a loaded machine may not manage"""
+"""Attempts to start a cluster; Ray allows a node's processes 15 s, too little on a loaded machine."""
 
 
 def _start(cpus, options):
@@ -32,12 +32,12 @@ def _start(cpus, options):
 
 @contextlib.contextmanager
 def nodes(*cpus, **options):
-    """A head with no processor of its own, and a node for each of `cpus`; yields the cluster, connected."""
+    """Starts a head without CPUs and one node per entry of `cpus`; yields the connected cluster."""
     import ray
 
     from harness.cluster.connect import connect
 
-    ray.shutdown()  # of whatever cluster this process was connected to
+    ray.shutdown()  # disconnect from any earlier cluster
     cluster = _start(cpus, options)
     try:
         connect(cluster.address)
@@ -49,12 +49,12 @@ def nodes(*cpus, **options):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """One node with processors, beside the head."""
-    with nodes(4) as found:
-        yield found
+    """Starts a head and one node with four CPUs."""
+    with nodes(4) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def two_nodes():
-    with nodes(2, 2) as found:
-        yield found
+    with nodes(2, 2) as cluster:
+        yield cluster

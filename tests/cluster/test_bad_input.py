@@ -1,4 +1,4 @@
-"""What cannot be is said at once: addresses where no cluster is, flags of a cluster without one."""
+"""Invalid cluster settings raise at once: wrong addresses, and cluster flags without a cluster."""
 
 import socket
 import subprocess
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (data_cli, "games -e textworld-w2-o3-q4 --num-workers -1"),
     ],
 )
-def test_flags_of_a_cluster_without_one_are_refused(command, words, capsys):
+def test_cluster_flags_without_a_cluster_are_refused(command, words, capsys):
     with pytest.raises(SystemExit) as ended:
         command.main(words.split())
     out = capsys.readouterr()
@@ -37,15 +37,15 @@ def test_flags_of_a_cluster_without_one_are_refused(command, words, capsys):
     assert "belongs to --executor ray" in out.err or "must be at least 0, not -1" in out.err
 
 
-def test_without_the_package_its_extra_is_named(monkeypatch):
+def test_a_missing_package_names_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"needs the package 'ray'.*pip install 'envsuite\[ray\]'"):
         connect.connect("127.0.0.1:9")
 
 
 @pytest.mark.parametrize("says", [b"", b"220 mail ready\r\n", None])
-def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says):
-    """One that says nothing, one that greets as others do, one that hangs up."""
+def test_a_port_of_another_service_is_refused_in_bounded_time(monkeypatch, says):
+    """Connects to a silent service, a service that greets first, and one that closes the connection."""
     monkeypatch.setattr(connect, "KNOCKING", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -66,7 +66,7 @@ def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         ("somewhere", "takes host:port or auto, not 'somewhere'"),
         ("127.0.0.1:", "takes host:port or auto"),
@@ -80,14 +80,14 @@ def test_an_open_port_that_is_not_rays_is_said_in_bounded_time(monkeypatch, says
         ("a..b:6379", "nobody answers there"),
     ],
 )
-def test_an_address_that_cannot_be_a_heads_is_said_at_once(address, said):
+def test_an_invalid_head_address_is_refused_at_once(address, message):
     began = time.monotonic()
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         connect._knock(address)
     assert "\n" not in str(caught.value) and time.monotonic() - began < 10
 
 
-def test_an_address_where_no_cluster_is_is_one_line(tmp_path):
+def test_an_address_without_a_cluster_raises_a_one_line_error(tmp_path):
     words = "-m harness.cli.eval --module tests.toys -m random -e hilo -n 2 --executor ray --ray-address 127.0.0.1:9"
     command = [sys.executable, *words.split(), "-o", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
@@ -96,7 +96,7 @@ def test_an_address_where_no_cluster_is_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("address", "raised", "said"),
+    ("address", "raised", "message"),
     [
         (
             "",
@@ -116,8 +116,8 @@ def test_an_address_where_no_cluster_is_is_one_line(tmp_path):
         ),
     ],
 )
-def test_what_ray_says_against_a_connection_is_one_line_with_its_cure(monkeypatch, address, raised, said):
-    """Ray's own errors, raised in its stead: what listens there would have to be made."""
+def test_connection_errors_of_ray_become_one_line_with_a_remedy(monkeypatch, address, raised, message):
+    """Raises Ray's errors from a replaced `ray.init`, as a matching faulty head is hard to create."""
     import ray
 
     def init(**options):
@@ -126,7 +126,7 @@ def test_what_ray_says_against_a_connection_is_one_line_with_its_cure(monkeypatc
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(connect, "_knock", lambda address: None)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         connect.connect(address)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(
         f"--ray-address {address}: " if address else "--executor ray: "

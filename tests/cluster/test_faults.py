@@ -1,4 +1,4 @@
-"""What a machine may do to a run: a disk that fills up, a clock that jumps. What came out is compared to the byte."""
+"""Faults of the machine, a full disk and a jumping clock: the results stay byte for byte the same."""
 
 import json
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(900)  # several whole runs in one test
+pytestmark = pytest.mark.timeout(900)  # several complete runs in one test
 ROOT = Path(__file__).resolve().parents[2]
 EVAL = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", "-m", "random", "--baselines", "none"]
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 def results(folder):
-    (found,) = folder.glob("**/results.jsonl")
-    return found.read_bytes()
+    (results_file,) = folder.glob("**/results.jsonl")
+    return results_file.read_bytes()
 
 
 def play(*words, **options):
@@ -26,8 +26,8 @@ def play(*words, **options):
 
 
 @pytest.mark.slow
-def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_is_room(tmp_path, proved):
-    """A real one of 32 kB, in a mount namespace of its own, made larger afterwards."""
+def test_a_full_file_system_stops_the_run_with_one_line_and_it_resumes_with_more_space(tmp_path, proved):
+    """Mounts a real file system of 32 kB in a new mount namespace and enlarges it before --resume."""
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("unshare is not installed, or may not make namespaces here: apt-get install util-linux")
     words = ["-e", "hilo", "-n", "60", "--set", "size=512", "-c", "4"]
@@ -45,9 +45,9 @@ def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_
         exit $code
     """
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=600)
-    said = (tmp_path / "said").read_text()
+    output = (tmp_path / "said").read_text()
     assert done.returncode == 2, done.stderr
-    assert "No space left on device" in said and said.count("\n") == 1
+    assert "No space left on device" in output and output.count("\n") == 1
     assert 0 < int((tmp_path / "kept").read_text()) < 60
     proved(
         "a full file system, made larger before --resume",
@@ -57,8 +57,8 @@ def test_a_full_file_system_stops_the_run_in_one_line_and_it_goes_on_when_there_
 
 
 @pytest.mark.slow
-def test_a_clock_that_jumps_by_years_changes_nothing(tmp_path, proved):
-    """Wall clock of the run's processes alone; neither its budget of time nor its workers' patience runs out."""
+def test_a_wall_clock_that_jumps_by_years_changes_nothing(tmp_path, proved):
+    """Fakes the wall clock of the run's processes; no time budget and no worker timeout expires."""
     if FAKETIME is None:
         pytest.skip("faketime is not installed: apt-get install faketime")
     words = ["-e", "Slow-v0", "-n", "40", "--set", "size=512", "--set", "delay=0.05", "-c", "4"]

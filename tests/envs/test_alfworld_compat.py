@@ -46,7 +46,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def config(root):
-    """A configuration as ALFWorld's base_config.yaml has it, for the generated games."""
+    """Returns a configuration like ALFWorld's base_config.yaml for the generated games."""
     return {
         "dataset": {
             "data_path": str(root / "train"),

@@ -117,7 +117,7 @@ def test_every_answer_has_the_digest_of_the_stock_engines():
     """alfworld's own engine was recorded in games that our generator makes (`tests/golden/make_alfworld.py`)."""
     walks = [json.loads(line) for line in (GOLDEN / "alfworld" / "stock.jsonl").read_text().splitlines()]
     count = 0
-    for seed, dialect, commands, recorded, whole in walks:
+    for seed, dialect, commands, recorded, complete in walks:
         text = generate(seed).text
         engine = NativeEngine(
             AlfworldGame.from_json(remake(text, "0.4") if dialect == "0.4" else text, f"generated {seed}")
@@ -129,7 +129,7 @@ def test_every_answer_has_the_digest_of_the_stock_engines():
             place = len(codes) * STEP
             codes.append(digest(answer))
             assert codes[-1][:STEP] == recorded[place : place + STEP], (seed, dialect, command, answer)
-        assert digest(codes)[:16] == whole
+        assert digest(codes)[:16] == complete
         count += len(codes)
     assert (len(walks), count) == (18, 517)
 

@@ -104,9 +104,9 @@ def play(policy, slots, seeds, knobs=KNOBS):
 
 def test_several_commands_in_one_reply_are_executed_in_order():
     knobs = json.dumps(registry.overrides(TASK, KNOBS), sort_keys=True)
-    apart = play(Chatty(), LocalExecutor(3), range(6))
-    assert play(Chatty(), VectorExecutor(4, TASK, knobs), range(6)) == apart
-    assert len({len(step["commands"]) for run in apart for step in run["steps"]}) >= 3
+    unpaired = play(Chatty(), LocalExecutor(3), range(6))
+    assert play(Chatty(), VectorExecutor(4, TASK, knobs), range(6)) == unpaired
+    assert len({len(step["commands"]) for run in unpaired for step in run["steps"]}) >= 3
 
 
 @pytest.mark.parametrize("how", ["reset", "step"])

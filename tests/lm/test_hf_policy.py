@@ -209,5 +209,5 @@ def test_a_named_device_is_taken_and_one_that_is_not_there_is_refused():
     with pytest.raises(UsageError, match="Unknown --device 'gpu'"):
         pick_device("gpu")
     if not torch.cuda.is_available():
-        with pytest.raises(UsageError, match="finds no CUDA here"):
+        with pytest.raises(UsageError, match="finds no CUDA device"):
             pick_device("cuda:1")

@@ -92,8 +92,8 @@ def test_tree_scores_equal_scores_of_each_command_alone(covered):
         _, cache = token_logprobs(MODEL, ids, rows)
         layers = [(layer.keys[0, :, : len(ids)], layer.values[0, :, : len(ids)]) for layer in cache.layers]
         each, _ = token_logprobs(MODEL, ids, rows, layers, min(covered, len(ids)))
-        apart = token_logprobs_apart(MODEL, ids, rows)
-    for row, reference in zip(each, apart, strict=True):
+        unpaired = token_logprobs_apart(MODEL, ids, rows)
+    for row, reference in zip(each, unpaired, strict=True):
         assert row.tolist() == pytest.approx(reference.tolist(), abs=1e-5)
 
 
@@ -105,8 +105,8 @@ def test_candidates_that_merge_with_the_end_of_the_prompt_are_scored_from_the_me
         assert TOKENIZER.decode([*ids[: row.keeps], *row.ids]) == "You see a cabinet 1, open fri" + command
     with torch.no_grad():
         each, _ = token_logprobs(MODEL, ids, rows)
-        apart = token_logprobs_apart(MODEL, ids, rows)
-    for row, reference in zip(each, apart, strict=True):
+        unpaired = token_logprobs_apart(MODEL, ids, rows)
+    for row, reference in zip(each, unpaired, strict=True):
         assert row.tolist() == pytest.approx(reference.tolist(), abs=1e-5)
 
 
@@ -121,9 +121,9 @@ def test_gradients_flow_through_every_command():
         choice(sums, [len(row.ids) for row in rows], [1, 4, 4], "word").logprobs[1].backward()
         return torch.cat([weights.grad.flatten() for weights in model.parameters()])
 
-    tree, apart = gradient(token_logprobs(model, ids, rows)[0]), gradient(token_logprobs_apart(model, ids, rows))
+    tree, unpaired = gradient(token_logprobs(model, ids, rows)[0]), gradient(token_logprobs_apart(model, ids, rows))
     assert tree.abs().max() > 0
-    assert torch.allclose(tree, apart, atol=1e-4 * float(apart.abs().max()))
+    assert torch.allclose(tree, unpaired, atol=1e-4 * float(unpaired.abs().max()))
 
 
 @pytest.mark.parametrize("normalisation", ["sum", "token", "word"])

@@ -1,4 +1,4 @@
-"""A world with things worth attacking, and a session of every driver that works here."""
+"""Fixtures: targets for hostile programs, and a session of every driver that works on this machine."""
 
 import contextlib
 import json
@@ -23,11 +23,11 @@ def working(driver: str) -> str:
 
 
 class World:
-    """What lies outside, and whether anyone came."""
+    """Targets outside the sandbox, a secret file and listening sockets, that record every access."""
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
-        for parent in folder.parents:  # so that permissions are not what keeps a program out
+        for parent in folder.parents:  # file permissions alone must not stop a program
             if parent.owner() == Path("/tmp").owner() and str(parent).startswith("/tmp/"):
                 parent.chmod(0o755)
         self.secret = folder / "secret.csv"
@@ -75,41 +75,41 @@ class World:
         }
 
     def visitors(self) -> list[str]:
-        """What has come in over the sockets since the last look."""
-        found = []
+        """Returns the connections and datagrams received since the last call."""
+        received = []
         for listener in (self.tcp, self.abstract, self.unix):
             try:
                 listener.accept()[0].close()
-                found.append(f"a connection to {listener.getsockname()}")
+                received.append(f"a connection to {listener.getsockname()}")
             except BlockingIOError:
                 pass
         with contextlib.suppress(BlockingIOError):
-            found.append(f"a datagram {self.udp.recv(100)!r}")
-        return found
+            received.append(f"a datagram {self.udp.recv(100)!r}")
+        return received
 
     def survivors(self) -> list[str]:
-        """Processes left behind by a program that marked them."""
-        found = []
+        """Returns the ids of processes whose command line contains the marker."""
+        received = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 if self.marker.encode() in path.read_bytes() and path.parent.name != str(os.getpid()):
-                    found.append(path.parent.name)
+                    received.append(path.parent.name)
             except OSError:
                 continue
-        return found
+        return received
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    made = World(tmp_path_factory.mktemp("world"))
-    yield made
-    for listener in made.sockets:
+    targets = World(tmp_path_factory.mktemp("world"))
+    yield targets
+    for listener in targets.sockets:
         listener.close()
 
 
 @pytest.fixture(scope="module", params=sandbox.DRIVERS)
 def session(request):
-    """A warm sandbox of each driver, with the program that executes what it is sent."""
+    """Opens a warm sandbox of each driver with a program that executes the code it receives."""
     spec = sandbox.Spec(program=PROGRAM, limits=LIMITS)
     with sandbox.open(spec, working(request.param)) as opened:
         yield opened
@@ -117,7 +117,7 @@ def session(request):
 
 @pytest.fixture
 def play(session, world):
-    """Runs a program's text in the session: the result, and the breaches it boasts of."""
+    """Runs code in the session; returns the result and the breaches that the code reports."""
 
     def run(code: str, seconds: float = 60.0) -> tuple[sandbox.Result, list[str]]:
         payload = json.dumps({"code": TRY + code, "world": world.names(session)}).encode()

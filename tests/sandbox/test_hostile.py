@@ -36,7 +36,7 @@ def test_there_are_at_least_forty_hostile_programs():
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_program_gets_nothing_and_the_next_run_works(name, session, play, world, monkeypatch):
+def test_a_hostile_program_breaches_nothing_and_the_next_run_works(name, session, play, world, monkeypatch):
     if session.driver == "process" and name in TOO_DANGEROUS_FOR_PROCESS and os.geteuid() != 0:
         pytest.skip("the process driver cannot stop it, and it would end the user's own processes")
     monkeypatch.setenv("ENVSUITE_TEST_SECRET", "x")
@@ -58,7 +58,7 @@ def test_a_hostile_program_gets_nothing_and_the_next_run_works(name, session, pl
 
 
 @pytest.mark.parametrize("name", CARRIED)
-def test_nothing_is_carried_from_one_run_to_the_next(name, session, play):
+def test_no_state_is_carried_from_one_run_to_the_next(name, session, play):
     first, second, open_to_process = CARRIED[name]
     play(first)
     result, breaches = play(second)
@@ -67,7 +67,7 @@ def test_nothing_is_carried_from_one_run_to_the_next(name, session, play):
         assert not breaches
 
 
-def test_what_the_process_driver_cannot_stop_is_said_in_its_docstring():
+def test_the_docstring_of_the_process_driver_lists_what_it_cannot_stop():
     from envsuite.sandbox import process
 
     for word in ("reading any file", "network", "signalling", "accidents", "memory without a name", "world-writable"):

@@ -31,12 +31,12 @@ def client(tmp_path, monkeypatch, token):
     working("docker")
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(images, "BUILT", f"envsuite-built-{token}:")
-    made = docker.connect()
-    yield made
-    for tag in tags(made):
+    connected = docker.connect()
+    yield connected
+    for tag in tags(connected):
         if token in tag:
-            made.images.remove(tag, force=True)
-    made.close()
+            connected.images.remove(tag, force=True)
+    connected.close()
 
 
 def tags(client):
@@ -63,36 +63,36 @@ def registry(client, token):
                 client.images.remove(tag, force=True)
 
 
-def test_a_pull_that_is_refused_for_a_while_is_tried_again(client, registry):
+def test_a_temporarily_refused_pull_is_retried(client, registry):
     served = registry(refusals=2)
     images.obtain(client, f"{served.name}/owner/there:latest", WAITS)
     assert served.asked >= 3
     assert client.images.get(f"{served.name}/owner/there:latest")
     requested = served.asked
     images.obtain(client, f"{served.name}/owner/there:latest", WAITS)
-    assert served.asked == requested  # what is there is not asked for again
+    assert served.asked == requested  # an existing image is not pulled again
 
 
-def test_a_lasting_rate_limit_is_told_in_one_line_with_cures(client, registry):
+def test_a_lasting_rate_limit_raises_one_line_with_remedies(client, registry):
     served = registry(refusals=1000)
     with pytest.raises(EngineFailure, match=r"rate limit; 3 tries\): run `docker login`, wait some hours"):
         images.obtain(client, f"{served.name}/owner/there", WAITS)
 
 
-def test_an_image_that_does_not_exist_is_not_asked_for_twice(client, registry):
+def test_a_missing_image_is_not_retried(client, registry):
     served = registry()
     with pytest.raises(DataError, match=r"There is no image .*/owner/nowhere:1 to pull"):
         images.obtain(client, f"{served.name}/owner/nowhere:1", (60.0, 60.0))
 
 
-def test_a_registry_that_does_not_answer_is_named(client, registry):
+def test_an_unreachable_registry_is_named(client, registry):
     served = registry()
     served.close()
     with pytest.raises(EngineFailure, match=r"cannot be pulled \(3 tries\)"):
         images.obtain(client, f"{served.name}/owner/there", WAITS)
 
 
-def test_the_same_content_is_built_once_and_another_anew(client, tmp_path, token):
+def test_the_same_content_is_built_only_once(client, tmp_path, token):
     item, same, second = (tmp_path / name for name in ("one", "same", "other"))
     for folder, text in ((item, "a"), (same, "a"), (second, "b")):
         (folder / "deep").mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_the_same_content_is_built_once_and_another_anew(client, tmp_path, token
         images.copy_out(client, first, "/nowhere", tmp_path / "none")
 
 
-def test_least_recently_used_images_of_ours_go_first_and_nobody_elses(client, tmp_path, monkeypatch, token):
+def test_the_least_recently_used_of_our_images_are_removed_first(client, tmp_path, monkeypatch, token):
     monkeypatch.setenv("ENVSUITE_DOCKER_GB", "1")
     base, names = docker.thin(client), []
     for number in range(4):
@@ -135,7 +135,7 @@ def test_least_recently_used_images_of_ours_go_first_and_nobody_elses(client, tm
 
 
 @pytest.mark.parametrize("message", ["much", "-1", "inf", "nan"])
-def test_a_budget_that_is_no_size_is_refused(monkeypatch, message):
+def test_an_invalid_disk_budget_is_refused(monkeypatch, message):
     monkeypatch.setenv("ENVSUITE_DOCKER_GB", message)
     with pytest.raises(UsageError, match=f"ENVSUITE_DOCKER_GB={message} is not a size"):
         images.budget_bytes()

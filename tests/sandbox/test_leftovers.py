@@ -73,14 +73,14 @@ def eventually(nothing, seconds=60.0):
 
 
 @pytest.mark.parametrize("driver", sandbox.DRIVERS)
-def test_after_a_kill_the_next_start_leaves_nothing(driver, place):
+def test_the_next_start_removes_what_a_killed_run_left(driver, place):
     working(driver)
     running, owner = start(driver)
     assert leftovers.gone(owner) is False
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert leftovers.gone(owner) is True
-    assert [path for path in place.iterdir() if owner in path.name]  # or there would be nothing to show here
+    assert [path for path in place.iterdir() if owner in path.name]  # otherwise this test proves nothing
     mine = leftovers.folder("swegym")
     leftovers.sweep.cache_clear()
     docker._swept.clear()
@@ -94,14 +94,14 @@ def test_after_a_kill_the_next_start_leaves_nothing(driver, place):
 
 
 @pytest.mark.parametrize("driver", sandbox.DRIVERS)
-def test_after_an_interrupt_nothing_is_left_at_once(driver, place):
+def test_an_interrupted_run_leaves_nothing(driver, place):
     working(driver)
     running, owner = start(driver)
     time.sleep(0.2)
     running.send_signal(signal.SIGINT)
     running.wait()
     if driver == "docker":
-        # The daemon takes a moment to remove what it was told to; one container stays: that which nobody was told of.
+        # The daemon removes containers with a delay; the one created but never started stays.
         assert not eventually(lambda: [first for first in containers(owner) if first.status != "created"])
         (left,) = containers(owner)
         left.remove()
@@ -109,7 +109,7 @@ def test_after_an_interrupt_nothing_is_left_at_once(driver, place):
     assert list(place.iterdir()) == []
 
 
-def test_what_belongs_to_another_machine_or_pid_namespace_or_a_living_process_stays(place):
+def test_folders_of_other_machines_pid_namespaces_or_running_processes_are_kept(place):
     second = place / f"envsuite-sandbox-1-{os.getpid():x}-1-abc"
     mine = place / f"envsuite-sandbox-{leftovers.owner()}-abc"
     namespace, pid, started = leftovers.owner().split("-")

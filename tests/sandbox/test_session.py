@@ -33,21 +33,21 @@ def clean(workspace):
     return workspace
 
 
-def test_a_command_gets_stdin_folder_and_environment_and_gives_status_and_both_streams(clean):
+def test_a_command_gets_stdin_folder_and_environment_and_returns_status_and_streams(clean):
     result = clean.run("cat; pwd; echo $WORD; echo oops >&2; exit 3", b"in\n", environment={"WORD": "hello"})
     assert (result.fate, result.exit_code) == ("exited", 3)
     assert result.stdout.decode().split() == ["in", clean.workspace, "hello"]
     assert result.stderr == b"oops\n"
 
 
-def test_a_command_may_be_words_and_a_missing_one_is_127(clean):
+def test_a_command_may_be_a_list_and_a_missing_command_exits_with_127(clean):
     assert clean.run(["echo", "a  b", "$HOME"]).stdout == b"a  b $HOME\n"
     missing = clean.run(["no-such-command"])
     assert missing.exit_code == 127
     assert b"no-such-command" in missing.stderr
 
 
-def test_the_workspace_outlives_a_run_and_processes_do_not(clean):
+def test_the_workspace_persists_between_runs_and_processes_do_not(clean):
     clean.run("echo 1 > a; mkdir -p sub; (sleep 1; echo late > b) & disown")
     time.sleep(1.2)
     assert clean.run("cat a; ls").stdout.split() == [b"1", b"a", b"sub"]
@@ -58,14 +58,14 @@ def test_a_working_directory_below_the_workspace_can_be_given(clean):
     assert clean.run("pwd", cwd=f"{clean.workspace}/sub").stdout.decode().strip() == f"{clean.workspace}/sub"
 
 
-def test_the_temporary_folder_outlives_a_run_and_not_a_reset(clean):
+def test_the_temporary_folder_persists_between_runs_but_not_over_a_reset(clean):
     clean.run("echo 1 > $TMPDIR/kept")
     assert clean.run("cat $TMPDIR/kept").stdout == b"1\n"
     clean.reset()
     assert clean.run("ls $TMPDIR").stdout == b""
 
 
-def test_what_is_copied_in_comes_out_again(clean, tmp_path):
+def test_copied_files_can_be_copied_out_again(clean, tmp_path):
     source = tmp_path / "source"
     (source / "deep").mkdir(parents=True)
     (source / "deep" / "a.txt").write_text("ä")
@@ -81,7 +81,7 @@ def test_what_is_copied_in_comes_out_again(clean, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").rglob("*.*")) == ["a.txt", "b.txt", "run.sh"]
 
 
-def test_a_hostile_link_leads_nowhere_when_copied_out(clean, tmp_path):
+def test_a_hostile_link_is_not_followed_when_copied_out(clean, tmp_path):
     (tmp_path / "target").write_text("secret")
     clean.run(f"mkdir bad; ln -s {tmp_path}/target bad/link; ln -s /etc bad/etc; mkfifo bad/pipe")
     with pytest.raises(DataError, match="cannot be copied out"):
@@ -91,7 +91,7 @@ def test_a_hostile_link_leads_nowhere_when_copied_out(clean, tmp_path):
         clean.copy_out("nothing", tmp_path / "out")
 
 
-def test_reset_brings_back_the_snapshot_whatever_was_done(clean):
+def test_reset_restores_the_snapshot_after_any_change(clean):
     clean.run("echo old > a; mkdir d; echo x > d/x; ln -s a l; chmod 700 a")
     clean.snapshot()
     clean.run("echo new > a; rm -r d; touch b; rm l; mkfifo p; mkdir -p k/k; chmod 0 k")
@@ -107,7 +107,7 @@ def test_reset_brings_back_the_snapshot_whatever_was_done(clean):
     assert clean.run("ls").stdout == b""
 
 
-def test_a_reset_that_forgets_leaves_an_empty_workspace_and_no_snapshot(clean):
+def test_a_reset_with_forget_empties_the_workspace_and_the_snapshot(clean):
     clean.run("echo old > a")
     clean.snapshot()
     clean.reset(forget=True)
@@ -118,7 +118,7 @@ def test_a_reset_that_forgets_leaves_an_empty_workspace_and_no_snapshot(clean):
 
 
 @pytest.mark.parametrize("driver", sandbox.DRIVERS)
-def test_a_spare_takes_over_on_reset_and_the_old_one_is_ended(driver):
+def test_a_spare_replaces_the_sandbox_on_reset(driver):
     spec = sandbox.Spec(workspace="/testbed", fresh=False, limits=LIMITS)
     with sandbox.open(spec, working(driver), spare=True) as session:
         session.run("echo 1 > $TMPDIR/a; echo 1 > b")
@@ -137,7 +137,7 @@ def test_a_spare_takes_over_on_reset_and_the_old_one_is_ended(driver):
         assert session.run("echo still").stdout == b"still\n"
 
 
-def test_long_output_keeps_head_and_tail_and_says_so(clean):
+def test_long_output_keeps_head_and_tail_with_a_note(clean):
     result = clean.run("seq 1 10000")
     assert result.cut
     assert result.stdout.startswith(b"1\n2\n")
@@ -146,14 +146,14 @@ def test_long_output_keeps_head_and_tail_and_says_so(clean):
     assert not clean.run("seq 1 10").cut
 
 
-def test_a_command_that_takes_too_long_is_ended_with_its_children(clean):
+def test_a_command_over_its_time_limit_is_killed_with_its_children(clean):
     mark = f"777.{uuid.uuid4().int % 10**12:012}"  # under `process` the other workers' processes are seen too
     result = clean.run(f"sleep {mark} & sleep {mark}", limits=sandbox.Limits(seconds=0.5))
     assert result.fate == "timeout"
     assert clean.run(f"pgrep -f {mark}").stdout == b""
 
 
-def test_a_killed_command_says_its_signal(clean):
+def test_a_killed_command_reports_its_signal(clean):
     assert clean.run("kill -9 $$").exit_code in (
         -signal.SIGKILL,
         0,
@@ -161,7 +161,7 @@ def test_a_killed_command_says_its_signal(clean):
     assert clean.run("bash -c 'kill -9 $$'; echo $?").stdout == b"137\n"
 
 
-def test_the_limit_on_processes_holds_for_root_too(session, play):
+def test_the_process_limit_applies_to_root(session, play):
     code = (
         "import os, time\nmade = 0\ntry:\n    while made < 500:\n"
         "        if os.fork() == 0: time.sleep(60)\n        made += 1\n"
@@ -172,7 +172,7 @@ def test_the_limit_on_processes_holds_for_root_too(session, play):
     assert not breaches
 
 
-def test_a_run_whose_zygote_is_killed_is_a_failure_of_the_sandbox_and_the_next_one_works(clean):
+def test_a_killed_zygote_is_an_engine_failure_and_the_next_run_works(clean):
     clean.run("true")
     begun = clean._home / "workspace" / "begun"
 
@@ -191,7 +191,7 @@ def test_a_run_whose_zygote_is_killed_is_a_failure_of_the_sandbox_and_the_next_o
     assert clean.run("echo again").stdout == b"again\n"
 
 
-def test_a_program_that_cannot_be_loaded_is_a_failure_of_the_sandbox(tmp_path, session):
+def test_a_program_that_cannot_be_loaded_is_an_engine_failure(tmp_path, session):
     (tmp_path / "bad.py").write_text("import no_such_module\n")
     tmp_path.chmod(0o755)
     with sandbox.open(sandbox.Spec(program=tmp_path / "bad.py"), session.driver) as bad:
@@ -199,7 +199,7 @@ def test_a_program_that_cannot_be_loaded_is_a_failure_of_the_sandbox(tmp_path, s
             bad.call(b"")
 
 
-def test_a_closed_session_and_a_missing_part_are_said_in_words(session):
+def test_a_closed_session_and_a_missing_method_raise_clear_errors(session):
     opened = sandbox.open(sandbox.Spec(), session.driver)
     with pytest.raises(UsageError, match="without a program"):
         opened.call(b"")
@@ -210,7 +210,7 @@ def test_a_closed_session_and_a_missing_part_are_said_in_words(session):
         opened.run("true")
 
 
-def test_a_hundred_parallel_submissions_are_neither_lost_nor_mixed_up(session):
+def test_a_hundred_parallel_submissions_all_return_their_own_result(session):
     lease = Lease(sandbox.Spec(program=ECHO, limits=LIMITS), session.driver)
     answers: dict[int, bytes] = {}
 
@@ -241,7 +241,7 @@ def test_a_pool_is_shared_and_closes_with_its_last_lease():
         second.pool.call(b"")
 
 
-def test_no_sandbox_is_one_line_with_the_cure_and_process_is_never_taken_silently():
+def test_a_missing_sandbox_raises_one_line_with_a_remedy_and_process_is_never_a_silent_fallback():
     assert "process" not in drivers.SAFE
     with pytest.raises(UsageError, match="apt-get install bubblewrap") as caught:
         drivers.choose("auto", order=())
@@ -251,7 +251,7 @@ def test_no_sandbox_is_one_line_with_the_cure_and_process_is_never_taken_silentl
         drivers.choose("chroot")
 
 
-def test_bwrap_that_is_not_installed_is_named(monkeypatch):
+def test_a_missing_bwrap_is_named(monkeypatch):
     from envsuite.sandbox import bwrap
 
     monkeypatch.setenv("PATH", "")

@@ -85,6 +85,13 @@ class SWEGym(TextEnv):
         Knob("size", 0, "largest number of lines of code of the package; 0: any", low=0),
         Knob("statement", "symptom", "level of detail of the issue", choices=DETAILS),
         Knob(
+            "wording",
+            0,
+            "version of the issue's text: 1 quotes whole statements and tells got and expected apart",
+            low=0,
+            high=1,
+        ),
+        Knob(
             "tests",
             "visible",
             "the failing tests are in the agent's copy (visible) or not",
@@ -194,7 +201,8 @@ class SWEGym(TextEnv):
         if self._lease is not None:
             self._lease.close()
         self._lease = lease
-        return GeneratedProblem(task, settings.statement, settings.tests == "hidden", self.driver)
+        hidden = settings.tests == "hidden"
+        return GeneratedProblem(task, settings.statement, hidden, self.driver, settings.wording)
 
     def _act(self, command: str) -> Outcome:
         action = edits.parse(command)

@@ -61,7 +61,7 @@ class Interpreter:
 def find(version: str = "") -> Interpreter:
     """Returns an interpreter of `version` ('3.9' or '3.9.18'); '' stands for envsuite's own.
 
-    Raises DataError if the version is malformed or no interpreter of this machine has it.
+    Raises DataError if the version is malformed, or if this machine lacks it.
     """
     own = Interpreter(".".join(map(str, sys.version_info[:3])), interpreter(), interpreter_root())
     if not version:
@@ -114,5 +114,5 @@ def _ask(path: Path) -> Interpreter | None:
     return Interpreter(version, os.path.realpath(executable), os.path.realpath(root), os.path.realpath(site))
 
 
-def _matches(version: str, wanted: str) -> bool:
-    return f"{version}.".startswith(f"{wanted}.")
+def _matches(version: str, request: str) -> bool:
+    return f"{version}.".startswith(f"{request}.")

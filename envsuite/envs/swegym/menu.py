@@ -23,12 +23,16 @@ SUMMARIES = {
 }
 
 
-def _add(name: str, summary: str, level: str = "", splits: dict[str, str] | None = None, **knobs: Any) -> None:
+def _add(
+    name: str, summary: str, level: str = "", splits: dict[str, str] | None = None, version: int = 0, **knobs: Any
+) -> None:
+    """Registers a task; version 1 has the issue texts of version 1."""
+    wording = {"wording": version} if version else {}
     register(
         Task(
-            f"SWEGym-{name}-v0",
+            f"SWEGym-{name}-v{version}",
             ENTRY,
-            kwargs=knobs,
+            kwargs={**knobs, **wording},
             split_ids=splits or {},
             panel=PANEL,
             requires=EXTRA,
@@ -47,9 +51,12 @@ register_family(
         paper="SWE-Gym (Pan et al., 2025), SWE-bench (Jimenez et al., 2024), SWE-smith (Yang et al., 2025)",
     )
 )
-for _level, _knobs in LADDER.items():
-    _splits = {"test": f"SWEGym-{_level}-v0", "train": f"SWEGym-{_level}-train-v0"}
-    _add(_level, SUMMARIES[_level], _level, _splits, **_knobs)
-    _add(f"{_level}-train", f"{SUMMARIES[_level]}; the packages to train on", "", _splits, **_knobs, split="train")
-_add("b3", "three bugs, each of them needed", bugs=3, split="all")
+for _version in (0, 1):
+    _known = f", issues of version {_version}" if _version else ""
+    for _level, _knobs in LADDER.items():
+        _ids = {"test": f"SWEGym-{_level}-v{_version}", "train": f"SWEGym-{_level}-train-v{_version}"}
+        _text = f"{SUMMARIES[_level]}{_known}"
+        _add(_level, _text, _level, _ids, _version, **_knobs)
+        _add(f"{_level}-train", f"{_text}; the packages to train on", "", _ids, _version, **_knobs, split="train")
+    _add("b3", f"three bugs, each of them needed{_known}", version=_version, bugs=3, split="all")
 _add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all", published=True)

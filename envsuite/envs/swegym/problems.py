@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from envsuite.cache import cache_dir
-from envsuite.envs.swegym import packages, sabotage, statement, suite, tampering
+from envsuite.envs.swegym import issues, packages, sabotage, statement, suite, tampering
 from envsuite.envs.swegym.grading import Report, grade, refused
 from envsuite.envs.swegym.tasks import GeneratedTask
 from envsuite.errors import DataError, MissingExtra
@@ -90,13 +90,15 @@ class RepairProblem(ABC):
 class GeneratedProblem(RepairProblem):
     """A package with planted bugs, judged by a warm pytest that is forked for every run."""
 
-    def __init__(self, task: GeneratedTask, detail: str, hidden: bool, driver: str) -> None:
+    def __init__(self, task: GeneratedTask, detail: str, hidden: bool, driver: str, wording: int = 0) -> None:
+        """`detail` and `wording` are level of detail and version of the issue's text."""
         self.task, self.hidden, self.driver = task, hidden, driver
         self.package = task.package
         self.instance_id = task.instance_id
         self.kind = "+".join(sorted({bug.operator for bug in task.bugs}))
         self.gold_files = task.paths
-        self.statement = statement.write(task, detail, visible=not hidden)
+        write = issues.write if wording else statement.write
+        self.statement = write(task, detail, visible=not hidden)
         self._lease: Lease | None = None
 
     def spec(self, limits: Limits) -> Spec:

@@ -1,0 +1,104 @@
+"""Issue texts of version 1: sides told apart, whole values, no empty statements; a lint of all shipped tasks."""
+
+import ast
+import re
+
+import pytest
+
+from envsuite import registry
+from envsuite.envs.swegym import issues, tasks
+
+CHECK = re.compile(r"^This fails:\n\n(.*?)(?=^This fails:|^Repair the package)", re.MULTILINE | re.DOTALL)
+
+
+def faults(text):
+    """Returns the faults of an issue's text: what a reader who sees only the text can find."""
+    found = set()
+    checks = CHECK.findall(text)
+    if not checks:
+        found.add("no check")
+    for check in checks:
+        code = [line[4:] for line in check.splitlines() if line.startswith("    ")]
+        if not code:
+            found.add("no statement")
+        values = dict(re.findall(r"^(Got|Expected|Left side|Right side): `(.*)`$", check, re.MULTILINE))
+        quoted = [
+            *values.values(),
+            *re.findall(r"^(?:It raises|Both sides print as|The check is false:) `(.*)`", check),
+        ]
+        if any("..." in value for value in quoted):
+            found.add("shortened value")
+        if values.get("Got", "got") == values.get("Expected", "expected"):
+            found.add("got equals expected")
+        if "Got" in values and contradicts(code, values):
+            found.add("swapped")
+    return found
+
+
+def contradicts(code, values):
+    """Returns True if the statement compares with a literal that is the value called `Got`."""
+    try:
+        (statement,) = ast.parse("\n".join(code)).body
+        test = statement.test
+        literals = [ast.literal_eval(side) for side in (test.left, *test.comparators) if not calls(side)]
+        return values["Got"] == repr(literals[0]) != values["Expected"]
+    except (ValueError, SyntaxError, AttributeError, IndexError):
+        return False
+
+
+def calls(node):
+    return any(isinstance(part, (ast.Call, ast.Name)) for part in ast.walk(node))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(slice(None, None, 25), id="sample"), pytest.param(slice(None), id="all", marks=pytest.mark.slow)],
+)
+def test_no_issue_text_has_a_fault(part):
+    listed = tasks.manifest()[part]
+    assert {task.instance_id: found for task in listed if (found := faults(issues.write(task, "symptom", True)))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("This fails:\n\nIt raises `StopIteration`.\n\nRepair the package", "no statement"),
+        ("This fails:\n\n    f()\n\nGot: `1`\nExpected: `1`\n\nRepair the package", "got equals expected"),
+        ("This fails:\n\n    f()\n\nGot: `{'a': ...}`\nExpected: `1`\n\nRepair the package", "shortened value"),
+        ("This fails:\n\n    assert 'a' == f(x)\n\nGot: `'a'`\nExpected: `'b'`\n\nRepair the package", "swapped"),
+        ("Something is wrong.\n\nRepair the package", "no check"),
+    ],
+)
+def test_the_lint_finds_each_fault(text, fault):
+    assert fault in faults(text)
+
+
+@pytest.mark.parametrize(
+    ("statement", "side"),
+    [
+        ("f(x) == expected", "left"),
+        ("expected == f(x)", "right"),
+        ("'a' == result['b']", "right"),
+        ("result == 3", "left"),
+        ("result == expected", "left"),
+        ("f(x) == g(x)", ""),
+        ("one == two", ""),
+    ],
+)
+def test_the_operand_that_holds_the_call_is_what_the_package_returned(statement, side):
+    comparison = ast.parse(statement, mode="eval").body
+    assert issues.got_side(comparison.left, comparison.comparators[0]) == side
+
+
+def test_swapped_values_of_version_0_are_right_in_version_1():
+    env = {
+        name: registry.build(f"SWEGym-medium-{name}", instances=("inflection-0.5.1-08774227",)) for name in ("v0", "v1")
+    }
+    try:
+        text = {name: one.reset(seed=0)[0] for name, one in env.items()}
+    finally:
+        for one in env.values():
+            one.close()
+    assert "the result is `'capital'` where `'cpital'` is expected" in text["v0"]
+    assert "Got: `'cpital'`\nExpected: `'capital'`" in text["v1"]
