@@ -1,4 +1,4 @@
-"""Maintains leaderboards: adds runs, renders the pages, and plays the random player and the expert.
+"""Leaderboards from run folders: take runs in, render the pages, play floor and ceiling again.
 
 python -m harness.cli.boards add leaderboards/SUITE runs/*--MODEL/*
 python -m harness.cli.boards render
@@ -24,33 +24,21 @@ ROOT = Path("leaderboards")
 
 
 def parser() -> argparse.ArgumentParser:
-<<<<<<< HEAD
-    parser = argparse.ArgumentParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    add = verbs.add_parser("add", help="add finished runs to a board; each must follow the protocol of its suite")
-=======
     commands = argparse.ArgumentParser(
         prog="python -m harness.cli.boards", description="Leaderboards from run folders."
     )
     verbs = commands.add_subparsers(dest="verb", required=True)
     add = verbs.add_parser("add", help="take finished runs into a board; each must be what its suite prescribes")
->>>>>>> main
     add.add_argument("board", type=Path, help="leaderboards/SUITE")
     add.add_argument("runs", nargs="+", type=Path, help="run folders")
-    render = verbs.add_parser("render", help="render every page from the records")
+    render = verbs.add_parser("render", help="write every page again from the records")
     render.add_argument("--root", type=Path, default=ROOT)
-    play = verbs.add_parser("play", help="play the random player and the expert of a new or existing board")
+    play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
-    play.add_argument(
-        "-n", "--episodes", type=int, default=None, help="games per task (default: as many as the board has)"
-    )
-    play.add_argument("--missing", action="store_true", help="only tasks without these rows")
+    play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
+    play.add_argument("--missing", action="store_true", help="only what the board has no floor or ceiling of")
     cli.add_verbose(verbs)
-<<<<<<< HEAD
-    return parser
-=======
     return commands
->>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -73,10 +61,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _play(folder: Path, episodes: int | None, missing: bool) -> None:
-    """Plays the random player and the expert on a board's tasks, with as many games as the board has.
-
-    A new board gets all tasks of its suite; with `missing` only rows that the board lacks are played. A task whose data is
-    not on this machine is skipped with a message.
+    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's; or
+    those of the suite's that are `missing`. A task whose data is not on this machine is named and left out.
     """
     old = leaderboards.read(folder).entries if (folder / "metadata.json").exists() else {}
     floor = {place[:2]: entry["identity"]["seeds"][1] for place, entry in old.items() if place[2] == "random"}
@@ -98,7 +84,7 @@ def _play(folder: Path, episodes: int | None, missing: bool) -> None:
                 print(f"{config.task.id} {name}: {len(config.all_episodes())} episodes", flush=True)
                 runs.append(config.folder(Path(scratch)))
         if not runs:
-            print(f"{folder}: nothing to play")
+            print(f"{folder}: nothing was played")
             return
         board = leaderboards.add(folder, runs)
     print(f"{folder}: {len(board.entries)} entries, {len(board.records):,} records")

@@ -60,20 +60,12 @@ def _main(argv: Sequence[str] | None) -> int:
     standings = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
         pairs = [_without_nan({**asdict(pair), "mean": _without_nan(pair.mean._asdict())}) for pair in differences]
-<<<<<<< HEAD
-        print(json.dumps({"runs": [_plain(run) for run in standings], "differences": pairs}, indent=2))
-=======
         print(json.dumps({"runs": [_plain(entry) for entry in standings], "differences": pairs}, indent=2))
->>>>>>> main
         return 0
     console = cli.console()
     interval = f"[{100 * (1 - args.level):.0f} %]"
     console.print(_run_table(standings, args.metric, interval))
-<<<<<<< HEAD
-    if any(run.repeats for run in standings):
-=======
     if any(entry.repeats for entry in standings):
->>>>>>> main
         console.print(_repeats(standings, interval))
     if args.profile:
         console.print(_profile(standings, args.metric, interval))
@@ -128,26 +120,15 @@ def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()}
 
 
-<<<<<<< HEAD
-def _plain(run: Standing) -> dict[str, Any]:
-=======
 def _plain(entry: Standing) -> dict[str, Any]:
->>>>>>> main
     def as_dict(interval: Interval) -> dict[str, Any]:
         return _without_nan(interval._asdict())
 
     return {
-<<<<<<< HEAD
-        "name": run.name,
-        **{name: as_dict(getattr(run, name)) for name in ("success", "mean", "iqm")},
-        "repeats": {name: as_dict(interval) for name, interval in run.repeats.items()},
-        "profile": {str(level): as_dict(interval) for level, interval in run.profile.items()},
-=======
         "name": entry.name,
         **{name: as_dict(getattr(entry, name)) for name in ("success", "mean", "iqm")},
         "repeats": {name: as_dict(interval) for name, interval in entry.repeats.items()},
         "profile": {str(level): as_dict(interval) for level, interval in entry.profile.items()},
->>>>>>> main
     }
 
 
@@ -156,49 +137,29 @@ def _run_table(standings: Sequence[Standing], metric: str, interval: str) -> Tab
     table.add_column("run")
     for head in (f"mean {interval}", f"interquartile mean {interval}"):
         table.add_column(head, justify="right")
-<<<<<<< HEAD
-    for run in standings:
-        table.add_row(run.name, _in_words(run.mean), _in_words(run.iqm))
-=======
     for entry in standings:
         table.add_row(entry.name, _in_words(entry.mean), _in_words(entry.iqm))
->>>>>>> main
     return table
 
 
 def _repeats(standings: Sequence[Standing], interval: str) -> Table:
     table = Table(title=f"share of games won in k attempts {interval}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("run")
-<<<<<<< HEAD
-    names = list(dict.fromkeys(name for run in standings for name in run.repeats))
-    for name in names:
-        table.add_column(name, justify="right")
-    for run in standings:
-        table.add_row(run.name, *(_in_words(run.repeats[name]) if name in run.repeats else "–" for name in names))
-=======
     names = list(dict.fromkeys(name for entry in standings for name in entry.repeats))
     for name in names:
         table.add_column(name, justify="right")
     for entry in standings:
         table.add_row(entry.name, *(_in_words(entry.repeats[name]) if name in entry.repeats else "–" for name in names))
->>>>>>> main
     return table
 
 
 def _profile(standings: Sequence[Standing], metric: str, interval: str) -> Table:
     table = Table(title=f"share of games with {metric} above a score {interval}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("above", justify="right")
-<<<<<<< HEAD
-    for run in standings:
-        table.add_column(run.name, justify="right")
-    for level in standings[0].profile:
-        table.add_row(f"{level:g}", *(_in_words(run.profile[level]) for run in standings))
-=======
     for entry in standings:
         table.add_column(entry.name, justify="right")
     for level in standings[0].profile:
         table.add_row(f"{level:g}", *(_in_words(entry.profile[level]) for entry in standings))
->>>>>>> main
     return table
 
 

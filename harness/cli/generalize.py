@@ -1,4 +1,4 @@
-"""envsuite-generalize: evaluates models over a grid of settings, and the gap between seen and unseen settings."""
+"""envsuite-generalize: a model over a grid of settings, and the gap between what it saw in training and what not."""
 
 from __future__ import annotations
 
@@ -25,28 +25,20 @@ from harness.suites.plan import configure
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    found = argparse.ArgumentParser(
         prog="envsuite-generalize",
-<<<<<<< HEAD
-        description="Evaluate models over a grid of settings, and compare settings seen in training with unseen ones.",
-=======
         description="Evaluate models over a grid of settings, and the gap between seen and unseen ones.",
->>>>>>> main
         epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    add = parser.add_argument
+    add = found.add_argument
     add(
         "-m",
         "--model",
         action="append",
         required=True,
-<<<<<<< HEAD
-        help="as for envsuite-eval; NAME@AXIS=VALUE,... names the training setting; several models are the first axis",
-=======
         help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training places; repeatable (first axis)",
->>>>>>> main
     )
     add("-e", "--env", default="", help="family or task id")
     add(
@@ -54,24 +46,20 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=V1,V2",
-        help="values of a knob, `split`, `task` (other environments) or `prompt-wording`; may be repeated",
+        help="a knob, `split`, `task` (transfer to other environments) or `prompt-wording`; may be repeated",
     )
     add("--splits", default="", help="instead of axes: " + ", ".join(generalize.splits()))
     add(
         "--language",
         default="",
         metavar="TASKS",
-<<<<<<< HEAD
-        help="measure language ability of each -m with lm-eval instead, e.g. agreement,household; the first is `before`",
-=======
         help="instead of playing: language ability by lm-eval, e.g. agreement,household,piqa; the first -m is `before`",
->>>>>>> main
     )
     add("--language-tasks", type=Path, default=None, metavar="DIR", help="task files of lm-eval's format")
     add("--metric", default="success", help="success | reward | progression | a metric of the task")
-    add_options(parser)
-    parser.set_defaults(output_dir=Path("runs/generalize"), baselines="none")
-    return parser
+    add_options(found)
+    found.set_defaults(output_dir=Path("runs/generalize"), baselines="none")
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -97,8 +85,8 @@ def _main(argv: Sequence[str] | None) -> int:
     written: dict[str, Any] = {}
     with Players(args) as players:
         for who, place, config in runs:
-            # Two places can be the same run, which is played once.
-            again = any(cell.run == str(config.folder(folder)) for cell in cells)
+            # Two places can be one run (a model's own training setting named twice): it is played once.
+            again = any(one.run == str(config.folder(folder)) for one in cells)
             now = dataclasses.replace(how, resume=args.resume or again)
             records, _ = play(config, who.name, args, now, players, console)
             cells.append(generalize.cell(who, place, records, args.metric, config.folder(folder)))
@@ -124,9 +112,9 @@ def _main(argv: Sequence[str] | None) -> int:
         )
     if not written["gaps"]:
         cure = (
-            "no place of this grid is seen, or none is unseen: list values of training and other values"
+            "no place of this grid is seen, or none is unseen: give the axis the values of training and others"
             if any(who.trained for who in models)
-            else "name the training setting, as in -m NAME@AXIS=VALUE, or use --splits"
+            else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
         console.print(f"no gap: {cure}", highlight=False, soft_wrap=True)
     console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
@@ -134,16 +122,16 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _language(args: argparse.Namespace) -> int:
-    """Measures the language ability of each model, and its change from the first to the others."""
+    """What each model knows of language, and what training did to it."""
     from harness import language_ability
 
     tasks = [name.strip() for name in args.language.split(",") if name.strip()]
     if not tasks:
-        raise UsageError(f"--language {args.language!r} names no task: use agreement,household, or tasks of lm-eval.")
+        raise UsageError(f"--language {args.language!r} names no task: take agreement,household, or lm-eval's own.")
     if args.episodes is not None and args.episodes < 1:
         raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
     if args.language_tasks and not args.language_tasks.is_dir():
-        raise UsageError(f"--language-tasks {args.language_tasks} is not a folder.")
+        raise UsageError(f"--language-tasks {args.language_tasks} is no folder.")
     path = args.output_dir / "language.json"
     if path.exists() and not args.resume:
         raise UsageError(f"{path} exists: measure again with --resume, or choose another --output-dir.")
@@ -155,17 +143,17 @@ def _language(args: argparse.Namespace) -> int:
         name: language_ability.measure(name, tasks, args.language_tasks, args.episodes, args.device, args.dtype)
         for name in args.model
     }
-    result = language_ability.report(measured)
-    language_ability.write(args.output_dir, result)
+    found = language_ability.report(measured)
+    language_ability.write(args.output_dir, found)
     if args.json:
-        print(json.dumps(result, indent=2))
+        print(json.dumps(found, indent=2))
         return 0
     table = Table(title="language ability, accuracy [95 %]", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("task")
-    first, *others = result["models"]
+    first, *others = found["models"]
     for head in (first, *(part for name in others for part in (name, "change", "p"))):
         table.add_column(head, justify="right")
-    for row in result["tasks"]:
+    for row in found["tasks"]:
         cells = [_bounds(row["accuracy"][first])]
         for name in others:
             change = row["change"][name]
@@ -177,9 +165,9 @@ def _language(args: argparse.Namespace) -> int:
     return 0
 
 
-def _bounds(interval: dict[str, Any], sign: str = "") -> str:
-    bounds = "" if interval["low"] is None else f" [{interval['low']:{sign}.3f}, {interval['high']:{sign}.3f}]"
-    return f"{interval['mean']:{sign}.3f}{bounds} n={interval['n']}"
+def _bounds(found: dict[str, Any], sign: str = "") -> str:
+    bounds = "" if found["low"] is None else f" [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
+    return f"{found['mean']:{sign}.3f}{bounds} n={found['n']}"
 
 
 def _models(args: argparse.Namespace) -> list[GridModel]:
@@ -190,7 +178,7 @@ def _models(args: argparse.Namespace) -> list[GridModel]:
 
 def _places(args: argparse.Namespace) -> list[GridPlace]:
     if args.splits and args.axis:
-        raise UsageError("--splits defines all places: drop --axis, or use --axis alone.")
+        raise UsageError("--splits names its places itself: drop --axis, or span them with --axis alone.")
     if args.splits:
         return generalize.split_places(args.splits)
     spans = generalize.axes(args.axis)
@@ -202,7 +190,7 @@ def _places(args: argparse.Namespace) -> list[GridPlace]:
 
 
 def _run(args: argparse.Namespace, who: GridModel, place: GridPlace) -> RunConfig:
-    """Returns the checked run of one model at one place."""
+    """One model at one place, every value checked."""
     request = run_request(args, who.name)
     request = request.replace(
         split=place.split or args.split,
@@ -211,7 +199,7 @@ def _run(args: argparse.Namespace, who: GridModel, place: GridPlace) -> RunConfi
     )
     for axis in who.trained:
         if axis not in place.at:
-            raise UsageError(f"-m {who.label}: {axis} is not an axis of this grid, which has {', '.join(place.at)}.")
+            raise UsageError(f"-m {who.label}: {axis} is no axis of this grid, which has {', '.join(place.at)}.")
     return configure(place.task, request)
 
 

@@ -1,4 +1,4 @@
-"""envsuite-models: lists the short names of models, and downloads a model."""
+"""envsuite-models: which models have short names, which are here, and fetching one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,6 @@ from harness.lm import model_files
 
 
 def parser() -> argparse.ArgumentParser:
-<<<<<<< HEAD
-    parser = argparse.ArgumentParser(prog="envsuite-models", description="Models by their short names.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="print short names, their sources, and the size of downloaded weights")
-    get = commands.add_parser("get", help="download a model's weights if they are missing")
-    get.add_argument("model", help=f"{', '.join(model_files.BUNDLED)} (bundled), an alias, or org/name")
-    cli.add_verbose(commands)
-    return parser
-=======
     top_parser = argparse.ArgumentParser(prog="envsuite-models", description="Models by their short names.")
     commands = top_parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")
@@ -29,7 +20,6 @@ def parser() -> argparse.ArgumentParser:
     get.add_argument("model", help=f"{', '.join(model_files.BUNDLED)} (bundled), an alias, or org/name")
     cli.add_verbose(commands)
     return top_parser
->>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -41,7 +31,7 @@ def _main(argv: Sequence[str] | None) -> None:
     if args.command == "get":
         print(model_files.folder(args.model, say=lambda line: print(line, file=sys.stderr, flush=True)))
         return
-    table = Table("name", "source", "downloaded", box=None)
+    table = Table("name", "stands for", "here", box=None)
     for name in (*model_files.BUNDLED, *model_files.ALIASES):
         source = model_files.resolve(name)
         path = model_files.here(source)

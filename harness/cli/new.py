@@ -1,4 +1,4 @@
-"""envsuite-new: writes a package with a working environment, its tests and a README, as a starting point."""
+"""envsuite-new: a package with a working environment, its tests and its page, to start from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envsuite import registry
 from envsuite.errors import UsageError
 from harness import cli
 
-FILES = {  # target -> template; both contain $package
+FILES = {  # where it goes -> the template; $package is filled in here too
     "pyproject.toml": "pyproject",
     "README.md": "readme",
     "$package/__init__.py": "init",
@@ -25,30 +25,17 @@ FILES = {  # target -> template; both contain $package
 
 
 def parser() -> argparse.ArgumentParser:
-<<<<<<< HEAD
-    parser = argparse.ArgumentParser(
-=======
     commands = argparse.ArgumentParser(
->>>>>>> main
         prog="envsuite-new",
-        description="Write a package with a working environment, tests and a README, to be changed into your own.",
+        description="Write a package with a working environment, tests and a page. Then replace its rules by yours.",
         epilog="Example: envsuite-new lights-out; cd lights-out; pytest",
     )
-<<<<<<< HEAD
-    parser.add_argument("name", help="name of the environment: words of letters and digits, joined by - or _")
-    parser.add_argument(
-        "-o", "--output-dir", type=Path, default=Path("."), help="folder in which the package is created (default: .)"
-    )
-    parser.add_argument("-v", "--verbose", action="store_true")
-    return parser
-=======
     commands.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
     commands.add_argument(
         "-o", "--output-dir", type=Path, default=Path("."), help="where its folder is made (default: .)"
     )
     commands.add_argument("-v", "--verbose", action="store_true")
     return commands
->>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""envsuite-play: lets a person play an environment, and records the result as a run."""
+"""envsuite-play: play an environment yourself; the human row of a table."""
 
 from __future__ import annotations
 
@@ -19,22 +19,6 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-<<<<<<< HEAD
-    parser = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
-    parser.add_argument("env", help="family or task id")
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    parser.add_argument("--split", default="")
-    parser.add_argument("-n", "--episodes", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0, help="offset of the first seed in the split")
-    parser.add_argument("--reward", default="sparse")
-    parser.add_argument("--max-turns", type=int, default=None)
-    parser.add_argument("--player", default="human", help="name of the player in tables")
-    parser.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--module", action="append", default=[])
-    parser.add_argument("-v", "--verbose", action="store_true")
-    return parser
-=======
     commands = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
     commands.add_argument("env", help="family or task id")
     commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
@@ -49,7 +33,6 @@ def parser() -> argparse.ArgumentParser:
     commands.add_argument("--module", action="append", default=[])
     commands.add_argument("-v", "--verbose", action="store_true")
     return commands
->>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -61,10 +44,10 @@ def _main(argv: Sequence[str] | None) -> int:
     cli.import_modules(args.module)
     notices: list[str] = []
     if not is_model(args.player):
-        raise UsageError(f"--player {args.player!r} is the name of a built-in player: choose another name.")
+        raise UsageError(f"--player {args.player!r} is the name of a built-in player: its row must not become yours.")
     (task, *others) = registry.tasks(args.env, notices)
     if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: name a single one.")
+        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: one is played at a time.")
     task, split = resolve_split(task, args.split)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     config = RunConfig(

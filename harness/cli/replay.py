@@ -1,4 +1,4 @@
-"""envsuite-replay: replays results files and reports every difference."""
+"""envsuite-replay: play a results file again and say whether it comes out the same."""
 
 from __future__ import annotations
 
@@ -15,21 +15,6 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-<<<<<<< HEAD
-    parser = argparse.ArgumentParser(
-        prog="envsuite-replay",
-        description="Replay the stored commands of results files and compare observations, rewards and endings.",
-    )
-    parser.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
-    parser.add_argument("--check", action="store_true", help="compare everything (the default; kept for readability)")
-    parser.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    parser.add_argument("--num-workers", type=int, default=-1)
-    parser.add_argument("-v", "--verbose", action="store_true", help="print a line for every episode")
-    return parser
-=======
     top_parser = argparse.ArgumentParser(
         prog="envsuite-replay", description="Re-execute the stored commands of results files."
     )
@@ -42,7 +27,6 @@ def parser() -> argparse.ArgumentParser:
     top_parser.add_argument("--num-workers", type=int, default=-1)
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
     return top_parser
->>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -58,16 +42,16 @@ def _main(argv: Sequence[str] | None) -> int:
         file = records.results_file(path) if path.is_dir() else path
         same = differ = 0
         players: tuple[str, ...] = ()
-        if (path / "metadata.json").exists():  # a leaderboard: its completeness and protocol are checked too
+        if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
             players = leaderboards.COMPUTED
             for fault in leaderboards.faults(leaderboards.read(path)):
-                cli.print_safely(f"{path}: {fault}", sys.stderr)
+                print(f"{path}: {fault}", file=sys.stderr)
                 failed += 1
         for one, difference in check(file, args.num_workers, players=players, trusted=trusted):
             same, differ = same + (not difference), differ + bool(difference)
             if difference or args.verbose:
                 name = f"{one['task']} seed {one['seed']} attempt {one['attempt']}"
-                cli.print_safely(f"{file}: {name}: {difference or 'same'}", sys.stderr if difference else sys.stdout)
+                print(f"{file}: {name}: {difference or 'same'}", file=sys.stderr if difference else sys.stdout)
         print(f"{file}: {same} episodes replayed the same, {differ} differ")
         failed += differ
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""envsuite-report: writes finished runs as one HTML file that needs no network."""
+"""envsuite-report: finished runs as one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -16,47 +16,26 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-<<<<<<< HEAD
-    parser = argparse.ArgumentParser(
-=======
     commands = argparse.ArgumentParser(
->>>>>>> main
         prog="envsuite-report",
         description="Write finished runs, and learning curves, as one HTML file with a trajectory viewer.",
         epilog="Example: envsuite-report runs -o report.html",
     )
-<<<<<<< HEAD
-    parser.add_argument(
-        "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that contains them"
-    )
-    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
-    parser.add_argument("--title", default="envsuite report")
-    parser.add_argument(
-=======
     commands.add_argument(
         "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that holds some of them"
     )
     commands.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
     commands.add_argument("--title", default="envsuite report")
     commands.add_argument(
->>>>>>> main
         "--replay",
         type=int,
         default=20,
         metavar="N",
-<<<<<<< HEAD
-        help="episodes of each run to replay, for prompts, pictures and the expert's moves (default: 20)",
-    )
-    parser.add_argument("--pictures", type=float, default=15, metavar="MB", help="limit on pictures (default: 15)")
-    parser.add_argument("--max-size", type=float, default=60, metavar="MB", help="limit on the file (default: 60)")
-    parser.add_argument(
-=======
         help="episodes per run to replay for prompts, pictures and expert moves; 0 for none (default: 20)",
     )
     commands.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
     commands.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
     commands.add_argument(
->>>>>>> main
         "--allow",
         action="append",
         default=[],
@@ -64,19 +43,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="SETTING",
         help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
     )
-<<<<<<< HEAD
-    parser.add_argument(
-        "--module", action="append", default=[], help="Python module that registers your own environments"
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    parser.add_argument("-v", "--verbose", action="store_true")
-    return parser
-=======
     commands.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
     commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
     commands.add_argument("-v", "--verbose", action="store_true")
     return commands
->>>>>>> main
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -93,16 +63,16 @@ def _main(argv: Sequence[str] | None) -> int:
     registry.check_trusted(trusted)
     from harness import report
 
-    data = report.gather(args.runs, args.allow)
+    material = report.gather(args.runs, args.allow)
     try:
-        page = report.render(data, args.title, args.replay, args.pictures, args.max_size, trusted)
+        page = report.render(material, args.title, args.replay, args.pictures, args.max_size, trusted)
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"The report needs the package {error.name!r}, which is not installed: pip install 'envsuite[report]'"
         ) from error
     write_atomically(args.output, page)
-    episodes = sum(len(run.records) for run in data.runs)
-    print(f"{args.output}: {len(data.runs)} runs, {episodes:,} episodes, {len(page.encode()) / 2**20:.1f} MB")
+    episodes = sum(len(run.records) for run in material.runs)
+    print(f"{args.output}: {len(material.runs)} runs, {episodes:,} episodes, {len(page.encode()) / 2**20:.1f} MB")
     return 0
 
 

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Policies of one call (`Players`), and a run with its progress (`play`)."""
-=======
 """Policies of one command call, and the evaluation of a run with progress output."""
->>>>>>> main
 
 from __future__ import annotations
 
@@ -23,15 +19,9 @@ from harness.types import Policy
 
 
 class Players:
-<<<<<<< HEAD
-    """Policies by name for the runs of one call, which share its budget.
-
-    Each policy is loaded once, and again only if a run needs other settings. Use as a context.
-=======
     """Policies of one command call, which share its budget.
 
     Keeps one policy per name in memory, and recreates it only when a run needs different settings.
->>>>>>> main
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -40,14 +30,8 @@ class Players:
         self._began, self._used = time.monotonic(), dict[str, Summary]()
 
     def left(self, budget: Budget, config: RunConfig) -> Budget:
-<<<<<<< HEAD
-        """Returns the budget that the other runs of the call have left."""
-        others = [summary for run_id, summary in self._used.items() if run_id != config.run_id]
-        return budget.after(self._began, others)
-=======
         """Returns the budget that earlier runs of the call have left."""
         return budget.after(self._began, [summary for run_id, summary in self._used.items() if run_id != config.run_id])
->>>>>>> main
 
     def spend(self, config: RunConfig, summary: Summary) -> None:
         self._used[config.run_id] = summary
@@ -69,11 +53,7 @@ class Players:
 
 
 def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
-<<<<<<< HEAD
-    """Loads a policy into this process, or replicas of it onto the cluster."""
-=======
     """Creates the policy in this process, or replicas of it on the cluster."""
->>>>>>> main
     if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
         from harness.cluster.connect import connect
         from harness.cluster.replicas import RayPolicy
@@ -100,7 +80,7 @@ def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
 def play(
     config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
 ) -> tuple[Results, Summary]:
-    """Plays one run within the remaining budget, with its progress on `console`. Returns records and summary."""
+    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
     how = dataclasses.replace(how, budget=players.left(how.budget, config))
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
 

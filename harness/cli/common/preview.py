@@ -17,11 +17,7 @@ from harness.policies import is_model, on_server
 
 
 def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
-<<<<<<< HEAD
-    """Prints task, episodes, model, prompt and folder of a run."""
-=======
     """Prints what a run would play, without playing it."""
->>>>>>> main
 
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
@@ -54,11 +50,7 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
 
 
 def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
-<<<<<<< HEAD
-    """Yields the predicted duration and cost of a run on a cluster, line by line."""
-=======
     """Yields the predicted cost of the run on a cluster, as lines of text."""
->>>>>>> main
     from harness.capacity import predict, profile
 
     head, families = profile.load()
@@ -84,11 +76,7 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
 
 
 def show_prompt(config: RunConfig, base_url: str | None) -> None:
-<<<<<<< HEAD
-    """Prints the first prompt as messages, and as text if the model's chat template is on this machine."""
-=======
     """Prints the first messages for the model and, if its weights are here, the text its template makes of them."""
->>>>>>> main
     env = registry.build(config.task, config.reward_mode, **config.knobs)
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
@@ -109,7 +97,7 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
         return
     path = model_files.here(model_files.resolve(config.model.removeprefix("hf:")))
     if path is None:
-        print(f"\n(the weights of {config.model} are not on this machine, so its chat template cannot be applied)")
+        print(f"\n(the weights of {config.model} are not here: its chat template cannot be applied)")
         return
     from transformers import AutoTokenizer
 
