@@ -84,6 +84,8 @@ class VirtualHomeEnv(TextEnv):
         Knob("objects", 12, "household: number of loose objects, including those of the goal", low=1, high=50),
         Knob("distractors", 3, "household: other objects of the same categories as the goal's", low=0, high=20),
         Knob("hidden", 0.3, "household: fraction of objects that start in closed containers", low=0.0, high=1.0),
+        Knob("surprise", 1.0, "household: fraction of objects that start anywhere, not where people keep them",
+             low=0.0, high=1.0),
         Knob("goal_length", 1, "household: number of consecutive parts of the goal", low=1, high=4),
         Knob("goals", (), "household: goal classes; empty: all of the split", choices=goal_classes()),
         Knob("split", "train", "household: training content, or what is unseen in training", choices=SPLITS),
@@ -113,7 +115,7 @@ class VirtualHomeEnv(TextEnv):
         self.instructions = INSTRUCTIONS + SIGHT[settings.sight] + ("" if published else APPLIANCES)
         self._games: OrderedDict[int, FixedGame] = OrderedDict()
         if settings.task == "household":
-            names = ("rooms", "objects", "distractors", "hidden", "goal_length", "goals", "split")
+            names = ("rooms", "objects", "distractors", "hidden", "goal_length", "goals", "split", "surprise")
             self._household_settings = HouseholdSettings(**{name: getattr(settings, name) for name in names})
             draw(0, self._household_settings)  # reject impossible settings before the first reset
         else:
