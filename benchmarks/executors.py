@@ -142,6 +142,12 @@ class ActorSlots:
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
         self._asked.append(self._actors[slot].answer.remote([("step", slot, commands, turn)]))
 
+    def sources(self) -> list[Any]:
+        return []
+
+    def deadline(self) -> float | None:
+        return None
+
     def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
         calls, self._asked = self._asked, []
         return [(slot, answer) for answers in self.ray.get(calls) for slot, (answer,) in answers]
@@ -274,7 +280,7 @@ class Busy(LocalExecutor):
 
     def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
         answers = super().poll(wait)
-        if wait and self.left > 0:
+        if answers and self.left > 0:
             self.shares.append(len({slot for slot, _ in answers}) / self.count)
         return answers
 
