@@ -1,11 +1,11 @@
-"""The simulation of `harness.capacity` against runs that were made: fitted on 1 and 2 workers, held out on 3 and 4.
+"""Compares the simulation of `harness.capacity` with real runs: fitted on 1 and 2 workers, tested on 3 and 4.
 
     python -m benchmarks.capacity [--episodes 48] [--repeats 3] [--markdown benchmarks/capacity.md]
 
-Engine and policy sleep for fixed times, so that four workers are four workers on a machine of two cores; what is real is
-Ray, the rollout, the journal, and how they wait for each other. One constant is fitted: what a message takes on its way.
-What the head spends on a turn and a message is measured (`harness/capacity/profiles.json`); a second constant, the head's
-time for a round, cannot be told from runs of 1 and 2 workers, of which it is no part that anything waits for.
+Engine and policy sleep for fixed times, so that four workers run in parallel on two cores. Ray, the
+rollout, the journal and their waiting times are real. One constant is fitted: the time of a message.
+The head's time for a turn and a message is measured (`harness/capacity/profiles.json`). The head's
+time for a round cannot be fitted from runs of 1 and 2 workers, because nothing waits for it there.
 """
 
 from __future__ import annotations
@@ -145,30 +145,33 @@ def main() -> None:
     finally:
         ray.shutdown()
         nodes.shutdown()
-    measured = {run: statistics.median(found) for run, found in spread.items()}
+    measured = {run: statistics.median(seconds) for run, seconds in spread.items()}
     message = fitted({run: measured[run] for run in FIT}, args.episodes)
     rows = [
         "| workers | slots | measured s (median; least, most) | simulated s | error | used for |",
         "|--:|--:|--:|--:|--:|---|",
     ]
     for run, seconds in measured.items():
-        found = modelled(*run, args.episodes, message).seconds
+        simulated = modelled(*run, args.episodes, message).seconds
         low, high = min(spread[run]), max(spread[run])
         use = "fit" if run in FIT else "held out"
         rows.append(
-            f"| {run[0]} | {run[1]} | {seconds:.1f} ({low:.1f}, {high:.1f}) | {found:.1f} | {100 * (found / seconds - 1):+.1f} % | {use} |"
+            f"| {run[0]} | {run[1]} | {seconds:.1f} ({low:.1f}, {high:.1f}) | {simulated:.1f} | "
+            f"{100 * (simulated / seconds - 1):+.1f} % | {use} |"
         )
     rows.append(f"\nFitted: {1000 * message:.1f} ms for a message.")
     text = "\n".join(rows)
     print(text)
     if args.markdown:
         args.markdown.write_text(
-            f"""# The capacity model against runs
+            f"""# The capacity model compared with runs
 
 `python -m benchmarks.capacity`: {args.episodes} episodes of 3 to 9 turns through `--executor ray`; the engine sleeps
-{RESET} s for a reset and {TURN} s for a turn, the policy {LATENCY} s for a batch (sleeps, so that four workers are four on {os.cpu_count()}
-cores); medians of {args.repeats}, load {os.getloadavg()[0]:.0f}, niceness {os.nice(0)}. The runs with 3 and 4 workers had no part in the fit. What the head spends is
-measured, not fitted (`harness/capacity/profiles.json`).
+{RESET} s for a reset and {TURN} s for a turn, the policy {LATENCY} s for a batch (they sleep, so that four
+workers run in parallel on {os.cpu_count()} cores); medians of {args.repeats},
+load {os.getloadavg()[0]:.0f}, niceness {os.nice(0)}.
+The runs with 3 and 4 workers were not used for the fit. The head's times are measured, not fitted
+(`harness/capacity/profiles.json`).
 
 {text}
 """

@@ -1,13 +1,14 @@
-"""Episodes a second of the executors, side by side in one run, and what the harness itself costs.
+"""Episodes per second of the executors, measured in one run, and the overhead of the harness.
 
     python -m benchmarks.executors [--episodes 400] [--markdown benchmarks/executors.md]
 
-(a) this process, (b) Ray at 1, 2 and 4 environment workers, (c) a plain loop of one environment, (d) a Ray actor for
-every environment and one remote call for every step, the batch waiting for its slowest, as training codes of the field
-do it. A random player on Overcooked, whose engine answers in microseconds, so that what is measured is the machinery. On
-a machine of two cores more workers than that share them. What local's time is made of is measured beside the plain
-loop's. Tokens a second are those of a language model of random weights on the CPU, in the same four ways: its
-conversations one at a time, or 32 in a batch.
+Compares (a) this process, (b) Ray with 1, 2 and 4 environment workers, (c) a plain loop over one
+environment, and (d) one Ray actor per environment with one remote call per step, where the batch waits
+for its slowest member, as common in training code. A random player plays Overcooked, whose engine
+answers in microseconds, so the overhead dominates. More workers than cores share the cores. The time
+of the local executor is also split into parts and compared with the plain loop. Tokens per second are
+measured for a language model with random weights on the CPU, with conversations one at a time or in
+batches of 32.
 """
 
 from __future__ import annotations
@@ -51,18 +52,18 @@ def config(episodes: int) -> RunConfig:
 
 
 def timed(play: Callable[[], Any], repeats: int = 3) -> tuple[float, float]:
-    """Median seconds by the clock, and the least of this process's own processor time, to which a busy machine only adds."""
+    """Returns the median wall-clock seconds and the minimum CPU seconds of this process."""
     spans = []
     for _ in range(repeats):
         began, spent = time.perf_counter(), time.process_time()
         play()
         spans.append((time.perf_counter() - began, time.process_time() - spent))
-    wall, own = zip(*spans)
+    wall, own = zip(*spans, strict=True)
     return statistics.median(wall), min(own)
 
 
 def local(count: int) -> Executor:
-    """As a run of the local executor opens them: for a player on advice, one."""
+    """Opens the local executor as an evaluation does; a player that follows advice uses one slot."""
     return open_slots(config(count), Execution(max_concurrent=count), count, "random")
 
 
@@ -71,7 +72,7 @@ def through(slots: Executor, episodes: int) -> None:
 
 
 def plain(episodes: int) -> None:
-    """One environment, a loop, no records and no prompts: the least that can be done."""
+    """Plays episodes in a plain loop over one environment, without records and prompts."""
     env = registry.build(registry.TASKS[TASK], "sparse")
     for seed in config(episodes).seeds:
         env.reset(seed=seed)
@@ -82,7 +83,7 @@ def plain(episodes: int) -> None:
 
 
 class Lonely:
-    """One environment in an actor of its own."""
+    """Ray actor with one environment."""
 
     def ready(self) -> None:
         pass
@@ -98,37 +99,38 @@ class Lonely:
 
 
 def actor_per_environment(ray: Any, actors: list[Any], episodes: int) -> None:
-    """All environments step in lockstep; the batch waits for its slowest, and the ended idle."""
+    """Steps all environments in lockstep; each step waits for the slowest, finished ones idle."""
     seeds = list(config(episodes).seeds)
     for first in range(0, episodes, len(actors)):
         live = actors[: len(seeds[first : first + len(actors)])]
-        ray.get([actor.reset.remote(seed) for actor, seed in zip(live, seeds[first : first + len(actors)])])
+        batch = seeds[first : first + len(live)]
+        ray.get([actor.reset.remote(seed) for actor, seed in zip(live, batch, strict=True)])
         while live:
             over = ray.get([actor.step.remote() for actor in live])
-            live = [actor for actor, (_, ended) in zip(live, over) if not ended]
+            live = [actor for actor, (_, ended) in zip(live, over, strict=True) if not ended]
 
 
 @contextlib.contextmanager
 def actors(ray: Any, cls: type, count: int, *arguments: Any) -> Iterator[list[Any]]:
-    """So many actors of next to no processor each, all of them up."""
-    found = [ray.remote(num_cpus=0.001)(cls).remote(*arguments) for _ in range(count)]
-    ray.get([actor.ready.remote() for actor in found])
+    """Starts `count` actors that reserve almost no CPU; waits until all are ready."""
+    started = [ray.remote(num_cpus=0.001)(cls).remote(*arguments) for _ in range(count)]
+    ray.get([actor.ready.remote() for actor in started])
     try:
-        yield found
+        yield started
     finally:
-        for actor in found:
+        for actor in started:
             ray.kill(actor)
 
 
 class LonelyHost(EnvWorker):
-    """A slot's environment in an actor of its own."""
+    """Environment worker for a single slot."""
 
     def ready(self) -> None:
         pass
 
 
 class ActorSlots:
-    """An actor for every slot, asked all at once and waited for all together."""
+    """Executor with one actor per slot; sends all calls at once and waits for all answers."""
 
     def __init__(self, ray: Any, actors: list[Any]) -> None:
         self.ray, self.count, self._actors = ray, len(actors), actors
@@ -140,9 +142,15 @@ class ActorSlots:
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
         self._asked.append(self._actors[slot].answer.remote([("step", slot, commands, turn)]))
 
+    def sources(self) -> list[Any]:
+        return []
+
+    def deadline(self) -> float | None:
+        return None
+
     def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
-        asked, self._asked = self._asked, []
-        return [(slot, shown) for answers in self.ray.get(asked) for slot, (shown,) in answers]
+        calls, self._asked = self._asked, []
+        return [(slot, answer) for answers in self.ray.get(calls) for slot, (answer,) in answers]
 
     def close(self) -> None:
         pass
@@ -150,7 +158,7 @@ class ActorSlots:
 
 @contextlib.contextmanager
 def metered(**places: list[tuple[type, str]]) -> Iterator[Counter[str]]:
-    """Processor seconds spent in methods, by name; what one of them calls of another counts for the other alone."""
+    """Measures CPU seconds spent in methods, by name, without the time of other measured methods they call."""
     spent, within = Counter[str](), [0.0]
 
     def meter(inner: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -176,7 +184,7 @@ def metered(**places: list[tuple[type, str]]) -> Iterator[Counter[str]]:
 
 
 def parts(episodes: int, count: int) -> Iterator[str]:
-    """Where the time of the local executor goes, per turn, beside the plain loop's."""
+    """Yields a table of CPU time per turn by part, for the local executor and the plain loop."""
     env = registry.env_class(registry.TASKS[TASK])
     places = {
         "engine": [(env, "step"), (env, "reset")],
@@ -187,38 +195,39 @@ def parts(episodes: int, count: int) -> Iterator[str]:
         "prompt": [(EpisodeState, "prompt")],
         "take": [(EpisodeState, "take")],
     }
-    turns = sum(len(run.turns) for run in rollout(make_policy("random"), config(episodes).all_episodes(), local(count)))
+    runs = rollout(make_policy("random"), config(episodes).all_episodes(), local(count))
+    turns = sum(len(run.turns) for run in runs)
     with metered(**places) as loop:
         plain(episodes)
     with metered(**places) as ours:
         through(local(count), episodes)
-    said = {
+    labels = {
         "engine": "the engine's steps and resets",
         "player": "the random player's choice",
-        "dice": "the same of numbers that depend on the turn's key alone",
+        "dice": "random numbers derived from the turn's key",
         "build": "building the environment",
-        "host": "what an environment shows, put together",
-        "prompt": "what the player is asked",
-        "take": "what a turn has shown, kept for the record",
-        "rest": "all else: slots, the rollout's loop, trajectories",
+        "host": "assembling what the environment returns",
+        "prompt": "building the prompt",
+        "take": "storing the turn for the record",
+        "rest": "everything else: slots, the rollout loop, trajectories",
     }
     yield "\n| where the processor's time goes, microseconds a turn | plain loop | local |\n|---|--:|--:|"
-    for name, text in said.items():
+    for name, text in labels.items():
         yield f"| {text} | {1e6 * loop[name] / turns:.0f} | {1e6 * ours[name] / turns:.0f} |"
     over = sum(ours.values()) - sum(loop.values())
-    shares = sorted(((ours[name] - loop[name]) / over, text) for name, text in said.items())
+    shares = sorted(((ours[name] - loop[name]) / over, text) for name, text in labels.items())
     share, most = shares[-1]
     yield f"\nOf what local takes beyond the plain loop, {100 * share:.0f} % is the row '{most}'. Measuring slows both."
 
 
 def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
-    """Tokens a second of one model, asked in each of the ways."""
+    """Yields a table of tokens per second of one model under each executor."""
     yield "\n| a language model of random weights, CPU | tokens/s | x one at a time |\n|---|--:|--:|"
     base = 0.0
 
     def row(name: str, policy: Policy, slots: Executor) -> str:
         nonlocal base
-        # The model is read and the engines are imported.
+        # Warm-up: reads the weights and imports the engines.
         assert sum(1 for _ in rollout(policy, config(slots.count).all_episodes(), slots, max_turns=1)) == slots.count
         began, written = time.perf_counter(), 0
         for run in rollout(policy, config(episodes).all_episodes(), slots, max_turns=turns):
@@ -227,9 +236,9 @@ def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
         slots.close()
         policy.close()
         base = base or rate
-        said = f"| {name} | {rate:,.0f} | {rate / base:.2f} |"
-        print(said, flush=True)
-        return said
+        line = f"| {name} | {rate:,.0f} | {rate / base:.2f} |"
+        print(line, flush=True)
+        return line
 
     with tempfile.TemporaryDirectory() as folder:
         tiny_model.make(Path(folder), tiny_model.texts([TASK], 2), "s", vocabulary=1024, context=4096)
@@ -252,14 +261,14 @@ def tokens(ray: Any, episodes: int = 32, turns: int = 3) -> Iterator[str]:
 
 
 class Rash(Instant):
-    """Costs nothing too, and takes any of the admissible commands, so that episodes are of many lengths."""
+    """Instant policy that picks admissible commands by seed, so that episodes differ in length."""
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return [Reply("", commands=(prompt.admissible[prompt.seed % len(prompt.admissible)],)) for prompt in prompts]
 
 
 class Busy(LocalExecutor):
-    """Counts how many slots hold an episode, turn by turn, until the last episode has started."""
+    """Local executor that records the share of busy slots per turn until the last episode starts."""
 
     def __init__(self, count: int, episodes: int) -> None:
         super().__init__(count)
@@ -270,10 +279,10 @@ class Busy(LocalExecutor):
         super().start(slot, episode)
 
     def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
-        found = super().poll(wait)
-        if wait and self.left > 0:
-            self.shares.append(len({slot for slot, _ in found}) / self.count)
-        return found
+        answers = super().poll(wait)
+        if answers and self.left > 0:
+            self.shares.append(len({slot for slot, _ in answers}) / self.count)
+        return answers
 
 
 def overhead() -> Iterator[str]:
@@ -282,12 +291,12 @@ def overhead() -> Iterator[str]:
     began, spent, lengths = time.process_time(), 0.0, list[int]()
     step = slots._hosts[0].__class__.step
 
-    def timed_step(host: Any, *rest: Any) -> Any:
+    def timed_step(host: Any, *arguments: Any) -> Any:
         nonlocal spent
         before = time.process_time()
-        shown = step(host, *rest)
+        answer = step(host, *arguments)
         spent += time.process_time() - before
-        return shown
+        return answer
 
     slots._hosts[0].__class__.step = timed_step  # type: ignore[method-assign]
     try:
@@ -295,31 +304,44 @@ def overhead() -> Iterator[str]:
             lengths.append(len(run.turns))
     finally:
         slots._hosts[0].__class__.step = step  # type: ignore[method-assign]
-    whole = time.process_time() - began
-    yield f"| harness per turn at 512 slots, instant policy, engine's steps left out, processor time | {1000 * (whole - spent) / sum(lengths):.3f} ms |"
-    yield f"| slots busy until the last episode starts (512 slots, {episodes} episodes of {min(lengths)} to {max(lengths)} turns) | {100 * statistics.mean(slots.shares[1:]):.1f} % |"
+    total = time.process_time() - began
+    overhead_ms = 1000 * (total - spent) / sum(lengths)
+    yield (
+        "| harness per turn at 512 slots, instant policy, engine's steps left out, processor time "
+        f"| {overhead_ms:.3f} ms |"
+    )
+    yield (
+        f"| slots busy until the last episode starts (512 slots, {episodes} episodes of {min(lengths)} to "
+        f"{max(lengths)} turns) | {100 * statistics.mean(slots.shares[1:]):.1f} % |"
+    )
     yield from writing("Overcooked-easy-v0", "random")
     yield from writing("VirtualHome-food_preparation-v0", "expert")
 
 
 def writing(task: str, player: str, count: int = 20_000) -> Iterator[str]:
-    """One real episode's record, over and over."""
+    """Yields rows on the speed of writing the record of one real episode many times."""
     with tempfile.TemporaryDirectory() as folder:
         todo = RunConfig(registry.TASKS[task], player, episodes=1, split="train").all_episodes()
         run = next(rollout(make_policy(player), todo, LocalExecutor(1, advice_kind=player)))
-        one = records.record(run, player, "sparse")
+        record = records.record(run, player, "sparse")
         journal = Journal(Path(folder) / "journal.jsonl")
 
         def append() -> None:
             for number in range(count):
-                journal.append({**one, "seed": number})
+                journal.append({**record, "seed": number})
 
         (written, own), keys = timed(append, 1), journal.done()
         sorting, own_sorting = timed(lambda: records.write_results(Path(folder) / "results.jsonl", journal, keys), 1)
         size = (Path(folder) / "results.jsonl").stat().st_size / count
         journal.close()
-    yield f"| journal, {size / 1000:.1f} kB an episode, flushed one by one | {count / written:,.0f} episodes/s; {count / own:,.0f} by processor time |"
-    yield f"| results.jsonl, {count:,} of them sorted and written whole | {count / sorting:,.0f} episodes/s; {count / own_sorting:,.0f} by processor time |"
+    yield (
+        f"| journal, {size / 1000:.1f} kB an episode, flushed one by one "
+        f"| {count / written:,.0f} episodes/s; {count / own:,.0f} by processor time |"
+    )
+    yield (
+        f"| results.jsonl, {count:,} of them sorted and written whole "
+        f"| {count / sorting:,.0f} episodes/s; {count / own_sorting:,.0f} by processor time |"
+    )
 
 
 def main() -> None:
@@ -327,7 +349,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=400)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
-    os.environ.setdefault("RAY_worker_niceness", "0")  # its default, 15, would lose against anything else that runs
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves on a busy machine
     import ray
     from ray.cluster_utils import Cluster
 
@@ -351,7 +373,7 @@ def main() -> None:
             seconds, _ = timed(functools.partial(through, slots, args.episodes))
             row(f"(b) Ray, 32 slots in {workers} workers", seconds)
             slots.close()
-        few = max(1, args.episodes // 4 // count) * count  # whole batches, as the last would be mostly idle
+        few = max(1, args.episodes // 4 // count) * count  # complete batches only; a partial one would be mostly idle
         with actors(ray, Lonely, count) as alone:
             actor_per_environment(ray, alone, count)  # engines imported
             seconds, _ = timed(lambda: actor_per_environment(ray, alone, few), 1)
@@ -366,7 +388,10 @@ def main() -> None:
     print("\n".join(rows[7:]))
     if args.markdown:
         load = os.getloadavg()[0]
-        head = f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: the least); {os.cpu_count()} cores, load {load:.0f}, niceness {os.nice(0)}.\n\n"
+        head = (
+            f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: "
+            f"the least); {os.cpu_count()} cores, load {load:.0f}, niceness {os.nice(0)}.\n\n"
+        )
         args.markdown.write_text(head + "\n".join(rows) + "\n")
 
 

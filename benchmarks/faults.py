@@ -1,9 +1,9 @@
-"""Every fault a run can meet, brought about for real; what it did to the results, counted.
+"""Injects every kind of fault into real runs and counts its effect on the results.
 
     python -m benchmarks.faults [--markdown benchmarks/faults.md]
 
-Runs the tests that kill workers, nodes and heads, fill a disk, turn the clock and make servers misbehave, and gathers what
-each compared: the episodes of a run left alone with those of the run that the fault befell.
+Runs the tests that kill workers, nodes and heads, fill a disk, change the clock and make servers
+misbehave. Each test compares the episodes of an undisturbed run with the run with the fault; this script collects the comparisons.
 """
 
 from __future__ import annotations
@@ -33,30 +33,34 @@ def main() -> int:
             command, env={**os.environ, "ENVSUITE_FAULTS": str(place)}, stdout=subprocess.PIPE, text=True
         )
         print(done.stdout)
-        found = [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
+        verdicts = [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
     rows = [
         "| what happened | episodes | lost | counted twice | with another record | broken | same bytes |",
         "|---|--:|--:|--:|--:|--:|---|",
     ]
-    for one in found:
-        same = "yes" if one["bytes"] else "NO"
-        numbers = " | ".join(str(one[name]) for name in ("episodes", "lost", "twice", "otherwise", "broken"))
-        rows.append(f"| {one['fault']} | {numbers} | {same} |")
-    total = {name: sum(one[name] for one in found) for name in ("episodes", "lost", "twice", "otherwise", "broken")}
+    for verdict in verdicts:
+        same = "yes" if verdict["bytes"] else "NO"
+        numbers = " | ".join(str(verdict[name]) for name in ("episodes", "lost", "twice", "otherwise", "broken"))
+        rows.append(f"| {verdict['fault']} | {numbers} | {same} |")
+    total = {
+        name: sum(verdict[name] for verdict in verdicts)
+        for name in ("episodes", "lost", "twice", "otherwise", "broken")
+    }
     rows.append(
-        f"| **{len(found)} faults** | {' | '.join(map(str, total.values()))} | {sum(one['bytes'] for one in found)} of {len(found)} |"
+        f"| **{len(verdicts)} faults** | {' | '.join(map(str, total.values()))} | "
+        f"{sum(verdict['bytes'] for verdict in verdicts)} of {len(verdicts)} |"
     )
-    said = done.stdout.strip().splitlines()[-1].partition(" in ")[0].strip("= ")
+    outcome = done.stdout.strip().splitlines()[-1].partition(" in ")[0].strip("= ")
     rows.append(
-        f"\n{said}; {(time.monotonic() - began) / 60:.0f} min, load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores."
+        f"\n{outcome}; {(time.monotonic() - began) / 60:.0f} min, "
+        f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores."
     )
     print("\n".join(rows))
     if args.markdown:
         args.markdown.write_text(
-            "# Faults\n\n`python -m benchmarks.faults` (`make fault-proof`): each fault was brought about for real, and the results of the run it befell\n"
-            "are compared with those of a run left alone. A record that differs is an episode scored otherwise.\n\n"
-            + "\n".join(rows)
-            + "\n"
+            "# Faults\n\n`python -m benchmarks.faults` (`make fault-proof`): each fault was injected into a real run, "
+            'and the results\nare compared with an undisturbed run. The column "with another record" counts episodes '
+            "with a different score.\n\n" + "\n".join(rows) + "\n"
         )
     return done.returncode
 

@@ -1,9 +1,10 @@
-"""Local model: what reusing a conversation's keys and values saves.
+"""Time that a local model saves by reusing a conversation's keys and values.
 
 python -m benchmarks.hf_policy [MODEL]
 
-Both policies play the same conversations turn by turn, alternating, greedily; replies are compared. Seconds on a CPU
-are those of this process on all cores, so that what else the machine does counts little; on a GPU, of the clock.
+A policy with reuse and one without play the same conversations greedily, alternating turn by turn; the
+replies are compared. Seconds on a CPU are CPU time of this process over all cores, which other
+processes hardly affect; on a GPU they are wall-clock time.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ SEEN = (
 )
 
 
-def prompts(said: Sequence[Sequence[Reply]], turn: int) -> list[Prompt]:
-    """The next prompt of each conversation."""
-    found = []
-    for number, replies in enumerate(said):
+def prompts(histories: Sequence[Sequence[Reply]], turn: int) -> list[Prompt]:
+    """Builds the next prompt of each conversation."""
+    results = []
+    for number, replies in enumerate(histories):
         messages: list[dict[str, Any]] = [{"role": "system", "content": RULES}]
         for past, reply in enumerate(replies):
             messages.append({"role": "user", "content": SEEN.format(number + past)})
             messages.append({"role": "assistant", "content": reply.text})
         messages.append({"role": "user", "content": SEEN.format(number + turn)})
-        found.append(Prompt(messages, key=str(number), turn=turn))
-    return found
+        results.append(Prompt(messages, key=str(number), turn=turn))
+    return results
 
 
 def main(model: str = "smollm2-135m", batch: int = 4, turns: int = 6, max_tokens: int = 12) -> None:
@@ -48,22 +49,22 @@ def main(model: str = "smollm2-135m", batch: int = 4, turns: int = 6, max_tokens
     }
     for policy in both.values():  # the first call reads the weights from disk
         policy.act([Prompt([{"role": "user", "content": "look"}])])
-    said: list[list[Reply]] = [[] for _ in range(batch)]
+    histories: list[list[Reply]] = [[] for _ in range(batch)]
     total = dict.fromkeys(both, 0.0)
     same = True
     print(f"{model}, {batch} conversations, {max_tokens} tokens a reply, {next(network.parameters()).dtype}\n")
     print("| turn | prompt tokens | plain s | reuse s | times faster |\n|--:|--:|--:|--:|--:|")
     sampled = 0
     for turn in range(turns):
-        asked = prompts(said, turn)
+        batch_prompts = prompts(histories, turn)
         seconds, replies = {}, {}
         for name, policy in both.items():
             began = clock()
-            replies[name] = policy.act(asked)
+            replies[name] = policy.act(batch_prompts)
             seconds[name] = clock() - began
             total[name] += seconds[name]
         same &= [reply.text for reply in replies["plain"]] == [reply.text for reply in replies["reuse"]]
-        for talk, reply in zip(said, replies["plain"], strict=True):
+        for talk, reply in zip(histories, replies["plain"], strict=True):
             talk.append(reply)
         sampled += sum(reply.output_tokens for reply in replies["plain"])
         length = sum(reply.input_tokens for reply in replies["plain"]) // batch

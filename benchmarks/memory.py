@@ -1,9 +1,10 @@
-"""Memory over a long run, of the head and of a cluster's workers: resident megabytes as episodes end.
+"""Memory over a long run, of the head and of a cluster's workers: resident megabytes by episodes done.
 
     python -m benchmarks.memory [--episodes 20000] [--markdown benchmarks/memory.md]
 
-The command's own path (journal, timing, results) with an instant policy and a native engine, in this process and on a Ray
-cluster of this machine with two workers. What a record leaves in memory is where its line lies; its texts are in the file.
+Runs the full evaluation (journal, timing, results) with the expert and a native engine, in this process
+and on a local Ray cluster with two workers. Of each record only the position of its line stays in
+memory; its texts are in the file.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ TASK = "VirtualHome-food_preparation-v0"
 
 
 def resident(pid: int) -> float:
-    """Megabytes."""
+    """Returns the resident memory of a process in megabytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def played(executor: str, episodes: int) -> str:
-    """One run, as a table."""
+    """Plays one run; returns its memory as a Markdown table."""
     seeds = min(episodes, 1000)
     config = RunConfig(registry.TASKS[TASK], "expert", episodes=seeds, attempts=episodes // seeds)
     pids, seen = [os.getpid()], list[tuple[int, list[float]]]()
@@ -57,10 +58,12 @@ def played(executor: str, episodes: int) -> str:
         size = (next(Path(folder).glob("**/results.jsonl"))).stat().st_size
     names = ["this process", *(f"worker {number}" for number in range(1, len(pids)))]
     rows = [f"| episodes ended | {' | '.join(names)} |", "|--:|" + "--:|" * len(names)]
-    rows += [f"| {number:,} | {' | '.join(f'{one:.1f}' for one in sizes)} |" for number, sizes in seen]
+    rows += [f"| {number:,} | {' | '.join(f'{size_mb:.1f}' for size_mb in sizes)} |" for number, sizes in seen]
     rows.append(f"| results written | {resident(os.getpid()):.1f} |" + " |" * (len(names) - 1))
     (first, low), (last, high) = seen[0], seen[-1]
-    each = " and ".join(f"{1000 * (after - before) / (last - first):.2f}" for before, after in zip(low, high))
+    each = " and ".join(
+        f"{1000 * (after - before) / (last - first):.2f}" for before, after in zip(low, high, strict=True)
+    )
     return "\n".join(rows) + f"\n\nThat is {each} kB an episode kept, of {size / episodes / 1000:.1f} kB written."
 
 
@@ -69,7 +72,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20_000)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
-    os.environ.setdefault("RAY_worker_niceness", "0")  # its default, 15, would lose against anything else that runs
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves on a busy machine
     text = f"Resident MB, {TASK}, expert.\n\n" + "\n\n".join(
         f"## {title}\n\n{played(executor, args.episodes)}"
         for title, executor in (("In this process", "local"), ("On Ray, two workers, 64 slots", "ray"))

@@ -1,11 +1,12 @@
-"""Macro-steps a second of Overcooked, text, offers and resets included, beside a fixed pure-Python loop in the same run.
+"""Macro-steps per second of Overcooked (with text, offers and resets), relative to a pure-Python loop.
 
     python -m benchmarks.overcooked
 
-A random player in one process. Every drawn kitchen is one the process has not seen, its drawing and proof included. Times
-are processor time, which a busy machine disturbs less; the ratio to the loop, measured before and after each row, tells
-machines apart: the recorded figures of the reference (11,400 macro-steps/s with text on tomato salad, 5,600 on lettuce and
-tomato) come from another run of another machine load, and can be compared only roughly.
+A random player in one process. Every generated kitchen is new to the process, and its generation and
+proof are included. Times are CPU times, which a busy machine disturbs less. The loop is measured before
+and after each row; the ratio to it makes machines comparable. The recorded figures of the reference
+(11,400 macro-steps/s with text on tomato salad, 5,600 on lettuce and tomato) come from another run
+under another load and can be compared only roughly.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m benchmarks.prompting [-n 10] [-o runs/prompting]
 
-Every row is `envsuite-eval` with the flags it shows; a cut run goes on where it was. It says what the prompt does to a
-135M model, not what the model can do: most successes are zero, and the share of valid commands is what moves.
+Every row is an `envsuite-eval` run with the flags it shows; an interrupted run resumes. The table shows
+the effect of the prompt on a 135M model, not the ability of the model: most successes are zero, and
+mainly the share of valid commands changes.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ VARIANTS = {
 
 
 def measure(task: str, flags: str, episodes: int, folder: Path) -> dict[str, Any]:
-    """The summary that `envsuite-eval` prints for one cell."""
+    """Returns the summary that `envsuite-eval` prints for one cell."""
     command = [sys.executable, "-m", "harness.cli.eval", "-m", "smollm2-135m", "-e", task, "-n", str(episodes)]
     done = subprocess.run(
         [*command, "-o", str(folder), *COMMON.split(), *flags.split()], stdout=subprocess.PIPE, text=True, check=True
     )
-    (found,) = json.loads(done.stdout)
-    summary: dict[str, Any] = found["rows"]["smollm2-135m"]
+    (run,) = json.loads(done.stdout)
+    summary: dict[str, Any] = run["rows"]["smollm2-135m"]
     return summary
 
 
@@ -51,9 +52,9 @@ def main() -> None:
     print("|---|---|---|---|---|--:|--:|--:|--:|")
     for task in TASKS:
         for name, flags in VARIANTS.items():
-            found = measure(task, flags, args.episodes, args.output_dir)
-            shares = [100 * share for share in (found["valid_share"], *found["faults"].values())]
-            cells = [task, name, f"`{flags}`", percent(found["success"]), number(found["progression"])]
+            summary = measure(task, flags, args.episodes, args.output_dir)
+            shares = [100 * share for share in (summary["valid_share"], *summary["faults"].values())]
+            cells = [task, name, f"`{flags}`", percent(summary["success"]), number(summary["progression"])]
             print("| " + " | ".join([*cells, *(f"{share:.0f}" for share in shares)]) + " |", flush=True)
 
 

@@ -1,9 +1,10 @@
-"""Shapes and memory of Qwen2.5-3B-Instruct with RANDOM weights: no hub, no GPU needed, and nothing about ability.
+"""Shapes and memory of Qwen2.5-3B-Instruct with RANDOM weights; needs no hub and no GPU.
 
 python -m benchmarks.qwen_shapes [--layers N]
 
-The configuration is the published one. Where there is a GPU, it runs there. What is checked: the policy batches it, reuses
-prefixes, keeps as many bytes a token as the configuration says, and its log-probs are those of a plain forward.
+Uses the published configuration, and a GPU if there is one. Checks that the policy batches, reuses
+prefixes, stores the expected number of bytes per token, and returns the log-probs of a plain forward.
+The weights are random, so the script says nothing about ability.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from harness.types import Prompt
 
 
 def bytes_tokenizer() -> PreTrainedTokenizerFast:
-    """A token per byte: the real vocabulary is not needed for shapes."""
+    """Returns a tokenizer with one token per byte; shapes do not need the real vocabulary."""
     alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()), start=1)}
     inner = Tokenizer(BPE(vocab={"<|im_end|>": 0, **alphabet}, merges=[]))
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -63,7 +64,7 @@ def network(layers: int, device: torch.device) -> Qwen2ForCausalLM:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--layers", type=int, default=36, help="36 is the whole model")
+    parser.add_argument("--layers", type=int, default=36, help="36 is the full model")
     layers = parser.parse_args().layers
     device = pick_device("auto")
     use_available_cores()
@@ -73,29 +74,30 @@ def main() -> None:
     print(f"Qwen2.5-3B configuration, {layers} of 36 layers, RANDOM weights, bfloat16, on {device.type}")
     print(f"{parameters / 1e9:.3f} billion parameters, built in {time.perf_counter() - began:.0f} s")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the missing chat template
+        warnings.simplefilter("ignore")  # about the missing chat template
         who = HFPolicy.of(model, bytes_tokenizer(), name="qwen2.5-3b-random", max_tokens=4)
     messages = [[{"role": "user", "content": "You see a fridge. " * size}] for size in (3, 6)]
     for turn in range(2):
         began = time.perf_counter()
-        replies = who.act([Prompt(one, key=str(i), turn=turn) for i, one in enumerate(messages)])
+        replies = who.act([Prompt(conversation, key=str(i), turn=turn) for i, conversation in enumerate(messages)])
         read = sum(reply.input_tokens - reply.cached_tokens for reply in replies)
         print(
             f"turn {turn + 1}: {read} tokens read, {sum(reply.cached_tokens for reply in replies)} reused, "
             f"{sum(reply.output_tokens for reply in replies)} sampled in {time.perf_counter() - began:.1f} s"
         )
-        for one, reply in zip(messages, replies, strict=True):
-            one += [{"role": "assistant", "content": reply.text}, {"role": "user", "content": "Go on."}]
+        for conversation, reply in zip(messages, replies, strict=True):
+            conversation += [{"role": "assistant", "content": reply.text}, {"role": "user", "content": "Go on."}]
     held = sum(reply.input_tokens + reply.output_tokens - 1 for reply in replies)
     expected = layers * 2 * 2 * 128 * 2  # keys and values, 2 heads of 128, 2 bytes
     print(f"prefix store: {who._prefixes.nbytes / held:,.0f} bytes a token, {expected:,} expected")
     last = replies[0]
     with torch.inference_mode():
-        whole = torch.tensor([[*last.prompt_ids, *last.ids]], device=device)
-        logits = model(whole, logits_to_keep=len(last.ids) + 1).logits[0, :-1].float()
-    plain = logits.log_softmax(-1).gather(-1, whole[0, -len(last.ids) :, None])[:, 0].cpu()
+        ids = torch.tensor([[*last.prompt_ids, *last.ids]], device=device)
+        logits = model(ids, logits_to_keep=len(last.ids) + 1).logits[0, :-1].float()
+    plain = logits.log_softmax(-1).gather(-1, ids[0, -len(last.ids) :, None])[:, 0].cpu()
     print(
-        f"largest difference of a log-prob from a plain forward, bfloat16: {(plain - torch.tensor(last.logprobs)).abs().max():.3f}"
+        "largest difference of a log-prob from a plain forward, bfloat16: "
+        f"{(plain - torch.tensor(last.logprobs)).abs().max():.3f}"
     )
     if device.type == "cuda":
         print(f"peak GPU memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")

@@ -1,11 +1,12 @@
-"""Ten thousand episodes in one HTML file: how large it is, and how soon a browser can use it.
+"""Size and load time of a report with ten thousand episodes in one HTML file.
 
     python -m benchmarks.report [--write]
 
-Two materials. `one task`: records of 50 real games (random player, BabyAI goto), repeated under other seeds to two runs of
-5,000. `mixed`: 50 real games of each of four families, under the names of 50 models each: 200 runs.
-Chromium opens the file from disk; times are of the page's own clock, from the start of navigation. On a machine with other work
-the clock tells little, so that beside it stands what the processors gave: to the writer, and to the page's process.
+Measures two data sets. `one task`: records of 50 real games (random player, BabyAI goto), repeated with
+other seeds to two runs of 5,000. `mixed`: 50 real games of each of four families, stored under 50 model
+names each: 200 runs. Chromium opens the file from disk; times are taken by the page's clock from the
+start of navigation. CPU times of the writer and of the page's process are printed too, as wall-clock
+times mean little on a busy machine.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ MIXED = ("BabyAI-goto-v0", "ALFWorld-generated-v0", "Overcooked-easy-v0", "Virtu
 
 
 def real(task: str, root: Path) -> tuple[dict[str, Any], list[records.Record]]:
-    """(configuration, whole records) of 50 games."""
+    """Plays 50 games; returns (configuration, records)."""
     config = RunConfig(registry.TASKS[task], "random", episodes=GAMES)
     evaluate(config, root, lambda: make_policy("random"))
     folder = config.folder(root)
     return json.loads((folder / "config.json").read_text()), records.read_results(folder / "results.jsonl")
 
 
-def keep(folder: Path, config: dict[str, Any], found: Iterable[records.Record]) -> Path:
+def keep(folder: Path, config: dict[str, Any], lines: Iterable[records.Record]) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "results.jsonl").write_bytes(b"".join(map(records.dump, found)))
+    (folder / "results.jsonl").write_bytes(b"".join(map(records.dump, lines)))
     return folder
 
 
@@ -79,11 +80,13 @@ def measure(folders: list[Path], replays: int, browser: Browser, word: str, file
     raw = sum((folder / "results.jsonl").stat().st_size for folder in folders)
     page = browser.new_page()
     page.set_default_timeout(0)  # on a busy machine a search takes minutes
-    asked = page.context.new_cdp_session(page)
-    asked.send("Performance.enable")
-    cpu = lambda: next(
-        one["value"] for one in asked.send("Performance.getMetrics")["metrics"] if one["name"] == "ProcessTime"
-    )
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def cpu() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "ProcessTime"))
+
     before = cpu()
     page.goto(file.as_uri(), wait_until="commit")
     page.wait_for_selector("html[data-ready]")
@@ -130,12 +133,13 @@ def main() -> None:
         browser.close()
     text = f"# A report of {EPISODES:,} episodes\n\n"
     text += (
-        "Random player. One task: BabyAI goto, two runs. Mixed: four families, 200 runs. Chromium, headless, file from disk; load of the machine "
+        "Random player. One task: BabyAI goto, two runs. Mixed: four families, 200 runs. Chromium, headless, file from "
+        "disk; load of the machine "
         + f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
         + ". `python -m benchmarks.report --write`\n\n"
     )
     text += "| | one task | mixed |\n|---|--:|--:|\n"
-    text += "".join(f"| {what} | {value} | {columns[1][what]} |\n" for what, value in columns[0].items())
+    text += "".join(f"| {label} | {value} | {columns[1][label]} |\n" for label, value in columns[0].items())
     print(text)
     if "--write" in sys.argv:
         Path(__file__).with_suffix(".md").write_text(text)

@@ -1,10 +1,11 @@
-"""What rliable (Agarwal et al., NeurIPS 2021) makes of a table of scores: the numbers tests/harness/test_aggregate.py holds ours against.
+"""Reference estimates by rliable (Agarwal et al., NeurIPS 2021) for tests/harness/test_aggregate.py.
 
     uv venv /tmp/rliable && uv pip install --python /tmp/rliable rliable==1.2.0 "pandas<3"
     /tmp/rliable/bin/python benchmarks/rliable_reference.py tests/rliable.json
 
-Reads "scores" [runs, tasks], "levels", "resamples" and "seed" from the file and writes everything else anew. Run in an
-environment of its own: rliable brings packages that envsuite does not need, and nothing of envsuite is imported here.
+Reads "scores" [runs, tasks], "levels", "resamples" and "seed" from the file and rewrites all other
+keys. Run it in a separate environment: rliable installs packages that envsuite does not need, and this
+script does not import envsuite.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from typing import Any
 PACKAGES = ("rliable", "arch", "numpy", "scipy")
 
 
-def measured(found: dict[str, Any]) -> dict[str, Any]:
-    """Estimate, lower and upper bound of each statistic, by rliable's stratified bootstrap with percentile intervals."""
+def measured(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Returns [estimate, lower, upper] of each statistic by rliable's stratified percentile bootstrap."""
     import numpy as np
     from rliable import library, metrics
 
-    scores = {"ours": np.array(found["scores"])}
-    levels = np.array(found["levels"])
+    scores = {"ours": np.array(inputs["scores"])}
+    levels = np.array(inputs["levels"])
     statistics = {
         "iqm": lambda drawn: np.array([metrics.aggregate_iqm(drawn)]),
         "mean": lambda drawn: np.array([metrics.aggregate_mean(drawn)]),
         "profile": lambda drawn: library.score_distributions(drawn, levels),
     }
-    said: dict[str, Any] = {}
+    estimates: dict[str, Any] = {}
     for name, statistic in statistics.items():
-        state = np.random.RandomState(found["seed"])
-        values, bounds = library.get_interval_estimates(scores, statistic, reps=found["resamples"], random_state=state)
+        state = np.random.RandomState(inputs["seed"])
+        values, bounds = library.get_interval_estimates(scores, statistic, reps=inputs["resamples"], random_state=state)
         rows = np.stack([values["ours"], *bounds["ours"]], axis=1).tolist()
-        said[name] = rows if name == "profile" else rows[0]
-    return said
+        estimates[name] = rows if name == "profile" else rows[0]
+    return estimates
 
 
 def main(path: Path) -> None:
-    found = json.loads(path.read_text())
-    asked = {key: found[key] for key in ("scores", "levels", "resamples", "seed")}
+    stored = json.loads(path.read_text())
+    inputs = {key: stored[key] for key in ("scores", "levels", "resamples", "seed")}
     made = {"made_by": "benchmarks/rliable_reference.py", "packages": {name: version(name) for name in PACKAGES}}
-    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in {**made, **asked, **measured(asked)}.items()]
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in {**made, **inputs, **measured(inputs)}.items()]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -2,15 +2,16 @@
 
     python -m benchmarks.rollout --slots 32 --sigma 0 0.5 1.0 1.5 [--systems ours httpx inspect verifiers]
 
-A stub server answers each request after a lognormal time. Every system plays the same number of episodes with the same
-number of turns, one after another, against a stub of its own with the same sequence of latencies. The table shows
+A stub server answers each request after a lognormal time. Every system plays the same number of
+episodes with the same number of turns, one after another, against a separate stub with the same
+sequence of latencies. The table shows
 
     span    time from the first request to the last reply, divided by (sum of latencies / slots)
     ideal   the same for a simulated scheduler without any overhead, with the same latencies
     CPU     milliseconds of the client's CPU time per request, without start-up and imports
 
-`httpx` is a bare loop over the HTTP client. `inspect` needs inspect-ai and openai 3.4 or later; a folder with that
-version of openai may be given as --openai.
+`httpx` is a bare loop over the HTTP client. `inspect` needs inspect-ai and openai 3.4 or later; a
+folder with that version of openai may be given as --openai.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ TASK = "HiLo-v0"
 
 
 async def _serve(connection: Any, median: float, sigma: float) -> None:
-    """Answers requests after lognormal latencies; sends its port, and after a message its measurements."""
+    """Answers requests after lognormal latencies; sends its port, and after a message its
+    measurements.
+    """
     generator = random.Random(0)
     latencies: list[float] = []
     times: list[float] = []
@@ -80,7 +83,8 @@ def _server_process(connection: Any, median: float, sigma: float) -> None:
     asyncio.run(_serve(connection, median, sigma))
 
 
-# The systems. Each one plays and returns the number of requests; `measure` runs in a process of its own.
+# The systems. Each one plays and returns the number of requests; `measure` runs in a process of its
+# own.
 
 
 def _ours(url: str, slots: int, episodes: int, turns: int) -> None:
@@ -196,7 +200,9 @@ def measure(system: str, url: str, slots: int, episodes: int, turns: int) -> Non
 
 
 def ideal(latencies: Sequence[float], slots: int, turns: int) -> float:
-    """Simulates episodes that start in free slots and request their next turn at once; returns span over mean load."""
+    """Simulates episodes that start in free slots and request their next turn at once; returns span
+    over mean load.
+    """
     waiting = len(latencies) // turns
     queue = iter(latencies)
     running: list[tuple[float, int, int]] = []
@@ -217,7 +223,7 @@ def ideal(latencies: Sequence[float], slots: int, turns: int) -> float:
 
 
 def compare(system: str, sigma: float, arguments: argparse.Namespace) -> str:
-    """Runs a system in a process of its own; returns a row of the table."""
+    """Runs a system in a separate process; returns a row of the table."""
     context = multiprocessing.get_context("spawn")
     urls, pipes, processes = [], [], []
     for median in (0.001, arguments.median):

@@ -1,8 +1,8 @@
-"""What the simulation says of 1 to 1,000 nodes: where a run saturates, and on what. Extrapolation: nobody has run it.
+"""Simulates runs on 1 to 1,000 nodes and finds the bottleneck. An extrapolation, not a measurement.
 
     python -m benchmarks.scaling [--picture docs/images/scaling.svg] [--markdown benchmarks/scaling.md]
 
-Nodes of eight processors and 32 slots; each slot plays four episodes. Costs are those of
+Each node has eight processors and 32 slots, and each slot plays four episodes. The costs come from
 `harness/capacity/profiles.json`.
 """
 
@@ -22,11 +22,11 @@ NODES = (1, 3, 10, 30, 100, 300, 1000)
 CPUS, SLOTS = 8, 32
 DAY = 86_400
 TOKENS, WRITTEN, LATENCY = 100, 2000.0, 1.0
-"""of a reply; a second by a server in all; seconds of the first answer: assumed, of a small model on one GPU"""
+"""Assumed for a small model on one GPU: tokens per reply, tokens per second of a server, seconds to the first token."""
 
 
 def played(profile: Profile, player: str, nodes: int, servers: int) -> Simulated:
-    """One run on so many nodes; no servers: the player follows advice."""
+    """Simulates one run on `nodes` nodes; without servers the player follows advice."""
     head, _ = load()
     known = profile.turns[player]
     spread = [known[index * 7919 % len(known)] for index in range(len(known))]
@@ -71,31 +71,34 @@ def main() -> None:
     ]
     curves: dict[str, list[tuple[int, float]]] = {}
     for name, profile, player, servers in cases:
-        for nodes in (one for one in NODES if one <= args.most and (servers(one) != 8 or one <= 100)):
-            found = played(profile, player, nodes, servers(nodes))
-            curves.setdefault(name, []).append((nodes, found.rate * DAY))
+        for nodes in (count for count in NODES if count <= args.most and (servers(count) != 8 or count <= 100)):
+            simulated = played(profile, player, nodes, servers(nodes))
+            curves.setdefault(name, []).append((nodes, simulated.rate * DAY))
             shares = " | ".join(
-                f"{100 * found.busy[part]:.0f} %" for part in ("policy", "environments", "head", "disk")
+                f"{100 * simulated.busy[part]:.0f} %" for part in ("policy", "environments", "head", "disk")
             )
-            rows.append(f"| {name} | {nodes:,} | {found.rate * DAY:,.0f} | {shares} | {CURES[found.bottleneck]} |")
+            rows.append(
+                f"| {name} | {nodes:,} | {simulated.rate * DAY:,.0f} | {shares} | {CURES[simulated.bottleneck]} |"
+            )
             print(rows[-1], flush=True)
-        write(rows, curves, args.markdown, args.picture)  # what there is, should the rest take too long
+        write(rows, curves, args.markdown, args.picture)  # after each case, as later ones take long
 
 
 def write(
     rows: list[str], curves: dict[str, list[tuple[int, float]]], markdown: Path | None, image: Path | None
 ) -> None:
-    """The table and the picture of it."""
+    """Writes the table and its picture."""
     if markdown:
         markdown.write_text(
             f"""# From one node to a thousand, simulated
 
 `python -m benchmarks.scaling`: nodes of {CPUS} processors and {SLOTS} slots. Engines and head cost what was measured
-(`harness/capacity/profiles.json`); a server is assumed to write {WRITTEN:,.0f} tokens a second, {TOKENS} a reply, with {LATENCY:g} s to
-the first. The simulation was fitted to runs of 1 and 2 workers and checked against runs of 3 and 4 ([capacity.md](capacity.md)): all else is extrapolation.
-A message to a worker and back takes {1000 * MESSAGE:.0f} ms (fitted there), and of the head's processor {1000 * load()[0].message_s:.2f} ms (measured), counted as if none of
-Ray's threads ran beside the head's own; what was measured on one machine is in [executors.md](executors.md). Shares are of the time that
-each part is busy.
+(`harness/capacity/profiles.json`); a server is assumed to write {WRITTEN:,.0f} tokens a second, {TOKENS} a reply,
+with {LATENCY:g} s to the first. The simulation was fitted to runs of 1 and 2 workers and checked against runs of
+3 and 4 ([capacity.md](capacity.md)): all else is extrapolation. A message to a worker and back takes
+{1000 * MESSAGE:.0f} ms (fitted there), and {1000 * load()[0].message_s:.2f} ms of the head's CPU (measured), as if
+Ray's threads never ran in parallel with the head's; [executors.md](executors.md) has measurements on one machine.
+Shares are the fractions of time in which each part is busy.
 
 """
             + "\n".join(rows)
@@ -106,14 +109,20 @@ each part is busy.
 
 
 def picture(curves: dict[str, list[tuple[int, float]]]) -> str:
-    """Episodes a day over nodes, both logarithmic, as an SVG."""
+    """Draws episodes per day over nodes, both axes logarithmic, as an SVG."""
     width, height, left, top = 660, 360, 100, 20
     rates = [rate for curve in curves.values() for _, rate in curve]
     low, high = math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates)))
-    x = lambda nodes: left + (width - left - 24) * math.log10(nodes) / 3
-    y = lambda rate: height - 50 - (height - 50 - top) * (math.log10(rate) - low) / (high - low)
+
+    def x(nodes: float) -> float:
+        return left + (width - left - 24) * math.log10(nodes) / 3
+
+    def y(rate: float) -> float:
+        return height - 50 - (height - 50 - top) * (math.log10(rate) - low) / (high - low)
+
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 20 * len(curves)}" font-family="sans-serif" font-size="12">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 20 * len(curves)}" '
+        'font-family="sans-serif" font-size="12">'
     ]
     parts.append(f'<rect width="{width}" height="{height + 20 * len(curves)}" fill="#fff"/>')
     for power in range(low, high + 1):

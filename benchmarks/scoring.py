@@ -1,9 +1,9 @@
-"""Scoring admissible commands: one tree after a shared prefix against one command at a time.
+"""Speed of scoring admissible commands: as one tree after a shared prefix, or one command at a time.
 
 python -m benchmarks.scoring [MODEL]
 
-Seconds on a CPU are those of this process on all cores, so that what else the machine does counts little; on a GPU, of
-the clock.
+Seconds on a CPU are CPU time of this process over all cores, which other processes hardly affect; on a
+GPU they are wall-clock time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(model: str = "smollm2-135m", turns: int = 5) -> None:
         messages.append({"role": "assistant", "content": f"go to cabinet {turn}"})
     messages.append({"role": "user", "content": SEEN.format(turns + 1)})
     commands = [f"go to {thing}" for thing in THINGS]
-    ids, found = who.tokens(messages, commands)
+    ids, candidates = who.tokens(messages, commands)
 
     def timed(work: Callable[[], Any]) -> tuple[Any, float]:
         began = clock()
@@ -44,15 +44,17 @@ def main(model: str = "smollm2-135m", turns: int = 5) -> None:
         return value, clock() - began
 
     with torch.inference_mode():
-        token_logprobs(network, ids[:20], [one._replace(keeps=20) for one in found[:2]])  # reads the weights
-        apart, slow = timed(lambda: token_logprobs_apart(network, ids, found))
-        (tree, cache), cold = timed(lambda: token_logprobs(network, ids, found))
+        token_logprobs(
+            network, ids[:20], [candidate._replace(keeps=20) for candidate in candidates[:2]]
+        )  # reads the weights
+        apart, slow = timed(lambda: token_logprobs_apart(network, ids, candidates))
+        (tree, cache), cold = timed(lambda: token_logprobs(network, ids, candidates))
         before = len(ids) - 50  # what the previous turn left behind
         prefix = take_row(cache, 0, 0, before)
-        (again, _), warm = timed(lambda: token_logprobs(network, ids, found, prefix, before))
+        (again, _), warm = timed(lambda: token_logprobs(network, ids, candidates, prefix, before))
     worst = max(float((a - b).abs().max()) for x in (tree, again) for a, b in zip(apart, x, strict=True))
-    tokens = sum(len(one.ids) for one in found)
-    print(f"{model}, prompt of {len(ids)} tokens, {len(found)} commands of {tokens} tokens, {network.dtype}\n")
+    tokens = sum(len(candidate.ids) for candidate in candidates)
+    print(f"{model}, prompt of {len(ids)} tokens, {len(candidates)} commands of {tokens} tokens, {network.dtype}\n")
     print("| | s | times faster |\n|---|--:|--:|")
     print(f"| one command at a time | {slow:.2f} | 1.0 |")
     print(f"| one tree, first turn | {cold:.2f} | {slow / cold:.1f} |")

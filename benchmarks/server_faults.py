@@ -1,4 +1,4 @@
-"""What becomes of replies when a server misbehaves: a real one on loopback, eight conversations at once, three faults each.
+"""Replies from a misbehaving loopback server: eight conversations at once, three faults of each kind.
 
 python -m benchmarks.server_faults
 """
@@ -52,7 +52,8 @@ def main() -> None:
             broken = sum(bool(reply.error) for reply in replies)
             dropped = sum(reply.dropped_turns for reply in replies)
             print(
-                f"| {name} | {len(server.requests)} | {len(replies) - broken} | {broken} | {dropped} | {seconds:.1f} | goes on |"
+                f"| {name} | {len(server.requests)} | {len(replies) - broken} | {broken} | {dropped} | {seconds:.1f} "
+                "| continues |"
             )
 
 

@@ -1,8 +1,8 @@
-"""A markdown table of success from finished runs: python -m benchmarks.success RUNS GLOB [GLOB ...]
+"""Prints a Markdown table of success from finished runs: python -m benchmarks.success RUNS GLOB [GLOB ...]
 
-Rows are tasks, in the order of the globs; columns the players whose runs lie under RUNS (`envsuite-eval -o RUNS`), those with
-`--max-turns` apart from those that play to each game's own end. Numbers are read from the runs' records with the harness's own
-summary: Wilson 95 % intervals; 'not run' where nothing was played.
+Rows are tasks in the order of the globs. Columns are the players with runs in RUNS (`envsuite-eval -o
+RUNS`), with separate columns for runs with `--max-turns`. The numbers come from the runs' records by the
+harness's summary, with Wilson 95 % intervals; cells without a run say 'not run'.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from harness.records import Record
 from harness.stats.summary import percent, summarise
 
 COLUMNS = (("random", False), ("expert", False), ("random", True), ("smollm2-135m", True))
-"""(model, whether with --max-turns)"""
+"""(model, played with --max-turns)"""
 
 Run = tuple[list[Record], int | None]
-"""records, and the --max-turns they were played with"""
+"""Records, and the --max-turns they were played with."""
 
 
 def collect(runs: Path) -> dict[tuple[str, str, bool], Run]:
-    """(task, model, whether capped): its run, the one with the most records."""
-    found: dict[tuple[str, str, bool], Run] = {}
+    """Returns the run with the most records for each (task, model, capped)."""
+    best: dict[tuple[str, str, bool], Run] = {}
     for file in sorted(runs.rglob("results.jsonl")):
         task, model = file.parent.parent.name.split("--", 1)
         cap = json.loads((file.parent / "config.json").read_text())["max_turns"]
         records = [json.loads(line) for line in file.read_text().splitlines()]
         key = task, model, cap is not None
-        if key not in found or len(records) > len(found[key][0]):
-            found[key] = records, cap
-    return found
+        if key not in best or len(records) > len(best[key][0]):
+            best[key] = records, cap
+    return best
 
 
-def row(task: Task, found: dict[tuple[str, str, bool], Run]) -> str:
+def row(task: Task, runs: dict[tuple[str, str, bool], Run]) -> str:
     cells = [task.id]
     for model, capped in COLUMNS:
-        records, cap = found.get((task.id, model, capped), ([], None))
+        records, cap = runs.get((task.id, model, capped), ([], None))
         if not records:
             cells.append("not run")
             continue
@@ -55,12 +55,12 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     parser.add_argument("globs", nargs="+")
     options = parser.parse_args()
-    found = collect(options.runs)
+    runs = collect(options.runs)
     heads = ["task", *(f"{model}, capped" if capped else model for model, capped in COLUMNS)]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     listed = {task.id: task for glob in options.globs for task in registry.tasks(glob)}
     for task in listed.values():
-        print(row(task, found))
+        print(row(task, runs))
 
 
 if __name__ == "__main__":

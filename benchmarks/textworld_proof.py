@@ -34,7 +34,7 @@ FIRST = 60_001  # outside of every split
 
 
 class Proof(NamedTuple):
-    """What was played, and one line per error."""
+    """Counts of the games played, and one line per error."""
 
     games: int
     episodes: int

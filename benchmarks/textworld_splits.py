@@ -6,7 +6,7 @@ The target is envsuite/envs/textworld/left_out.json. Games are compared by conte
 quests, with entities by name (`generator.content_digest`). If the seed draws a map, the map is
 compared first, which takes milliseconds: a game of `train` whose map does not occur in `test` or
 `valid` cannot repeat their games and is not generated. All others are generated (without .z8),
-except those of the fixed house, which a few random draws determine. Lines already in FOLDER are
+except games of the fixed house, which a few random draws determine. Lines already in FOLDER are
 reused. All games of `test` are kept; `valid` loses repetitions of `test` and of earlier seeds,
 `train` loses repetitions of both and of earlier generated seeds. Whether a game that was not
 generated exists is known only when it is first played.

@@ -2,7 +2,7 @@
 
 pip install 'envsuite[openenv]'
 python examples/openenv_server.py BabyAI-goto-v0            # serves on port 8000
-python examples/openenv_server.py http://localhost:8000     # plays one game by always saying the first admissible command
+python examples/openenv_server.py http://localhost:8000     # plays one game with the first admissible command
 """
 
 import sys

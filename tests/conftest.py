@@ -1,4 +1,4 @@
-"""Where the golden data lies, one word for its absence, and the proof that a fault changed nothing."""
+"""Shared fixtures: golden data, the bundled model, cache folders, fault comparison, allowed skips."""
 
 import json
 import os
@@ -9,31 +9,31 @@ import pytest
 
 SHARED = Path(os.environ.get("ENVSUITE_SHARED", Path(__file__).resolve().parents[1].parent / "shared"))
 USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
-"""the cache that the tests were told to use; '' for one of their own"""
+"""The cache folder that the tests must use; '' for a temporary one."""
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of golden traces and real games; its tests are skipped, visibly, where it is absent."""
+    """Returns the folder of golden traces and real games; skips the test if it is missing."""
     if not SHARED.is_dir():
         pytest.skip(f"no golden data: ENVSUITE_SHARED={SHARED} is not a folder")
     return SHARED
 
 
 GOLDEN = Path(__file__).parent / "golden"
-"""committed numbers and digests"""
+"""Committed numbers and digests."""
 REFERENCE = SHARED / "golden" / "algorithms"
 
 
 @pytest.fixture(scope="module", params=[GOLDEN / "algorithms", *([REFERENCE] if REFERENCE.is_dir() else [])])
 def algorithm_cases(request) -> Path:
-    """A folder of numeric cases: the committed ones, and those of reference codes where they are at hand."""
+    """Returns a folder of numeric cases: the committed cases, then the reference data if available."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def smollm() -> Path:
-    """The bundled model's folder: fetched once into the user's own cache, as `make` does."""
+    """Returns the folder of the bundled model, downloaded once into the user's cache as `make` does."""
     from harness.lm import model_files
 
     with pytest.MonkeyPatch.context() as patch:
@@ -44,10 +44,10 @@ def smollm() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory):
-    """Tests, and the fixtures of whole modules, share one cache folder of this run and never touch the user's."""
+    """Shares one cache folder among all tests of this run; the user's cache is never written."""
     with pytest.MonkeyPatch.context() as patch:
         if not USERS_CACHE:
-            base = tmp_path_factory.getbasetemp()  # each worker's own lies in that of the run
+            base = tmp_path_factory.getbasetemp()  # a worker's folder is inside the run's folder
             root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
             patch.setenv("ENVSUITE_CACHE", str(root / "envsuite-cache"))
         yield
@@ -55,28 +55,33 @@ def _own_cache(tmp_path_factory):
 
 @pytest.fixture
 def proved():
-    """`proved(fault, whole, found)`: the results of a run that a fault befell are those of one that was left alone, to the byte.
+    """Returns `proved(fault, expected, results)`, which checks that a fault changed no byte of the results.
 
-    Where ENVSUITE_FAULTS names a file, what was counted is added to it (`benchmarks.faults`).
+    If ENVSUITE_FAULTS names a file, the counts are appended to it (see `benchmarks.faults`).
     """
 
-    def prove(fault, whole, found):
-        parse = lambda data: [json.loads(line) for line in data.splitlines()]
-        key = lambda one: (one["task"], json.dumps(one["knobs"]), one["seed"], one["attempt"])
-        wanted, got = {key(one): one for one in parse(whole)}, Counter(key(one) for one in parse(found))
+    def parse(data):
+        return [json.loads(line) for line in data.splitlines()]
+
+    def key(record):
+        return record["task"], json.dumps(record["knobs"]), record["seed"], record["attempt"]
+
+    def prove(fault, expected, results):
+        records = {key(record): record for record in parse(expected)}
+        played = Counter(key(record) for record in parse(results))
         count = {
             "fault": fault,
-            "episodes": len(wanted),
-            "lost": len(wanted.keys() - got.keys()),
-            "twice": sum(times > 1 for times in got.values()),
-            "otherwise": sum(wanted.get(key(one)) != one for one in parse(found)),
-            "broken": sum(one["stop_reason"] == "broken" for one in parse(found)),
-            "bytes": found == whole,
+            "episodes": len(records),
+            "lost": len(records.keys() - played.keys()),
+            "twice": sum(times > 1 for times in played.values()),
+            "otherwise": sum(records.get(key(record)) != record for record in parse(results)),
+            "broken": sum(record["stop_reason"] == "broken" for record in parse(results)),
+            "bytes": results == expected,
         }
         if place := os.environ.get("ENVSUITE_FAULTS"):
             with open(place, "a") as file:
                 file.write(json.dumps(count) + "\n")
-        assert found == whole, count
+        assert results == expected, count
 
     return prove
 
@@ -87,11 +92,11 @@ CURES = {
     "landlock": "needs Landlock: a Linux kernel of 5.13 or newer",
     "process": "needs the process driver",
 }
-"""how to get each sandbox driver to work"""
+"""Skip message with the remedy for each sandbox driver."""
 
 
 def need_driver(driver: str) -> str:
-    """Returns the driver's name; skips the test, with the cure, where the driver does not work."""
+    """Returns the driver's name; skips the test with a remedy if the driver does not work."""
     from envsuite.sandbox import drivers
 
     if reason := drivers.probe(driver):

@@ -496,6 +496,7 @@ CHANGES = {
     "step_cost": 0.1,
     "chop_reward": 1.0,
     "wrong_cost": 1.0,
+    "texts": "v1",
     "max_steps": 3,
 }
 DRAWN_ONLY = ("foods", "boards", "bowls", "deliveries", "walls", "recipe_size")

@@ -363,6 +363,7 @@ CHANGES = {
     "distractors": 12,
     "hidden": 1.0,
     "goal_length": 2,
+    "surprise": 0.0,
     "goals": ("watch",),
     "split": "unseen_object",
     "max_steps": 1,
@@ -494,6 +495,32 @@ def test_sight_decides_what_is_told(sight):
     assert (not observation) == (sight == "spot") or sight == "room"
     total, info = play(env, ["expert"] * 50, seed=4)
     assert info["success"]
+
+
+def test_surprise_decides_how_many_objects_start_where_people_keep_them():
+    """Share of the food that starts outside kitchen, dining room and the coffee table, in homes of seven rooms."""
+    food = {"meal", "dough", "bread", "pot", "drink", "sweet", "produce", "snack"}
+    shares = {}
+    for surprise in (0.0, 0.5, 1.0):
+        outside = total = 0
+        for seed in range(40):
+            home = draw(seed, HouseholdSettings(rooms=7, objects=28, surprise=surprise)).home
+            for thing in home.things.values():
+                if thing.sort in food:
+                    total += 1
+                    usual = thing.room in ("kitchen", "dining room") or "coffee table" in thing.on
+                    outside += not usual
+        shares[surprise] = outside / total
+    assert shares[0.0] < 0.02 < shares[0.5] < shares[1.0]
+    assert shares[1.0] > 0.5
+
+
+def test_a_goal_class_of_training_is_refused_in_the_split_of_unseen_goals():
+    with pytest.raises(BadKnob, match="watch in split 'unseen_goal'"):
+        registry.build("VirtualHome-easy-unseen_goal-v0", goals=("watch",))
+    env = registry.build("VirtualHome-medium-unseen_goal-v0", goals=("read",))
+    env.reset(seed=0)
+    assert env.labels()["task_type"] == "read+read"
 
 
 def test_impossible_wishes_are_refused_in_one_line():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from envsuite import registry
-from envsuite.types import StopReason
+from envsuite.types import DEFAULT_SHAPING, StopReason
 from harness import records
 from harness.policies import make_policy
 from harness.prompting.prompting import Prompting
@@ -44,7 +44,10 @@ def test_what_is_played_does_not_depend_on_slots_or_processes():
 def test_a_worker_that_plays_on_shows_what_asking_turn_by_turn_does():
     for advice_kind in ("random", "expert"):
         (game,) = episodes("HiLo-v0", 1, size=512)
-        ahead, slowly = EnvHosts(("sparse", advice_kind, 0.99)), EnvHosts(("sparse", advice_kind, 0.99))
+        ahead, slowly = (
+            EnvHosts(("sparse", advice_kind, DEFAULT_SHAPING)),
+            EnvHosts(("sparse", advice_kind, DEFAULT_SHAPING)),
+        )
         _, answers = ahead.play_on(("start", 0, game), 60.0)
         expected = [slowly.answer(("start", 0, game))[1]]
         while expected[-1].advice:

@@ -97,8 +97,9 @@ def _to_tuple(game: AlfworldGame) -> tuple[Any, ...]:
 def _from_tuple(name: str, fields: tuple[Any, ...]) -> AlfworldGame:
     task, sentences, cleaners, solvable, goal, start, *tables, holders, inside = fields
     sets = {mask: frozenset(_numbers(mask)) for mask in {mask for _, mask in holders}}
-    head = (name, task, _sentences(sentences), cleaners, solvable, TaskGoal(*goal), GameState(*start))
-    return AlfworldGame(*head, *tables, {kind: sets[mask] for kind, mask in holders}, dict(inside))
+    values: list[Any] = [name, task, _sentences(sentences), cleaners, solvable, TaskGoal(*goal), GameState(*start)]
+    values += [*tables, {kind: sets[mask] for kind, mask in holders}, dict(inside)]
+    return AlfworldGame(*values)
 
 
 def _mask(numbers: Iterable[int]) -> int:

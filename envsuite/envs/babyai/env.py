@@ -147,7 +147,7 @@ class BabyAI(TextEnv):
         self._destroyed |= action == 5 and ahead is not None and ahead.type == "box"
         _, reward, terminated, truncated, _ = engine.step(action)
         self._expert.follow(action)
-        if self._destroyed and not terminated:
+        if self._destroyed and not terminated and action >= 4:  # only drop and toggle can make a mission unsolvable
             self.unsolvable = self._grid_model.is_lost(self._grid_model.state(engine))
         text = self._view()
         if reason and self.settings.wording == "ours":

@@ -21,6 +21,7 @@ from envsuite.envs.babyai.model import (
     LOCKED,
     NONE,
     OPEN,
+    PICKUP,
     TOGGLE,
     Clause,
     GridModel,
@@ -30,12 +31,9 @@ from envsuite.envs.babyai.model import (
 LOCK_DISTANCE = 10_000  # distance of a locked door in route searches
 LOCK_COST = 6  # what a lock adds to the heuristic, without the way to its key
 UNREACHABLE = 1_000_000
-SEARCH_BUDGETS = (
-    (3.0, 3_000),
-    (8.0, 10_000),
-    (1.5, 15_000),
-)  # (weight of the heuristic, states expanded), tried in order
-EXACT_BUDGET = ((1.0, 100_000),)
+SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 10_000, False), (1.5, 15_000, False))
+"""(weight of the heuristic, states expanded, whether to pick up needed objects only), in order"""
+EXACT_BUDGET = ((1.0, 100_000, False),)
 ARRIVED = -1  # stage of a successful state
 
 
@@ -53,13 +51,17 @@ class GridPlanner:
         self.model, self.exact = model, exact
         self._route_cache: dict[tuple[frozenset[int], tuple[bool, ...]], RouteTable] = {}
         self._carry_cache: dict[tuple[int, frozenset[int], tuple[bool, ...]], int] = {}
+        self._failed: set[GridState] = set()
         self._plan: dict[GridState, tuple[int, int]] = {}  # state -> (action, actions left)
 
     def advice(self, state: GridState) -> tuple[int, int] | None:
         """Returns (next action, actions left); None if the mission is lost or no plan was found."""
+        if state in self._failed:
+            return None
         if state not in self._plan:
             plan = None if self.model.is_lost(state) else self.search(state)
             if plan is None:
+                self._failed.add(state)
                 return None
             self._plan = {}
             for done, action in enumerate(plan):
@@ -86,7 +88,7 @@ class GridPlanner:
             actions += leg
         return actions
 
-    def _a_star(self, start: GridState, weight: float, budget: int) -> list[int] | None:
+    def _a_star(self, start: GridState, weight: float, budget: int, needed_only: bool) -> list[int] | None:
         """Returns the actions to success or, unless exact, to the next completed clause."""
         order = count()
         costs, parents = {start: 0}, {start: (start, -1)}
@@ -109,6 +111,8 @@ class GridPlanner:
             for action in first if state is start else ACTIONS:
                 # An action without effect matters only at the start, where the mission may already be fulfilled.
                 if state is not start and not self._worth_trying(state, action):
+                    continue
+                if needed_only and action == PICKUP and not self._is_needed(state):
                     continue
                 after, status = self.model.step(state, action)
                 if status == "failure":
@@ -137,6 +141,16 @@ class GridPlanner:
         if door is None:
             return state.where.index(front) in model.content
         return state.doors[door] != OPEN or any(door in clause.doors for clause in model.clauses)
+
+    def _is_needed(self, state: GridState) -> bool:
+        """Tests whether the object in front is a key of a locked door, or part of the mission."""
+        front = state.cell + self.model.ahead[state.heading]
+        if front not in state.where:
+            return False
+        number = state.where.index(front)
+        color = self.model.key_colors.get(number)
+        locked = {self.model.door_colors[door] for door, door_state in enumerate(state.doors) if door_state == LOCKED}
+        return color in locked or any(number in clause.objects | clause.fixed for clause in self.model.clauses)
 
     # ---- the bound
 

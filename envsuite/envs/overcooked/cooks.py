@@ -267,17 +267,32 @@ class _Greedy:
 
 
 def lookahead_cook(sim: Simulation, cook: int, menu: Menu) -> Macro:
-    """Returns the macro-action after which greedy cooks serve soonest (one-step lookahead with greedy playouts)."""
+    """Returns the macro-action after which greedy cooks serve soonest (one-step lookahead with greedy playouts).
+
+    It never fetches a food that the order does not need, and hands in nothing but the dish unless the hand cannot be
+    emptied otherwise.
+    """
     first = greedy_cook(sim, cook, menu)
     alternatives = [macro for macro in menu.macros if macro != first and helps(sim, cook, macro)]
-    best, best_time = first, MAX_PLAYOUT_STEPS
-    for macro in (first, *alternatives):
+    candidates = [macro for macro in (first, *alternatives) if not _wasteful(sim, cook, macro)]
+    best, best_time = candidates[0] if candidates else first, MAX_PLAYOUT_STEPS
+    for macro in candidates or [first]:
         trial = sim.copy()
         trial.begin(cook, macro)
         time = play_out(trial, menu, best_time)
         if time is not None and time < best_time:
             best, best_time = macro, time
     return best
+
+
+def _wasteful(sim: Simulation, cook: int, macro: Macro) -> bool:
+    """Returns True for a wrong delivery, and for fetching a raw food that the order does not need from its home."""
+    hand = sim.hand[cook]
+    if macro.verb == DELIVER:
+        return hand >= 0 and not (hand >= sim.n_foods and sim.served(hand - sim.n_foods))
+    if macro.verb != GET_FOOD or hand >= 0 or macro.which in sim.recipe:
+        return False
+    return sim.place[macro.which] == sim.kitchen.homes[macro.which] and not sim.chops[macro.which]
 
 
 def play_out(sim: Simulation, menu: Menu, limit: int = MAX_PLAYOUT_STEPS) -> int | None:

@@ -2,7 +2,7 @@
 
 The observation describes in words everything within `radius` cells of a cook. The player answers with a macro-action
 ("fetch the tomato"), which takes one or more primitive steps. docs/specs/overcooked.md states the rules. In the
-published kitchens every state, primitive path, reward, fact and offered command equals the reference environment's.
+published kitchens every state, path, reward, fact and offered command equals the reference environment's.
 
 **Rewards.** `sparse` pays 1 for serving the order. `dense` is the published reward per primitive step: +0.2 when a food
 of the order becomes chopped, +1 for the right dish, -0.1 for any other delivery, and -0.001 for the step. Inside a
@@ -11,10 +11,8 @@ macro-action these rewards are discounted by `discount` (0.99 as published; 1 gi
 SMDP learner applies to the next value. `shaped` adds a potential from the exact planner to the sparse reward.
 
 **The dense reward can be farmed.** Each chopping of a food is paid, and a wrong delivery returns the food raw to its
-place, so the cycle "chop, deliver without a bowl" earns +0.1 per round. Without discounting, the best tomato salad
-policy uses 51 commands for a return of 1.901, while serving directly returns 1.172; for lettuce and tomato the returns
-are 2.003 and 1.355. With a discount of 0.99 per primitive step, serving directly is optimal (0.920518 and 0.947656);
-with 0.99 per command, farming is optimal again. `shaped` has no such cycle.
+place, so the cycle "chop, deliver without a bowl" earns +0.1 per round. docs/envs/overcooked.md has the best returns by
+discount. `shaped` has no such cycle if `shaping_gamma` and `shaping_unit` are the learner's.
 
 **Difficulty** grows with more foods in the order, fewer boards, larger kitchens with walls, a smaller `radius`, slips,
 and several cooks.
@@ -99,6 +97,8 @@ class OvercookedEnv(TextEnv):
         Knob("slip", 0.0, "probability that a primitive step fails and the cook stays in place", low=0.0, high=0.9),
         Knob("wording", "published", "published: all commands, always; honest: only commands that change something",
              choices=("published", "honest")),
+        Knob("texts", "v0", "v1: a cook hears of its own mistakes only, and the end says that the order was served",
+             choices=("v0", "v1")),
         Knob("discount", PAPER_GAMMA, "dense: discount per primitive step inside a command; 1 gives the plain sum",
              low=0.0, high=1.0),
         Knob("step_cost", 0.001, "dense: subtracted for each primitive step", low=0.0, high=1.0),
@@ -157,7 +157,7 @@ class OvercookedEnv(TextEnv):
         self.discounted_return = self.plain_return = 0.0
         self.chopped = self.wrong = 0
         self.active_cook = 0
-        self.progression = 0.0
+        self._refusals: dict[int, str] = {}  # by cook, under texts=v1: not told yet
         return self._describe()
 
     def _act(self, command: str) -> Outcome:
@@ -173,13 +173,17 @@ class OvercookedEnv(TextEnv):
         else:
             sim.begin(self.active_cook, macro)
             valid = helps(sim, self.active_cook, macro) or self._walks(macro)
-        before = sim.touched
+        before, cook = sim.touched, self.active_cook
         reward = self._run()
         progress = self._progress() if sim.touched != before else None
         done = sim.delivered
         truncated = not done and self.time >= self._horizon
         reason = StopReason.MAX_STEPS if truncated else None
-        return Outcome(prefix + self._describe(), reward, done, done, valid, progress, truncated, reason)
+        text = self._describe()
+        if self.settings.texts == "v1":
+            self._refusals[cook] = prefix
+            prefix, text = self._refusals.pop(self.active_cook, ""), SERVED if done else text
+        return Outcome(prefix + text, reward, done, done, valid, progress, truncated, reason)
 
     def _walks(self, macro: Macro) -> bool:
         """Returns True if the new macro-action makes an empty-handed cook walk, or wait for other cooks."""
@@ -281,7 +285,7 @@ class OvercookedEnv(TextEnv):
     def _sentence_of(self, fact: Fact) -> str:
         text = self._sentences.get(fact)
         if text is None:  # the number of boards follows from the knobs, so the cache stays valid across episodes
-            text = self._sentences[fact] = sentence(fact, len(self.kitchen.boards))
+            text = self._sentences[fact] = sentence(fact, len(self.kitchen.boards), self.settings.texts)
         return text
 
     def _offer(self) -> tuple[str, ...]:
@@ -328,22 +332,18 @@ class OvercookedEnv(TextEnv):
     def expert(self, kind: str = "") -> str | None:
         if self.sim.delivered:
             return None
-        macro = (
-            greedy_cook(self.sim, self.active_cook, self.menu) if kind == "greedy" else self._expert(self.active_cook)
-        )
-        label = (honest_label if self._honest else published_label)(self.sim, self.active_cook, macro)
+        cook = self.active_cook
+        macro = greedy_cook(self.sim, cook, self.menu) if kind == "greedy" else self._expert(cook)
+        label = (honest_label if self._honest else published_label)(self.sim, cook, macro)
         return "wait" if label is None else phrase(label)
 
     def blind_script(self) -> Sequence[str]:
-        """Returns the expert's plan in a published kitchen, and a script that reads only the order in a drawn one.
-
-        Empty if the policy commands several cooks in a drawn kitchen.
-        """
+        """Returns the expert's plan in a published kitchen, and a script that reads only the order in a drawn one."""
         settings = self.settings
         if settings.layout != "random":
             return expert_script(self)
         if settings.cooks > 1 and settings.partner == "policy":
-            return ()
+            return ()  # whose turn it is depends on the kitchen
         return blind_commands(self.sim.order, settings.boards)
 
     def remaining(self) -> int | None:
@@ -372,10 +372,11 @@ class OvercookedEnv(TextEnv):
     def get_state(self) -> Any:
         """Returns a snapshot of the episode, including macro-actions in progress and the running totals."""
         tally = self.discounted_return, self.plain_return, self.chopped, self.wrong
-        return self.sim.save(), self.sim.in_progress(), self.time, self.active_cook, tally
+        return self.sim.save(), self.sim.in_progress(), self.time, self.active_cook, tally, dict(self._refusals)
 
     def set_state(self, state: Any) -> None:
-        saved, in_progress, self.time, self.active_cook, tally = state
+        saved, in_progress, self.time, self.active_cook, tally, refusals = state
+        self._refusals = dict(refusals)
         self.sim.load(saved)
         self.sim.resume(in_progress)
         self.discounted_return, self.plain_return, self.chopped, self.wrong = tally
@@ -391,5 +392,7 @@ class OvercookedEnv(TextEnv):
         return picture.draw(self.sim, self.active_cook, caption)
 
 
+SERVED = "The dish is handed in just as it was ordered."
+"""Last text of a solved episode under texts=v1."""
 WAIT = Macro(GO_TO_COUNTER, -1, "wait")
 """Macro-action of one primitive step in place, executed for a command that cannot be parsed."""

@@ -105,15 +105,19 @@ def vector(sim: Simulation, cook: int, task: Sequence[int] = ()) -> list[int]:
     return [*numbers, *task]
 
 
-def sentence(fact: Fact, boards: int) -> str:
-    """Returns a fact as a sentence; `boards` is the number of boards (a single one is called "the board")."""
+def sentence(fact: Fact, boards: int, texts: str = "v0") -> str:
+    """Returns a fact as a sentence; `boards` is the number of boards (a single one is called "the board").
+
+    In `texts` v1 a numbered bowl has no article.
+    """
     kind, items = fact[0], fact[1:]
     if kind == "boards":
         return (
             "This kitchen has a single cutting board." if boards == 1 else f"This kitchen has {boards} cutting boards."
         )
     if kind == "at_home":
-        names = listing([f"the {name}" for name in items[0]])
+        numbered = [texts == "v1" and name.startswith("bowl ") for name in items[0]]
+        names = listing([name if plain else f"the {name}" for name, plain in zip(items[0], numbered, strict=True)])
         return f"{names} can be seen where {'it is' if len(items[0]) == 1 else 'they are'} kept.".capitalize()
     if kind == "board":
         return f"{_board(items[0], boards).capitalize()} has {_thing(items[1:])} on it."

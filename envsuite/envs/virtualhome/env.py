@@ -84,6 +84,8 @@ class VirtualHomeEnv(TextEnv):
         Knob("objects", 12, "household: number of loose objects, including those of the goal", low=1, high=50),
         Knob("distractors", 3, "household: other objects of the same categories as the goal's", low=0, high=20),
         Knob("hidden", 0.3, "household: fraction of objects that start in closed containers", low=0.0, high=1.0),
+        Knob("surprise", 1.0, "household: fraction of objects that start anywhere, not where people keep them",
+             low=0.0, high=1.0),
         Knob("goal_length", 1, "household: number of consecutive parts of the goal", low=1, high=4),
         Knob("goals", (), "household: goal classes; empty: all of the split", choices=goal_classes()),
         Knob("split", "train", "household: training content, or what is unseen in training", choices=SPLITS),
@@ -105,10 +107,15 @@ class VirtualHomeEnv(TextEnv):
             )
         if published and settings.sight != "room":
             raise BadKnob(f"Knob 'sight' cannot be {settings.sight!r} for mode 'published': use mode=fixed.")
+        if settings.split == "unseen_goal" and (seen := sorted(set(settings.goals) & set(goal_classes(unseen=False)))):
+            raise BadKnob(
+                f"Knob 'goals' cannot have {', '.join(seen)} in split 'unseen_goal': training has these classes. "
+                f"Held-out classes are {', '.join(goal_classes(unseen=True))}."
+            )
         self.instructions = INSTRUCTIONS + SIGHT[settings.sight] + ("" if published else APPLIANCES)
         self._games: OrderedDict[int, FixedGame] = OrderedDict()
         if settings.task == "household":
-            names = ("rooms", "objects", "distractors", "hidden", "goal_length", "goals", "split")
+            names = ("rooms", "objects", "distractors", "hidden", "goal_length", "goals", "split", "surprise")
             self._household_settings = HouseholdSettings(**{name: getattr(settings, name) for name in names})
             draw(0, self._household_settings)  # reject impossible settings before the first reset
         else:

@@ -35,6 +35,7 @@ class HouseholdSettings(NamedTuple):
     goal_length: int = 1
     goals: tuple[str, ...] = ()
     split: str = "train"
+    surprise: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -225,6 +226,12 @@ class _Draft:
             for key in kinds.get(kind, ())
             if not (goal_items and key in self.mentioned)
         ]
+        surprise = self.settings.surprise
+        if surprise < 1 and self.rng.random() >= surprise:  # no draw at 1, so that version 0 keeps its households
+            kept = catalog()["kept"][self.items[item]]
+            usual_closed, usual_open = ([key for key in keys if key in kept] for keys in (closed, open_places))
+            if usual_closed or usual_open:
+                closed, open_places = usual_closed, usual_open
         hidden = self.rng.random() < self.settings.hidden
         place = pick(self.rng, closed if (hidden and closed) or not open_places else open_places)
         furniture = next(thing for thing in self.things if thing.key == place)
