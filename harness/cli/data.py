@@ -27,6 +27,7 @@ EXPORTS = {
     "hf": "a folder for datasets.load_from_disk",
     "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
+    "predictions": "SWE-Gym patches as JSON lines for SWE-bench's harness",
 }
 MAKERS = {"textworld": "envsuite.envs.textworld.game_cache:prepare"}
 ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
@@ -132,6 +133,12 @@ def _export(args: argparse.Namespace) -> None:
             from harness.interop.atif import write_documents
 
             write_documents(run, args.output)
+        elif args.to == "predictions":
+            from harness.interop.predictions import write_predictions
+
+            count = write_predictions(run, args.output)
+            print(f"{args.output}: predictions for {count} instances")
+            return
         else:
             from harness.interop.inspect import write_log
 
