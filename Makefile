@@ -1,4 +1,4 @@
-# Two commands for a newcomer: make eval, make test. Both set up .venv first; `make help` lists the rest.
+# Start with `make eval` and `make test`; both set up .venv first. `make help` lists all targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 # Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128 for CUDA or .../cpu for a small build.
 TORCH_INDEX ?=
 EXTRAS ?= all
-# What tests, lint and docs need beside it.
+# Extras that tests, lint and docs need in addition.
 DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
 WORKERS ?= 2
 SHELL := /bin/bash
@@ -28,13 +28,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
-dev: $(VENV)/.installed-dev  ## what make test, lint and site need beside the setup
+dev: $(VENV)/.installed-dev  ## install what make test, lint and site need in addition to setup
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
-eval: setup  ## a real language model plays six ALFWorld games, beside the random player and the expert
+eval: setup  ## a real language model plays six ALFWorld games, compared with the random player and the expert
 	$(BIN)/envsuite-models get smollm2-135m
 	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --max-turns 15 --max-tokens 24 --history 3 \
 	  --thinking off --admissible latest --resume
@@ -48,7 +48,7 @@ train-demo: setup  ## a language model of 0.17 million parameters learns a house
 	$(BIN)/envsuite-train demo
 
 TINY = $(BIN)/python -m baselines.studies.tiny_model --context
-studies: setup  ## what the plans in leaderboards/training still lack (hours of one core; goes on where it was cut)
+studies: setup  ## run the trainings that the plans in leaderboards/training still lack (hours of one core; resumes after an interrupt)
 	@test -d models/tiny-food || $(TINY) 512 --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 -o models/tiny-food
 	@test -d models/tiny-salad || $(TINY) 512 --env Overcooked-tomato_salad-v0 --size xxs --vocabulary 1024 -o models/tiny-salad
 	@test -d models/tiny-textworld || $(TINY) 2048 --env TextWorld-w2-o3-q4-v0 --size xxs --vocabulary 1024 --episodes 12 -o models/tiny-textworld
@@ -65,10 +65,10 @@ proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
 gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training, in nine minutes; writes benchmarks/gpu.md
 	python -m benchmarks.gpu_proof -o benchmarks/gpu.md
 
-fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the same bytes come out
+fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
 	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
-profiles: dev  ## measure what the families' environments cost, for --dry-run --nodes
+profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
 sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, and the red team on noise labels
@@ -80,7 +80,7 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
 	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
 
-swe-manifest: dev  ## make SWE-Gym's list of generated tasks (goes on where it was cut)
+swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
 	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
 
 lint: dev  ## ruff and mypy
@@ -95,7 +95,7 @@ equivalence: dev  ## the native ALFWorld engine against the stock one on every g
 	$(BIN)/python -m benchmarks.alfworld_equivalence --write
 	$(BIN)/python -m benchmarks.alfworld_compat --write
 
-leadergallery: dev  ## play and draw the gallery of environments again
+gallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
 	$(BIN)/python -m docs._report_picture
 
@@ -103,7 +103,7 @@ docs-check: dev  ## links, code blocks and pictures of the docs and of the built
 	$(BIN)/envsuite-models get smollm2-135m
 	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
 
-boards: setup  ## render the pages of the leaderboards from their records
+leaderboards: setup  ## render the pages of the leaderboards from their records
 	$(BIN)/python -m harness.cli.boards render
 
 site: dev  ## docs and leaderboards as static pages in site/ (search needs a server: python3 -m http.server -d site); REPLAYS=1 adds pictures to the boards

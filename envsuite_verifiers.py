@@ -1,4 +1,4 @@
-"""The id under which `verifiers` finds every task: its plugins are top-level modules with an `__all__`."""
+"""Plugin module for `verifiers`, which looks for top-level modules with an `__all__`."""
 
 from harness.interop.verifiers import Chat, Games, GamesEnv
 

@@ -49,7 +49,7 @@ def evaluate(function: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Batch,
         ids, valid, sampled = crop(batch, part)
         result = function(ids, valid, sampled)
         if weight:
-            out[part, : ids.shape[1]] = result
+            out[part, : ids.shape[1]] = result.to(out.dtype)
     return batch.flat(collectives.add(out))
 
 
@@ -72,6 +72,6 @@ def evaluate_features(
         ids, valid, sampled = crop(batch, part)
         result, hidden = function(ids, valid, sampled)
         if weight:
-            out[part, : ids.shape[1]] = result
+            out[part, : ids.shape[1]] = result.to(out.dtype)
             features[numbers[part, : ids.shape[1]][sampled]] = hidden
     return batch.flat(collectives.add(out)), collectives.add(features)

@@ -24,8 +24,10 @@ ROOT = Path("leaderboards")
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="python -m harness.cli.boards", description="Leaderboards from run folders.")
-    verbs = found.add_subparsers(dest="verb", required=True)
+    commands = argparse.ArgumentParser(
+        prog="python -m harness.cli.boards", description="Leaderboards from run folders."
+    )
+    verbs = commands.add_subparsers(dest="verb", required=True)
     add = verbs.add_parser("add", help="take finished runs into a board; each must be what its suite prescribes")
     add.add_argument("board", type=Path, help="leaderboards/SUITE")
     add.add_argument("runs", nargs="+", type=Path, help="run folders")
@@ -36,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
     play.add_argument("--missing", action="store_true", help="only what the board has no floor or ceiling of")
     cli.add_verbose(verbs)
-    return found
+    return commands
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -21,33 +21,37 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="envsuite-check",
         description="Check that environments keep the contract: Gymnasium's checker, determinism, fuzzing, leaks, "
         "expert wins, idle loses, info schema, reward modes.",
-        epilog="An environment of yours: envsuite-check MyEnv-v0 --module my_package.my_env. "
+        epilog="Your own environment: envsuite-check MyEnv-v0 --module my_package.my_env. "
         "Instances: envsuite-check --gold SWEGym-records --set records=FILE --deny-list bad.txt",
     )
-    found.add_argument("env", nargs="*", help="family, task id or glob")
-    found.add_argument(
+    parser.add_argument("env", nargs="*", help="family, task id or glob")
+    parser.add_argument(
         "--sandbox",
         action="store_true",
-        help="instead: attack every sandbox driver and list what holds on this machine",
+        help="attack every sandbox driver instead, and list the results",
     )
-    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    found.add_argument("--module", action="append", default=[], help="import this first: it registers your tasks")
-    found.add_argument("--seconds", type=float, default=LEAK_SECONDS, help="bound of the leak check (default: 60)")
-    found.add_argument("--seeds", type=int, default=5, help="games per check (default: 5)")
-    gold = found.add_argument_group("gold: can every game of a panel be won?")
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    parser.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=LEAK_SECONDS, help="time limit of the leak check (default: 60)"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="games per check (default: 5)")
+    gold = parser.add_argument_group("gold: can every game of a panel be won?")
     gold.add_argument(
         "--gold", action="store_true",
-        help="instead: the expert plays every game several times and must win, a player who changes nothing must not",
+        help="play every game instead: the expert must always win, and an idle player must not",
     )  # fmt: skip
     gold.add_argument("--times", type=int, default=TIMES, help=f"plays of the expert per game (default: {TIMES})")
     gold.add_argument("-n", type=int, metavar="GAMES", help="only the first games of the panel")
     gold.add_argument("--deny-list", type=Path, metavar="FILE", help="write the games that failed: --set deny=FILE")
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser.add_argument("-v", "--verbose", action="store_true")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:

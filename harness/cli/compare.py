@@ -60,12 +60,12 @@ def _main(argv: Sequence[str] | None) -> int:
     standings = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
         pairs = [_without_nan({**asdict(pair), "mean": _without_nan(pair.mean._asdict())}) for pair in differences]
-        print(json.dumps({"runs": [_plain(one) for one in standings], "differences": pairs}, indent=2))
+        print(json.dumps({"runs": [_plain(entry) for entry in standings], "differences": pairs}, indent=2))
         return 0
     console = cli.console()
     interval = f"[{100 * (1 - args.level):.0f} %]"
     console.print(_run_table(standings, args.metric, interval))
-    if any(one.repeats for one in standings):
+    if any(entry.repeats for entry in standings):
         console.print(_repeats(standings, interval))
     if args.profile:
         console.print(_profile(standings, args.metric, interval))
@@ -120,15 +120,15 @@ def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()}
 
 
-def _plain(one: Standing) -> dict[str, Any]:
+def _plain(entry: Standing) -> dict[str, Any]:
     def as_dict(interval: Interval) -> dict[str, Any]:
         return _without_nan(interval._asdict())
 
     return {
-        "name": one.name,
-        **{name: as_dict(getattr(one, name)) for name in ("success", "mean", "iqm")},
-        "repeats": {name: as_dict(interval) for name, interval in one.repeats.items()},
-        "profile": {str(level): as_dict(interval) for level, interval in one.profile.items()},
+        "name": entry.name,
+        **{name: as_dict(getattr(entry, name)) for name in ("success", "mean", "iqm")},
+        "repeats": {name: as_dict(interval) for name, interval in entry.repeats.items()},
+        "profile": {str(level): as_dict(interval) for level, interval in entry.profile.items()},
     }
 
 
@@ -137,29 +137,29 @@ def _run_table(standings: Sequence[Standing], metric: str, interval: str) -> Tab
     table.add_column("run")
     for head in (f"mean {interval}", f"interquartile mean {interval}"):
         table.add_column(head, justify="right")
-    for one in standings:
-        table.add_row(one.name, _in_words(one.mean), _in_words(one.iqm))
+    for entry in standings:
+        table.add_row(entry.name, _in_words(entry.mean), _in_words(entry.iqm))
     return table
 
 
 def _repeats(standings: Sequence[Standing], interval: str) -> Table:
     table = Table(title=f"share of games won in k attempts {interval}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("run")
-    names = list(dict.fromkeys(name for one in standings for name in one.repeats))
+    names = list(dict.fromkeys(name for entry in standings for name in entry.repeats))
     for name in names:
         table.add_column(name, justify="right")
-    for one in standings:
-        table.add_row(one.name, *(_in_words(one.repeats[name]) if name in one.repeats else "–" for name in names))
+    for entry in standings:
+        table.add_row(entry.name, *(_in_words(entry.repeats[name]) if name in entry.repeats else "–" for name in names))
     return table
 
 
 def _profile(standings: Sequence[Standing], metric: str, interval: str) -> Table:
     table = Table(title=f"share of games with {metric} above a score {interval}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("above", justify="right")
-    for one in standings:
-        table.add_column(one.name, justify="right")
+    for entry in standings:
+        table.add_column(entry.name, justify="right")
     for level in standings[0].profile:
-        table.add_row(f"{level:g}", *(_in_words(one.profile[level]) for one in standings))
+        table.add_row(f"{level:g}", *(_in_words(entry.profile[level]) for entry in standings))
     return table
 
 

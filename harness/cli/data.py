@@ -1,4 +1,4 @@
-"""envsuite-data: fetch what may be fetched, add files of your own, write expert demonstrations."""
+"""envsuite-data: downloads and adds data, exports runs, generates games, and writes expert demonstrations."""
 
 from __future__ import annotations
 
@@ -27,31 +27,32 @@ EXPORTS = {
     "hf": "a folder for datasets.load_from_disk",
     "atif": "a folder with a JSON document per episode",
     "inspect": "an .eval log",
+    "predictions": "SWE-Gym patches as JSON lines for SWE-bench's harness",
 }
 MAKERS = {"textworld": "envsuite.envs.textworld.game_cache:prepare"}
 ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
-    verbs = found.add_subparsers(dest="verb", required=True)
+    parser = argparse.ArgumentParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
     get = verbs.add_parser("get", help="download official data: " + ", ".join(FETCHERS))
     get.add_argument("name")
-    add = verbs.add_parser("add", help="take in a dataset file of yours, its schema and checksum checked")
+    add = verbs.add_parser("add", help="add your own copy of a dataset file, after a check of its schema and checksum")
     add.add_argument("name")
     add.add_argument("file", type=Path)
-    verbs.add_parser("list", help="what lies in the cache")
-    export = verbs.add_parser("export", help="a finished run for other tools: " + ", ".join(EXPORTS))
+    verbs.add_parser("list", help="list the cache")
+    export = verbs.add_parser("export", help="export a finished run for other tools: " + ", ".join(EXPORTS))
     export.add_argument("run", type=Path, help="run folder, or its results.jsonl")
     export.add_argument("--to", choices=EXPORTS, required=True)
     export.add_argument("-o", "--output", type=Path, required=True)
-    games = verbs.add_parser("games", help="generate games into the cache before they are played: " + ", ".join(MAKERS))
+    games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
     _add_episodes(games)
     games.add_argument(
-        "--num-workers", type=int, default=0, help="processes (0: one a core, of the machine or the cluster)"
+        "--num-workers", type=int, default=0, help="processes (0: one per core of the machine or the cluster)"
     )
     cli.add_executor(games)
-    demos = verbs.add_parser("demos", help="the expert's games as chat JSONL, to fine-tune on")
+    demos = verbs.add_parser("demos", help="write the expert's games as chat JSONL for fine-tuning")
     demos.add_argument("-o", "--output", type=Path, required=True)
     _add_episodes(demos)
     demos.add_argument("--expert", default="expert", help="expert | expert:KIND")
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     demos.add_argument("--num-workers", type=int, default=-1)
     cli.add_executor(demos)
     cli.add_verbose(verbs)
-    return found
+    return parser
 
 
 def _add_episodes(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,7 @@ def _add_episodes(parser: argparse.ArgumentParser) -> None:
 
 
 def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
-    """The episodes of one task that the arguments name."""
+    """Returns the episodes of the one task that the arguments name."""
     cli.import_modules(args.module)
     (task, *others) = registry.tasks(args.env)
     if others:
@@ -132,6 +133,12 @@ def _export(args: argparse.Namespace) -> None:
             from harness.interop.atif import write_documents
 
             write_documents(run, args.output)
+        elif args.to == "predictions":
+            from harness.interop.predictions import write_predictions
+
+            count = write_predictions(run, args.output)
+            print(f"{args.output}: predictions for {count} instances")
+            return
         else:
             from harness.interop.inspect import write_log
 
@@ -141,15 +148,15 @@ def _export(args: argparse.Namespace) -> None:
         raise MissingExtra(
             f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[{extra}]'"
         ) from error
-    print(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
+    cli.print_safely(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
 
 
 def _games(args: argparse.Namespace) -> int:
     config = _chosen(args, "random")
     if config.task.requires not in MAKERS:
-        raise UsageError(f"{config.task.id} needs no games made beforehand: it can be a task of {', '.join(MAKERS)}.")
+        raise UsageError(f"{config.task.id} does not generate games in advance: this verb is for {', '.join(MAKERS)}.")
     if args.num_workers < 0:
-        raise UsageError(f"--num-workers must be at least 0, not {args.num_workers}: 0 is one a core.")
+        raise UsageError(f"--num-workers must be at least 0, not {args.num_workers}: 0 means one per core.")
     settings, seeds = {**registry.knob_names(config.task), **config.knobs}, config.seeds
     how = Execution(executor=args.executor, ray_address=args.ray_address)
     spread: Callable[..., Iterator[Any]] | None = None
@@ -158,13 +165,15 @@ def _games(args: argparse.Namespace) -> int:
         from harness.cluster.tasks import spread as over_nodes
 
         spread = partial(over_nodes, connect.connect(how.ray_address), workers=args.num_workers)
-    made, there = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None, spread), 0
-    for one in track(made, "games", len(seeds), console=cli.console(), disable=not sys.stdout.isatty()):
-        there += one.path is not None
-        if one.path is None:
-            print(f"seed {one.spec.seed}: not made: {one.problem}")
-    print(f"{there} of {len(seeds)} games of {cli.titled(config.task.id, config.knobs)} are in the cache")
-    return 0 if there else 1
+    games = registry.load(MAKERS[config.task.requires])(settings, seeds, args.num_workers or None, spread)
+    count = 0
+    for game in track(games, "games", len(seeds), console=cli.console(), disable=not sys.stdout.isatty()):
+        if game.path is None:
+            cli.print_safely(f"seed {game.spec.seed}: not made: {game.problem}")
+        else:
+            count += 1
+    print(f"{count} of {len(seeds)} games of {cli.titled(config.task.id, config.knobs)} are in the cache")
+    return 0 if count else 1
 
 
 def _demos(args: argparse.Namespace) -> None:
@@ -176,16 +185,15 @@ def _demos(args: argparse.Namespace) -> None:
     prompting = Prompting(args.action_grammar, False, args.history, admissible=args.admissible)
     policy = make_policy(args.expert)
     how = Execution(num_workers=args.num_workers, executor=args.executor, ray_address=args.ray_address)
-    slots = open_slots(config, how, len(config.all_episodes()), policy.advice_kind)
+    executor = open_slots(config, how, len(config.all_episodes()), policy.advice_kind)
     try:
-        runs = sorted(rollout(policy, config.all_episodes(), slots, prompting), key=lambda run: run.episode.key)
+        runs = sorted(rollout(policy, config.all_episodes(), executor, prompting), key=lambda run: run.episode.key)
     finally:
-        slots.close()
-    lines = [json.dumps(found, ensure_ascii=False) for found in demonstrations(runs, prompting)]
+        executor.close()
+    lines = [json.dumps(demonstration, ensure_ascii=False) for demonstration in demonstrations(runs, prompting)]
     write_atomically(args.output, "".join(line + "\n" for line in lines))
-    print(
-        f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {cli.titled(config.task.id, config.knobs)}"
-    )
+    title = cli.titled(config.task.id, config.knobs)
+    print(f"{args.output}: {len(lines)} demonstrations of {len(runs)} episodes of {title}")
 
 
 if __name__ == "__main__":

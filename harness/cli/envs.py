@@ -24,14 +24,18 @@ from harness import cli
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="envsuite-envs", description="List families and tasks; show difficulty cards.")
-    found.add_argument("pattern", nargs="?", default="", help="family, task id or glob; families alone without it")
-    found.add_argument("--card", action="store_true", help="knobs, levels and measured difficulty")
-    found.add_argument("--measure", type=int, metavar="N", help="play N games each and write the cards (developers)")
-    found.add_argument("--seed", type=int, default=0, help="with --measure: the first game's offset (0)")
-    found.add_argument("--json", action="store_true")
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    parser = argparse.ArgumentParser(
+        prog="envsuite-envs", description="List families and tasks; show difficulty cards."
+    )
+    parser.add_argument("pattern", nargs="?", default="", help="family, task id or glob; default: list the families")
+    parser.add_argument("--card", action="store_true", help="knobs, levels and measured difficulty")
+    parser.add_argument(
+        "--measure", type=int, metavar="N", help="play N games per task and write the cards (for developers)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="with --measure: offset of the first game (default: 0)")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -46,21 +50,21 @@ def _main(argv: Sequence[str] | None) -> int:
         return 0
     pattern = args.pattern or "*"
     family = pattern.lower()
-    # A family's name lists all its tasks here, where elsewhere it stands for its default one.
-    found = registry.tasks(f"{family}-*" if family in registry.FAMILIES and not args.card else pattern)
+    # Here a family's name lists all its tasks; in other commands it is its default task.
+    tasks = registry.tasks(f"{family}-*" if family in registry.FAMILIES and not args.card else pattern)
     if args.measure:
-        for task in found:
+        for task in tasks:
             _measure(console, task, args.measure, args.seed)
     elif args.json:
-        print(json.dumps([_plain(task) for task in found], indent=2))
+        print(json.dumps([_plain(task) for task in tasks], indent=2))
     elif args.card:
-        for task in found:
+        for task in tasks:
             _card(console, task)
     else:
         table = Table(box=SIMPLE_HEAD)
-        for head in ("task", "level", "splits", "what it is"):
+        for head in ("task", "level", "splits", "summary"):
             table.add_column(head, overflow="fold")
-        for task in found:
+        for task in tasks:
             splits = "panel" if task.panel else " ".join(f"{name}:{len(span):,}" for name, span in task.splits.items())
             table.add_row(task.id, task.level, splits, task.summary)
         console.print(table)
@@ -86,7 +90,7 @@ def _families(console: Console, as_json: bool) -> None:
 
 
 def _measure(console: Console, task: Task, episodes: int, seed: int) -> None:
-    """Writes the task's card into the cards.json beside its environment: for a source checkout."""
+    """Measures a task and writes its card into the source checkout, beside the environment."""
     from harness.capacity.difficulty import measure
 
     path = Path(inspect.getfile(registry.env_class(task))).with_name("cards.json")
@@ -97,12 +101,12 @@ def _measure(console: Console, task: Task, episodes: int, seed: int) -> None:
 
 
 def card(task: Task) -> dict[str, Any]:
-    """The measured difficulty of a task, as shipped; {} where it was not measured."""
+    """Returns the shipped difficulty card of a task; {} if it was not measured."""
     package = task.entry_point.partition(":")[0].rpartition(".")[0]
     try:
         source = importlib.resources.files(package) / "cards.json"
-        found: dict[str, Any] = json.loads(source.read_text()).get(task.id, {})
-        return found
+        result: dict[str, Any] = json.loads(source.read_text()).get(task.id, {})
+        return result
     except (FileNotFoundError, ModuleNotFoundError, ValueError, TypeError):
         return {}
 

@@ -27,7 +27,7 @@ from harness.suites.plan import configure
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="envsuite-generalize",
-        description="Evaluate models over a grid of settings; the gap between settings seen in training and unseen ones.",
+        description="Evaluate models over a grid of settings, and the gap between seen and unseen ones.",
         epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         "--model",
         action="append",
         required=True,
-        help="as for envsuite-eval; NAME@AXIS=VALUE,... says where it was trained; may be repeated: the grid's first axis",
+        help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training places; repeatable (first axis)",
     )
     add("-e", "--env", default="", help="family or task id")
     add(
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         "--language",
         default="",
         metavar="TASKS",
-        help="instead of playing: language ability of each -m by lm-eval, say agreement,household,piqa; the first is `before`",
+        help="instead of playing: language ability by lm-eval, e.g. agreement,household,piqa; the first -m is `before`",
     )
     add("--language-tasks", type=Path, default=None, metavar="DIR", help="task files of lm-eval's format")
     add("--metric", default="success", help="success | reward | progression | a metric of the task")

@@ -13,13 +13,13 @@ from harness.lm import model_files
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="envsuite-models", description="Models by their short names.")
-    commands = found.add_subparsers(dest="command", required=True)
+    top_parser = argparse.ArgumentParser(prog="envsuite-models", description="Models by their short names.")
+    commands = top_parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="short names, what they stand for, and whether the weights are here")
     get = commands.add_parser("get", help="make sure that a model's weights are on this machine")
     get.add_argument("model", help=f"{', '.join(model_files.BUNDLED)} (bundled), an alias, or org/name")
     cli.add_verbose(commands)
-    return found
+    return top_parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:

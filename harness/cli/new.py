@@ -25,15 +25,17 @@ FILES = {  # where it goes -> the template; $package is filled in here too
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    commands = argparse.ArgumentParser(
         prog="envsuite-new",
         description="Write a package with a working environment, tests and a page. Then replace its rules by yours.",
         epilog="Example: envsuite-new lights-out; cd lights-out; pytest",
     )
-    found.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
-    found.add_argument("-o", "--output-dir", type=Path, default=Path("."), help="where its folder is made (default: .)")
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    commands.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
+    commands.add_argument(
+        "-o", "--output-dir", type=Path, default=Path("."), help="where its folder is made (default: .)"
+    )
+    commands.add_argument("-v", "--verbose", action="store_true")
+    return commands
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -54,7 +56,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def names(name: str) -> dict[str, str]:
-    """The spellings of one name: package, class, family, title, distribution. Raises UsageError for what cannot be one."""
+    """Spellings of one name: package, class, family, title, distribution. Raises UsageError for invalid names."""
     parts = re.split(r"[-_]+", name)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_]+[A-Za-z0-9]+)*", name):
         raise UsageError(f"{name!r} is no name: give words of letters and digits joined by - or _, such as lights-out.")

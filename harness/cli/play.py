@@ -19,20 +19,20 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
-    found.add_argument("env", help="family or task id")
-    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    found.add_argument("--split", default="")
-    found.add_argument("-n", "--episodes", type=int, default=1)
-    found.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
-    found.add_argument("--reward", default="sparse")
-    found.add_argument("--max-turns", type=int, default=None)
-    found.add_argument("--player", default="human", help="who plays: the name in the table")
-    found.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
-    found.add_argument("--resume", action="store_true")
-    found.add_argument("--module", action="append", default=[])
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    commands = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
+    commands.add_argument("env", help="family or task id")
+    commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    commands.add_argument("--split", default="")
+    commands.add_argument("-n", "--episodes", type=int, default=1)
+    commands.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
+    commands.add_argument("--reward", default="sparse")
+    commands.add_argument("--max-turns", type=int, default=None)
+    commands.add_argument("--player", default="human", help="who plays: the name in the table")
+    commands.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
+    commands.add_argument("--resume", action="store_true")
+    commands.add_argument("--module", action="append", default=[])
+    commands.add_argument("-v", "--verbose", action="store_true")
+    return commands
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -61,7 +61,10 @@ def _main(argv: Sequence[str] | None) -> int:
         max_turns=args.max_turns,
     )
     console = cli.console()
-    say: Callable[[str], None] = lambda text: console.print(text, highlight=False)
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False)
+
     for notice in notices:
         say(notice)
     say(f"{task.id} {json.dumps(knobs) if knobs else ''}  {HELP}\n")

@@ -15,18 +15,18 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    top_parser = argparse.ArgumentParser(
         prog="envsuite-replay", description="Re-execute the stored commands of results files."
     )
-    found.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
-    found.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
-    found.add_argument(
+    top_parser.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
+    top_parser.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
+    top_parser.add_argument(
         "--module", action="append", default=[], help="import this first: it registers environments of yours"
     )
-    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    found.add_argument("--num-workers", type=int, default=-1)
-    found.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
-    return found
+    top_parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
+    top_parser.add_argument("--num-workers", type=int, default=-1)
+    top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
+    return top_parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -16,26 +16,26 @@ from harness.suites.plan import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    commands = argparse.ArgumentParser(
         prog="envsuite-report",
         description="Write finished runs, and learning curves, as one HTML file with a trajectory viewer.",
         epilog="Example: envsuite-report runs -o report.html",
     )
-    found.add_argument(
+    commands.add_argument(
         "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that holds some of them"
     )
-    found.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
-    found.add_argument("--title", default="envsuite report")
-    found.add_argument(
+    commands.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
+    commands.add_argument("--title", default="envsuite report")
+    commands.add_argument(
         "--replay",
         type=int,
         default=20,
         metavar="N",
-        help="episodes of each run that are played again, for prompts, pictures and the expert's move; 0 for none (default: 20)",
+        help="episodes per run to replay for prompts, pictures and expert moves; 0 for none (default: 20)",
     )
-    found.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
-    found.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
-    found.add_argument(
+    commands.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
+    commands.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
+    commands.add_argument(
         "--allow",
         action="append",
         default=[],
@@ -43,10 +43,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="SETTING",
         help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
     )
-    found.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
-    found.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    found.add_argument("-v", "--verbose", action="store_true")
-    return found
+    commands.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
+    commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
+    commands.add_argument("-v", "--verbose", action="store_true")
+    return commands
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="envsuite-table",
         description="Print a published table with our finished runs in the same columns, and run what is missing.",
-        epilog="The flags after --metric are those of envsuite-eval; the table's suite fixes all that change the result.",
+        epilog="The flags after --metric are the same as in envsuite-eval; the suite fixes those that affect results.",
     )
     parser.add_argument("table", nargs="?", help="; ".join(tables()))
     parser.add_argument("--runs", action="append", type=Path, default=[], help="folders of runs (default: runs)")

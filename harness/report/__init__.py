@@ -1,13 +1,13 @@
-"""One self-contained HTML file from finished runs: numbers, charts, and every episode to read.
+"""Reports: one self-contained HTML file with the results, charts and episodes of finished runs.
 
-    read      runs, learning curves and grids from disk
-    transcripts  some episodes played again: prompts, pictures, what the expert would have said
-    pack      the episodes as an index and compressed chunks
-    charts    learning curves as SVG
-    page      the template filled in
+    read         reads runs, learning curves and grids from disk
+    transcripts  replays some episodes for prompts, pictures and the expert's moves
+    pack         stores the episodes as an index and compressed chunks
+    charts       draws learning curves as SVG
+    page         renders the template
 
-What a model wrote is untrusted text: the template escapes everything, the script writes text nodes only, and the page's
-content policy admits no script or style but its own, and no address at all.
+All text from files is untrusted: the template escapes it, the script writes text nodes only, and the page's content policy
+allows only its own script and style, and no network address.
 """
 
 from __future__ import annotations

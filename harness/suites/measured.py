@@ -19,7 +19,7 @@ PROTOCOL = ("reward_mode", "max_turns", "sampling", "prompting", "attempts")
 
 SUMMARY: dict[str, type] = {
     **dict.fromkeys(("task", "model"), str),
-    **dict.fromkeys(("knobs", "metrics", "success", "reward", "progression"), dict),
+    **dict.fromkeys(("knobs", "metrics", "success"), dict),
     **{"episodes": int, "seeds": list},
 }
 """fields of summary.json that a table needs, with their types"""
@@ -134,8 +134,7 @@ def _interval(summary: dict[str, Any], metric: str, task_type: str) -> dict[str,
     if task_type:
         return summary["by_task_type"].get(task_type) if metric == "success" else None
     if metric in ("success", "reward", "progression"):
-        interval: dict[str, Any] = summary[metric]
-        return interval
+        return summary.get(metric)
     return summary.get("repeats", {}).get(metric) or summary["metrics"].get(metric)
 
 

@@ -248,7 +248,7 @@ def test_a_study_runs_what_is_missing_and_its_page_says_what_was_not_run(folder,
     assert "Not run: poad (seed 1), ntpo (seed 1)." in page
     assert "| poad | 1 of 2 |" in page
     assert (tmp_path / "study" / "curves.svg").read_text().startswith("<svg")
-    with pytest.raises(DataError, match="no study"):
+    with pytest.raises(DataError, match="is not a study"):
         curves.page(tmp_path)
 
 

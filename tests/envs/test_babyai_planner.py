@@ -142,7 +142,7 @@ def test_unwinnable_games_are_redrawn_and_counted(name, seed):
 
 
 def test_a_strict_sequence_of_openings_cannot_be_won_in_minigrid(monkeypatch):
-    monkeypatch.setattr(engines, "unwinnable", lambda engine: "")
+    monkeypatch.setattr(engines, "reason_unwinnable", lambda engine: "")
     engine = engines.build_level("OpenDoorsOrderN2Debug", 7, 0)
     engine.reset(seed=1)
     board = GridModel(engine)

@@ -252,7 +252,7 @@ def test_shaped_rewards_sum_to_the_start_potential(envs):
         while not over:
             _, reward, over, _, info = env.step(commands.pop(0) if commands else env.expert())
             total += discount * (reward - float(info["success"]))
-            discount *= env.shaping_gamma
+            discount *= env.shaping.gamma
         assert info["success"]
         assert total == pytest.approx(1.0)
 

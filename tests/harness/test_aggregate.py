@@ -38,7 +38,7 @@ def test_pass_at_k_equals_the_product_formula_of_the_codex_paper():
 
 
 def test_k_larger_than_the_number_of_attempts_raises():
-    with pytest.raises(ValueError, match="2 attempts say nothing of 3"):
+    with pytest.raises(ValueError, match="2 attempts give no estimate for 3"):
         aggregate.pass_at_k(2, 1, 3)
 
 

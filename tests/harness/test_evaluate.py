@@ -1,4 +1,4 @@
-"""A run on disk: journal, results, resume, lock. Killed anywhere, it ends in the same bytes."""
+"""Evaluation runs on disk: journal, results, resume, lock; interrupted runs resume to the same bytes."""
 
 import itertools
 import json
@@ -32,8 +32,8 @@ def config(name="HiLo-v0", model="random", **kwargs):
 
 
 def run(cfg, out, **execution):
-    found, summary = evaluate(cfg, out, lambda: make_policy(cfg.model), Execution(**execution))
-    return list(found), summary
+    results, summary = evaluate(cfg, out, lambda: make_policy(cfg.model), Execution(**execution))
+    return list(results), summary
 
 
 def cli(*words, **kwargs):
@@ -47,19 +47,19 @@ def cli(*words, **kwargs):
 
 
 def test_a_run_leaves_five_files_and_results_sorted_by_key(tmp_path):
-    found, summary = run(config(attempts=2), tmp_path)
+    results, summary = run(config(attempts=2), tmp_path)
     folder = config(attempts=2).folder(tmp_path)
     assert {path.name for path in folder.iterdir()} - {".lock"} == {
         "config.json", "journal.jsonl", "results.jsonl", "timing.jsonl", "summary.json",
     }  # fmt: skip
-    assert found == list(map(records.light, records.read_results(folder / "results.jsonl"))) and len(found) == 20
-    assert [records.key_of(one) for one in found] == sorted(map(records.key_of, found))
+    assert results == list(map(records.light, records.read_results(folder / "results.jsonl"))) and len(results) == 20
+    assert [records.key_of(record) for record in results] == sorted(map(records.key_of, results))
     assert summary["success"]["n"] == 10  # clusters, not episodes
     text = (folder / "results.jsonl").read_text()
     assert str(tmp_path) not in text and config(attempts=2).run_id not in text
 
 
-def test_a_wall_clock_that_jumps_neither_ends_a_run_nor_changes_it(tmp_path, monkeypatch):
+def test_a_jumping_wall_clock_changes_no_result(tmp_path, monkeypatch):
     run(config(), tmp_path / "whole")
     jumps = itertools.cycle([2e9, 1e9, 4e9])
     monkeypatch.setattr(time, "time", lambda: next(jumps))
@@ -70,14 +70,14 @@ def test_a_wall_clock_that_jumps_neither_ends_a_run_nor_changes_it(tmp_path, mon
     assert {line["ended"] for line in lines} == {2e9, 1e9, 4e9} and all(0 <= line["seconds"] < 300 for line in lines)
 
 
-def test_run_id_is_what_is_measured_and_not_how():
+def test_run_id_depends_on_the_measurement_settings():
     base = config()
     assert base.run_id == config().run_id
     assert base.run_id != config(episodes=11).run_id != config(reward_mode="dense").run_id
     assert base.run_id != config(knobs={"size": 8}).run_id
 
 
-def test_an_existing_run_is_refused_without_resume_and_taken_with_it(tmp_path):
+def test_an_existing_run_needs_resume(tmp_path):
     first = run(config(), tmp_path)
     with pytest.raises(UsageError, match="--resume"):
         run(config(), tmp_path)
@@ -93,18 +93,18 @@ def test_a_second_process_on_a_run_is_refused(tmp_path):
 
 def test_broken_episodes_are_played_again_on_resume_and_superseded(tmp_path):
     cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": "raise"})
-    found, summary = run(cfg, tmp_path)
+    results, summary = run(cfg, tmp_path)
     assert summary["broken"] == 2 and summary["episodes"] == 4 and summary["success"]["value"] == 1.0
-    toys.Faulty._act, broken = toys.HiLo._act, toys.Faulty._act  # the engine is mended
+    toys.Faulty._act, broken = toys.HiLo._act, toys.Faulty._act  # the engine is repaired
     try:
-        found, summary = run(cfg, tmp_path, resume=True)
+        results, summary = run(cfg, tmp_path, resume=True)
     finally:
         toys.Faulty._act = broken
-    assert summary["broken"] == 0 and len(found) == 6
+    assert summary["broken"] == 0 and len(results) == 6
 
 
-def test_what_is_left_of_a_run_counts_what_resuming_it_would_play(tmp_path):
-    """Broken episodes are to be played again, their new attempts are no further episodes, half a line is none."""
+def test_remaining_counts_the_episodes_that_resume_would_play(tmp_path):
+    """Counts broken episodes once, also after failed retries, and ignores a truncated last line."""
     cfg = config("Faulty-v0", "expert", episodes=6, knobs={"how": "raise"})
     assert cost.remaining(cfg, tmp_path) == 6
     run(cfg, tmp_path)
@@ -117,73 +117,76 @@ def test_what_is_left_of_a_run_counts_what_resuming_it_would_play(tmp_path):
     assert cost.remaining(cfg, tmp_path) == 5
 
 
-def test_a_half_written_last_line_is_cut_off_and_a_corrupt_one_is_named(tmp_path):
-    whole, _ = run(config(), tmp_path)
+def test_a_truncated_last_line_is_dropped_and_a_corrupt_line_is_named(tmp_path):
+    expected, _ = run(config(), tmp_path)
     folder = config().folder(tmp_path)
     journal = folder / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:5]) + lines[5][:40])
-    assert run(config(), tmp_path, resume=True)[0] == whole
+    assert run(config(), tmp_path, resume=True)[0] == expected
     journal.write_bytes(b"".join(lines[:3]) + b"{not json}\n" + b"".join(lines[4:]))
     with pytest.raises(DataError, match=r"journal\.jsonl:4"):
         run(config(), tmp_path, resume=True)
 
 
-def test_of_several_lines_of_an_episode_the_first_whole_one_counts_else_the_last(tmp_path):
-    """Also after the journal has been read back, and whatever else lies between."""
+def test_the_first_complete_line_of_an_episode_counts_or_else_the_last(tmp_path):
+    """Holds with other lines in between, and after the journal is reopened."""
     run(config(attempts=2), tmp_path)
     some = records.read_results(config(attempts=2).folder(tmp_path) / "results.jsonl")
-    broken = lambda record, error: {**record, "stop_reason": "broken", "error": error}
-    other = {**some[0], "knobs": {"size": 8}}
-    lines = [some[3], broken(some[0], "a"), other, broken(some[1], "b"), some[0], {**some[0], "reward": 7.0}]
+
+    def broken(record, error):
+        return {**record, "stop_reason": "broken", "error": error}
+
+    different_knobs = {**some[0], "knobs": {"size": 8}}
+    lines = [some[3], broken(some[0], "a"), different_knobs, broken(some[1], "b"), some[0], {**some[0], "reward": 7.0}]
     lines += [broken(some[0], "c"), broken(some[1], "d"), some[2]]
-    wanted = [some[0], broken(some[1], "d"), some[2], some[3]]
+    expected = [some[0], broken(some[1], "d"), some[2], some[3]]
     path = tmp_path / "journal.jsonl"
     journal = records.Journal(path)
     for line in lines:
         journal.append(line)
-    keys = {records.key_of(line) for line in wanted}
+    keys = {records.key_of(line) for line in expected}
     for _ in range(2):
-        assert list(journal.lines(keys)) == list(map(records.dump, wanted))
-        assert journal.done() == {records.key_of(line) for line in (some[0], other, some[2], some[3])}
+        assert list(journal.lines(keys)) == list(map(records.dump, expected))
+        assert journal.done() == {records.key_of(line) for line in (some[0], different_knobs, some[2], some[3])}
         journal.close()
         journal = records.Journal(path)
     journal.close()
 
 
-def test_what_a_journal_keeps_of_an_episode_in_memory_does_not_depend_on_its_length(tmp_path):
+def test_memory_per_episode_of_a_journal_does_not_depend_on_its_length(tmp_path):
     run(config(), tmp_path)
-    (one, *_) = records.read_results(config().folder(tmp_path) / "results.jsonl")
-    kept = []
+    (record, *_) = records.read_results(config().folder(tmp_path) / "results.jsonl")
+    bytes_per_episode = []
     for size in (1, 2000):
         journal = records.Journal(tmp_path / f"{size}.jsonl")
         tracemalloc.start()
         for seed in range(1000, 3000):
-            journal.append({**one, "seed": seed, "error": f"{seed}" * size, "metrics": {"score": seed / 7}})
-        kept.append(tracemalloc.get_traced_memory()[0] / 2000)
+            journal.append({**record, "seed": seed, "error": f"{seed}" * size, "metrics": {"score": seed / 7}})
+        bytes_per_episode.append(tracemalloc.get_traced_memory()[0] / 2000)
         tracemalloc.stop()
         journal.close()
-    assert max(kept) < 100, "bytes an episode"
+    assert max(bytes_per_episode) < 100, "bytes per episode"
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         ("envsuite-record-7", "upgrade to the release that wrote it"),
         ("other-1", "run the settings of its config"),
         (None, "migrate"),
     ],
 )
-def test_a_record_of_another_schema_says_how_to_migrate(tmp_path, schema, said):
+def test_a_record_of_another_schema_raises_with_the_migration(tmp_path, schema, message):
     run(config(), tmp_path)
     file = config().folder(tmp_path) / "results.jsonl"
-    whole = records.read_results(file)
-    file.write_bytes(records.dump(whole[0]) + records.dump({**whole[1], "schema_version": schema}))
-    with pytest.raises(DataError, match=rf"results\.jsonl:2 has schema_version .*{said}"):
+    stored = records.read_results(file)
+    file.write_bytes(records.dump(stored[0]) + records.dump({**stored[1], "schema_version": schema}))
+    with pytest.raises(DataError, match=rf"results\.jsonl:2 has schema_version .*{message}"):
         records.read_results(file)
 
 
-def test_records_hold_any_string_a_model_may_say():
+def test_records_store_any_string():
     nasty = {"text": "\ud800 é \x00 \u2028 🧊"}
     assert json.loads(records.dump(nasty)) == nasty
     assert records.dump(nasty).count(b"\n") == 1
@@ -192,17 +195,17 @@ def test_records_hold_any_string_a_model_may_say():
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("model", ["random", "expert", "replay"])
 def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, proved):
-    delay = 0.04 * workers  # the same seconds to be killed in, however many share the work
+    delay = 0.04 * workers  # keeps the duration independent of the number of workers
     size = ("--set", f"delay={delay:g}", "--set", "size=512", "--set", "max_steps=6")
     words = ["-e", "Slow-v0", "-n", 16, *size, "--baselines", "none"]
     if model == "replay":
         assert cli("-m", "random", *words, "-o", tmp_path / "source").returncode == 0
         (source,) = (tmp_path / "source").glob("**/results.jsonl")
         model = f"replay:{source}"
-    whole = cli("-m", model, *words, "-o", tmp_path / "whole")
-    assert whole.returncode == 0, whole.stderr
+    uncut = cli("-m", model, *words, "-o", tmp_path / "whole")
+    assert uncut.returncode == 0, uncut.stderr
     (expected,) = (tmp_path / "whole").glob("**/results.jsonl")
-    dice = random.Random(f"{model.partition(':')[0]}{workers}")
+    rng = random.Random(f"{model.partition(':')[0]}{workers}")
     command = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", "-m", model, *map(str, words)]
     command += ["-o", str(tmp_path / "cut"), "--num-workers", str(workers), "-c", "4", "--resume"]
     kills = 0
@@ -212,9 +215,9 @@ def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, 
         )
         journal_before = _journal_size(tmp_path / "cut")
         deadline = time.monotonic() + 150
-        wanted = dice.randint(1, 3)
+        more_lines = rng.randint(1, 3)
         while process.poll() is None and time.monotonic() < deadline:
-            if _journal_size(tmp_path / "cut") >= journal_before + wanted:
+            if _journal_size(tmp_path / "cut") >= journal_before + more_lines:
                 os.kill(process.pid, signal.SIGKILL)
                 kills += 1
                 break
@@ -222,12 +225,12 @@ def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, 
         process.wait()
     last = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert last.returncode == 0, last.stderr
-    (found,) = (tmp_path / "cut").glob("**/results.jsonl")
+    (resumed,) = (tmp_path / "cut").glob("**/results.jsonl")
     who = model.partition(":")[0]
     proved(
         f"{who}, {workers} processes: the run killed {kills} times, then --resume",
         expected.read_bytes(),
-        found.read_bytes(),
+        resumed.read_bytes(),
     )
     assert kills >= 1
 
@@ -237,7 +240,7 @@ def _journal_size(folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["-m", "random", "-e", "hilow"], "Did you mean 'HiLo-v0'"),
         (["-m", "random", "-e", "hilo", "--set", "sise=3"], "Did you mean 'size'"),
@@ -252,23 +255,26 @@ def _journal_size(folder):
         (["-m", "random", "-e", "hilo", "-n", "2", "-o", "/proc/nowhere"], "/proc/nowhere"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, words, said):
+def test_bad_input_raises_one_line_and_exits_with_code_2(tmp_path, words, message):
     if "-o" not in words:
         words = [*words, "-o", tmp_path]
     done = cli(*words)
     assert done.returncode == 2
-    assert said in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+    assert message in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
-    whole, _ = run(config(), tmp_path / "whole")
-    # A file that may grow no further fails as a full disk does: in the middle of a write.
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+def test_a_full_disk_raises_one_line_and_loses_no_episode(tmp_path):
+    expected, _ = run(config(), tmp_path / "whole")
+
+    def limit():
+        """Limits the file size, so that a write fails halfway as on a full disk."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+
     words = ("-m", "random", "-e", "hilo", "-n", 10, "-o", tmp_path / "full", "--baselines", "none")
     done = cli(*words, preexec_fn=limit)
     assert done.returncode == 2 and "File too large" in done.stderr and done.stderr.count("\n") == 1
     assert 0 < _journal_size(tmp_path / "full") < 10
-    assert run(config(), tmp_path / "full", resume=True)[0] == whole
+    assert run(config(), tmp_path / "full", resume=True)[0] == expected
 
 
 def test_dry_run_plays_nothing_and_needs_no_weights(tmp_path):
@@ -279,22 +285,22 @@ def test_dry_run_plays_nothing_and_needs_no_weights(tmp_path):
 
 def test_json_prints_one_document_and_nothing_else_on_stdout(tmp_path):
     done = cli("-m", "random", "-e", "hilo", "-n", 3, "-o", tmp_path, "--json")
-    (found,) = json.loads(done.stdout)
-    assert set(found["rows"]) == {"random", "expert"}
+    (document,) = json.loads(done.stdout)
+    assert set(document["rows"]) == {"random", "expert"}
 
 
-def test_a_budget_stops_cleanly_and_the_rest_is_played_on_resume(tmp_path):
-    whole, _ = run(config(model="expert"), tmp_path / "whole")
+def test_a_budget_stops_a_run_cleanly_and_resume_completes_it(tmp_path):
+    expected, _ = run(config(model="expert"), tmp_path / "whole")
     words = ("-m", "expert", "-e", "hilo", "-n", 10, "-c", 1, "-o", tmp_path / "cut", "--baselines", "none")
     done = cli(*words, "--max-time", 1e-9)
     assert done.returncode == 3
     assert "--resume" in done.stderr and "1 of 10 episodes" in done.stderr
     assert cli(*words, "--resume").returncode == 0
-    found = records.read_results(next((tmp_path / "cut").glob("**/results.jsonl")))
-    assert list(map(records.light, found)) == whole
+    resumed = records.read_results(next((tmp_path / "cut").glob("**/results.jsonl")))
+    assert list(map(records.light, resumed)) == expected
 
 
-def test_token_and_cost_budgets_count_what_the_journal_holds():
+def test_token_and_cost_budgets_count_the_episodes_of_the_journal():
     used = [{"input_tokens": 60, "output_tokens": 40, "cost": 0.5}] * 2
     now = time.monotonic()
     assert not Budget(tokens=201, cost=1.1).reached(used, now)
@@ -302,7 +308,7 @@ def test_token_and_cost_budgets_count_what_the_journal_holds():
     assert "USD" in Budget(cost=1.0).reached(used, now)
 
 
-def test_a_budget_is_for_all_runs_of_a_call():
+def test_a_budget_covers_all_runs_of_a_call():
     used = {"input_tokens": 60, "output_tokens": 40, "cost": 0.5}
     now = time.monotonic()
     assert not Budget(tokens=201, cost=1.1, seconds=1e6).after(now, [used]).reached([used], now)
@@ -329,7 +335,7 @@ def test_show_prompt_prints_the_messages_and_plays_nothing(tmp_path):
     assert "Admissible commands" in done.stdout and not list(tmp_path.iterdir())
 
 
-def test_labels_that_are_no_words_are_written_so_that_they_can_be_read(tmp_path, monkeypatch):
+def test_labels_of_other_types_are_stored_as_strings(tmp_path, monkeypatch):
     monkeypatch.setattr(toys.HiLo, "labels", lambda self: {"task_type": self.secret % 2})
-    found, _ = run(config(), tmp_path, num_workers=0)
-    assert {one["labels"]["task_type"] for one in found} == {"0", "1"}
+    results, _ = run(config(), tmp_path, num_workers=0)
+    assert {record["labels"]["task_type"] for record in results} == {"0", "1"}

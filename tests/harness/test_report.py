@@ -65,7 +65,7 @@ def test_a_stale_record_is_marked_and_the_replay_stops_there(tmp_path):
     (folder / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     page = report.render(report.gather([folder]))
     again = unpacked(page, "c0")[victim]["replay"]
-    assert again["difference"] == "turn 2 is answered otherwise today"
+    assert again["difference"] == "the answer to turn 2 differs today"
     assert len(again["expert"]) == 2
     assert "1 of these did not come out as recorded" in page
 

@@ -119,3 +119,29 @@ def test_an_existing_output_is_not_overwritten(run, tmp_path, capsys):
         main(["export", str(run), "--to", "hf", "-o", str(tmp_path / "rows")])
     assert stop.value.code == 2
     assert "exists: remove it" in capsys.readouterr().err
+
+
+def test_predictions_hold_one_patch_per_instance_and_leave_broken_episodes_out(run, tmp_path):
+    path = run / "results.jsonl"
+    rows = records.read_results(path)[:5]
+    for number, row in enumerate(rows):
+        row["labels"] = {"instance": f"a__b-{number // 2}"}
+        row["artifacts"] = {"patch": f"diff {number} é\n", "fault": "", "report": {}}
+    rows[0]["stop_reason"] = "broken"
+    path.write_bytes(b"".join(map(records.dump, rows)))
+    export(run, "predictions", tmp_path / "preds.jsonl")
+    predictions = [json.loads(line) for line in (tmp_path / "preds.jsonl").read_text().splitlines()]
+    assert {row["instance_id"]: row["model_patch"] for row in predictions} == {
+        "a__b-0": "diff 1 é\n",
+        "a__b-1": "diff 2 é\n",
+        "a__b-2": "diff 4 é\n",
+    }
+    assert {tuple(row) for row in predictions} == {("instance_id", "model_name_or_path", "model_patch")}
+
+
+def test_a_run_without_patches_has_no_predictions(run, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["export", str(run), "--to", "predictions", "-o", str(tmp_path / "preds.jsonl")])
+    assert stop.value.code == 2
+    assert "No episode of" in capsys.readouterr().err
+    assert not (tmp_path / "preds.jsonl").exists()

@@ -42,7 +42,7 @@ class Check:
     finding: str
     got: str = ""
     expected: str = ""
-    """both '' unless the check is a comparison whose sides can be quotable apart"""
+    """both '' unless the check is a comparison whose sides can be told apart"""
 
     def text(self) -> str:
         parts = [textwrap.indent(self.statement, "    ")] if self.statement else []

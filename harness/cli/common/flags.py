@@ -22,7 +22,7 @@ TRUSTED_HELP = (
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose result lists the flags of the command line in `explicit`, even those set to their default."""
+    """ArgumentParser whose result lists the given flags in `explicit`, even those set to their default."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed = super().parse_args(args, namespace)
@@ -116,7 +116,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--max-cost",
         type=float,
         default=0.0,
-        help="USD for all runs of the call; the run stops cleanly at this limit (exit code 3), and --resume continues it",
+        help="USD for all runs of the call; a run stops at this limit (exit code 3), and --resume continues",
     )
     group.add_argument(
         "--max-tokens-total", type=int, default=0, help="limit on prompt and reply tokens, as --max-cost"

@@ -1,4 +1,4 @@
-"""Who plays the runs of one call, and a run of theirs with its progress."""
+"""Policies of one command call, and the evaluation of a run with progress output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from harness.types import Policy
 
 
 class Players:
-    """Who plays the runs of one call, which share its budget. Policies by name: one of each in memory, made again only
-    where the next run asks for other settings.
+    """Policies of one command call, which share its budget.
+
+    Keeps one policy per name in memory, and recreates it only when a run needs different settings.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -29,8 +30,8 @@ class Players:
         self._began, self._used = time.monotonic(), dict[str, Summary]()
 
     def left(self, budget: Budget, config: RunConfig) -> Budget:
-        """What the runs before this one have left of the call's budget."""
-        return budget.after(self._began, [one for run_id, one in self._used.items() if run_id != config.run_id])
+        """Returns the budget that earlier runs of the call have left."""
+        return budget.after(self._began, [summary for run_id, summary in self._used.items() if run_id != config.run_id])
 
     def spend(self, config: RunConfig, summary: Summary) -> None:
         self._used[config.run_id] = summary
@@ -47,12 +48,12 @@ class Players:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for _, one in self._made.values():
-            one.close()
+        for _, policy in self._made.values():
+            policy.close()
 
 
 def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
-    """The policy in this process, or replicas of it on the cluster."""
+    """Creates the policy in this process, or replicas of it on the cluster."""
     if args.executor == "ray" and args.policy_replicas and is_model(name) and not on_server(name, args.base_url):
         from harness.cluster.connect import connect
         from harness.cluster.replicas import RayPolicy

@@ -1,4 +1,4 @@
-"""What a run would be, before it is played: --dry-run and --show-prompt."""
+"""Previews of a run: --dry-run and --show-prompt."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from harness.policies import is_model, on_server
 
 
 def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
-    """What would be played, and as whom."""
-    say = lambda text: console.print(text, highlight=False, soft_wrap=True)
+    """Prints what a run would play, without playing it."""
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
     panel = config.panel
     episodes = config.all_episodes()
     say(f"task      {cli.titled(config.task.id, config.knobs)}")
@@ -47,7 +50,7 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
 
 
 def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
-    """What the run would take on a cluster, in words."""
+    """Yields the predicted cost of the run on a cluster, as lines of text."""
     from harness.capacity import predict, profile
 
     head, families = profile.load()
@@ -60,7 +63,7 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
         parsed = Price.parse(args.price)
         price = parsed.input, parsed.output
     servers = len(args.base_url.split(",")) if args.base_url else max(1, args.policy_replicas)
-    asked = predict.PlannedHardware(
+    hardware = predict.PlannedHardware(
         nodes=args.nodes,
         cpus=args.cpus_per_node,
         slots=args.max_concurrent,
@@ -69,11 +72,11 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
         tokens_per_s=args.tokens_per_second,
         price=price,
     )
-    return predict.lines(config, head, families[config.task.family], asked)
+    return predict.lines(config, head, families[config.task.family], hardware)
 
 
 def show_prompt(config: RunConfig, base_url: str | None) -> None:
-    """The very messages the model is asked first; where its weights are here, also the text its template makes of them."""
+    """Prints the first messages for the model and, if its weights are here, the text its template makes of them."""
     env = registry.build(config.task, config.reward_mode, **config.knobs)
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a live bar on a terminal, plain lines elsewhere."""
+"""Progress of a run: a live bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LiveBar:
     WIDTH = 40
 
     def __init__(self, console: Console, name: str, total: int | None, quiet: bool = False) -> None:
-        """`total`: steps; None where something else ends the run."""
+        """`total` is the number of steps; None if it is unknown."""
         self.console, self.name, self.total, self.quiet = console, name, total, quiet
         self.bar: Progress | None = None
 
@@ -55,7 +55,7 @@ class RunProgress(LiveBar):
         self.began = self.said = time.monotonic()
 
     def __call__(self, record: Record, cached: int = 0) -> None:
-        """`cached`: of its prompt tokens, those that the model had in memory."""
+        """Counts a finished episode; `cached` is the number of its prompt tokens that came from a cache."""
         self.ended += 1
         self.broken += is_broken(record)
         self.wins += record["success"]
