@@ -282,8 +282,10 @@ def _validate_shaping(recipe: Recipe) -> None:
     shaping = recipe.config.shaping()
     if shaping is None:
         raise UsageError(
-            f"reward_mode = 'shaped' needs one discount per command or primitive step, and {recipe.algorithm} has another: "
-            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or another reward_mode."
+            "reward_mode = 'shaped' needs one discount per command or primitive step, and "
+            f"{recipe.algorithm} has another: "
+            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or "
+            "another reward_mode."
         )
     if recipe.shaping_gamma not in (-1.0, shaping.gamma):
         raise UsageError(
