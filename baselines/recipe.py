@@ -57,7 +57,7 @@ class Acting:
 
 
 @dataclass(frozen=True)
-class Rewards:
+class RewardSettings:
     """Adjustments of the environment's rewards before an update; logged rewards stay unadjusted."""
 
     scale: NonNegative = 1.0
@@ -147,7 +147,7 @@ class Recipe:
     fsdp: bool = False
     """Shard the model over the processes started by accelerate or torchrun."""
     acting: Acting = Acting()
-    rewards: Rewards = Rewards()
+    rewards: RewardSettings = RewardSettings()
     generation: Generation = Generation()
     prompting: Prompting = Prompting(grammar="bare", thinking=False, history=0, admissible="none")
     sft: Demonstrations = Demonstrations()
