@@ -57,7 +57,7 @@ class Acting:
 
 
 @dataclass(frozen=True)
-class Rewards:
+class RewardSettings:
     """Adjustments of the environment's rewards before an update; logged rewards stay unadjusted."""
 
     scale: NonNegative = 1.0
@@ -147,7 +147,7 @@ class Recipe:
     fsdp: bool = False
     """Shard the model over the processes started by accelerate or torchrun."""
     acting: Acting = Acting()
-    rewards: Rewards = Rewards()
+    rewards: RewardSettings = RewardSettings()
     generation: Generation = Generation()
     prompting: Prompting = Prompting(grammar="bare", thinking=False, history=0, admissible="none")
     sft: Demonstrations = Demonstrations()
@@ -282,8 +282,10 @@ def _validate_shaping(recipe: Recipe) -> None:
     shaping = recipe.config.shaping()
     if shaping is None:
         raise UsageError(
-            f"reward_mode = 'shaped' needs one discount per command or primitive step, and {recipe.algorithm} has another: "
-            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or another reward_mode."
+            "reward_mode = 'shaped' needs one discount per command or primitive step, and "
+            f"{recipe.algorithm} has another: "
+            "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or "
+            "another reward_mode."
         )
     if recipe.shaping_gamma not in (-1.0, shaping.gamma):
         raise UsageError(

@@ -389,7 +389,8 @@ def main() -> None:
     if args.markdown:
         load = os.getloadavg()[0]
         head = (
-            f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or 5 (processor time: "
+            f"# Executors\n\n`python -m benchmarks.executors`, {TASK}, random player, medians of 3 or "
+            "5 (processor time: "
             f"the least); {os.cpu_count()} cores, load {load:.0f}, niceness {os.nice(0)}.\n\n"
         )
         args.markdown.write_text(head + "\n".join(rows) + "\n")

@@ -3,7 +3,8 @@
     python -m benchmarks.faults [--markdown benchmarks/faults.md]
 
 Runs the tests that kill workers, nodes and heads, fill a disk, change the clock and make servers
-misbehave. Each test compares the episodes of an undisturbed run with the run with the fault; this script collects the comparisons.
+misbehave. Each test compares the episodes of an undisturbed run with the run with the fault; this script
+collects the comparisons.
 """
 
 from __future__ import annotations

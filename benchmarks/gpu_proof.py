@@ -2,7 +2,7 @@
 of training.
 
     python -m benchmarks.gpu_proof [-o benchmarks/gpu.md] [--minutes 8.5] [--shapes 0.5B,3B]
-    python -m benchmarks.gpu_proof --shapes tiny --minutes 3 -o /tmp/gpu.md        # the same on a CPU, with a tiny model
+    python -m benchmarks.gpu_proof --shapes tiny --minutes 3 -o /tmp/gpu.md  # on a CPU, with a tiny model
 
 Needs no network and no files: models have the published Qwen2.5 shapes and random weights made on
 the device, and a tokenizer of bytes. Each section runs by itself, prints what it measures, and is
@@ -208,7 +208,8 @@ def precision(proof: Proof, shape: str, updates: int) -> None:
     exact = results["float32"][1]
     proof.write(
         f"{updates} policy steps at a learning rate of 1e-6 on the same batch (Qwen2.5-{shape}"
-        f"{f', {layers} layers' if layers else ''}; 8 rows of 128 tokens). Change: of the weights that are trained (the masters).",
+        f"{f', {layers} layers' if layers else ''}; 8 rows of 128 tokens). Change: of the weights that "
+        "are trained (the masters).",
         "",
         "| weights | loss at first | loss at last | weights that moved | size of the change | cosine with float32's |",
         "|---|--:|--:|--:|--:|--:|",
@@ -409,7 +410,8 @@ def training_run(proof: Proof, shape: str) -> None:
         first = torch.load(Path(work) / "whole" / "checkpoint.pt", weights_only=True)["model"]["lm"]
         size = max(value.abs().max().item() for value in first.values())
         proof.write(
-            f"GRPO with LoRA 8 on VirtualHome, Qwen2.5-{shape}, 16 episodes of 4 turns with distinct attempts, two updates:",
+            f"GRPO with LoRA 8 on VirtualHome, Qwen2.5-{shape}, 16 episodes of 4 turns with distinct "
+            "attempts, two updates:",
             "",
             "| update | rollout s | update s | tokens sampled | grad norm | KL |",
             "|--:|--:|--:|--:|--:|--:|",
@@ -461,7 +463,8 @@ def one_rank_fsdp(proof: Proof, shape: str) -> None:
     (norm, plain), (sharded_norm, cut) = updates
     gap = max((plain[name] - cut[name]).abs().max().item() for name in plain)
     proof.write(
-        f"Qwen2.5-{shape}, all weights, bfloat16 with masters: gradient norm {norm:.5g} without FSDP and {sharded_norm:.5g} "
+        f"Qwen2.5-{shape}, all weights, bfloat16 with masters: gradient norm {norm:.5g} without FSDP "
+        f"and {sharded_norm:.5g} "
         f"with FSDP2 on one rank; weights after the step differ by at most {gap:.1e} (the learning rate is 1e-4)."
     )
 

@@ -105,7 +105,8 @@ def main() -> None:
         model = network(Path(work) / "tiny", args.size)
     parameters = sum(p.numel() for p in model.lm.parameters())
     print(
-        f"tiny {args.size}, {parameters / 1e6:.1f} million parameters, {TASK}, {args.episodes} episodes of at most {TURNS} turns, ",
+        f"tiny {args.size}, {parameters / 1e6:.1f} million parameters, {TASK}, {args.episodes} "
+        f"episodes of at most {TURNS} turns, ",
         end="",
     )
     print(f"{TOKENS} tokens a reply, history 2, one core, torch {torch.__version__}\n")
@@ -120,7 +121,8 @@ def main() -> None:
     print("| | tokens | CPU s | tokens/s | times |\n|---|--:|--:|--:|--:|")
     print(f"| rollout, one environment at a time | {theirs} | {slow:.2f} | {theirs / slow:.0f} | 1 |")
     print(
-        f"| rollout, {args.episodes} together | {ours} | {fast:.2f} | {ours / fast:.0f} | {ours / fast / (theirs / slow):.1f} |"
+        f"| rollout, {args.episodes} together | {ours} | {fast:.2f} | {ours / fast:.0f} | "
+        f"{ours / fast / (theirs / slow):.1f} |"
     )
     generator = torch.Generator().manual_seed(0)
     for number, run in enumerate(runs):  # rewards that differ within each group

@@ -87,7 +87,8 @@ def theirs(model: Any, tokenizer: Any, steps: int, folder: Path) -> tuple[float,
     """Returns seconds of a rollout and of an update, and tokens sampled and read per step."""
     settings = trl.GRPOConfig(
         output_dir=str(folder), per_device_train_batch_size=EPISODES, num_generations=GROUP, max_steps=steps,
-        max_completion_length=TOKENS, max_tool_calling_iterations=1, temperature=1.0, top_k=0, beta=0.0, learning_rate=1e-6,
+        max_completion_length=TOKENS, max_tool_calling_iterations=1, temperature=1.0, top_k=0, beta=0.0,
+        learning_rate=1e-6,
         report_to=[], use_cpu=True, save_strategy="no", logging_strategy="no", bf16=False, gradient_checkpointing=False,
         disable_tqdm=True,
     )  # fmt: skip
@@ -141,7 +142,8 @@ def main() -> None:
         b = theirs(lm, tokenizer, args.steps, Path(work) / "trl")
     count = sum(p.numel() for p in lm.parameters())
     print(
-        f"tiny {args.size}, {count / 1e6:.1f} million parameters, {TASK}, {EPISODES} episodes in groups of {GROUP}, one reply "
+        f"tiny {args.size}, {count / 1e6:.1f} million parameters, {TASK}, {EPISODES} episodes in "
+        f"groups of {GROUP}, one reply "
         f"of at most {TOKENS} tokens, one core, torch {torch.__version__}, TRL {trl.__version__}\n"
     )
     print("| | tokens sampled | sampled/s in the rollout | tokens read | read/s in the update | CPU s a step |")

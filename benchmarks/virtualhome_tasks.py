@@ -13,7 +13,8 @@ from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw
 
 def main(how_many: int = 12_000) -> None:
     print(
-        f"{'split':17} {'parts':>5} {'drawn':>7} {'different':>9} {'solved':>7} {'classes':>7} {'commands':>12} {'ms each':>8}"
+        f"{'split':17} {'parts':>5} {'drawn':>7} {'different':>9} {'solved':>7} {'classes':>7} "
+        f"{'commands':>12} {'ms each':>8}"
     )
     all_different, all_drawn, all_solved = set(), 0, 0
     for split, parts, count in (
@@ -39,7 +40,8 @@ def main(how_many: int = 12_000) -> None:
         spent = 1000 * (time.process_time() - began) / count
         texts = f"{mean(lengths):.1f} ({min(lengths)}-{max(lengths)})"
         print(
-            f"{split:17} {parts:5} {count:7,} {len(different):9,} {solved:7,} {len(classes):7,} {texts:>12} {spent:8.1f}",
+            f"{split:17} {parts:5} {count:7,} {len(different):9,} {solved:7,} {len(classes):7,} "
+            f"{texts:>12} {spent:8.1f}",
             flush=True,
         )
     print(f"{'all':17} {'':5} {all_drawn:7,} {len(all_different):9,} {all_solved:7,}")

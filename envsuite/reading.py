@@ -1,7 +1,8 @@
 """Readers for files and answers from outside: bounded in size and depth, finite numbers, no duplicate keys.
 
-`read_json` and `read_lines` read files, `parse_json` reads text, `check_tar` looks through an archive. All of them raise `DataError`
-or `ValueError` with one clear line, and use a bounded amount of memory whatever the file holds.
+`read_json` and `read_lines` read files, `parse_json` reads text, `check_tar` looks through an archive. All of
+them raise `DataError` or `ValueError` with one clear line, and use a bounded amount of memory whatever the file
+holds.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class InvalidJSON(ValueError):
 def parse_json(text: str | bytes, nan_as_none: bool = False) -> Any:
     """Returns the value of a JSON text.
 
-    Raises ValueError for invalid JSON, nesting beyond `MOST_DEPTH`, NaN and infinite numbers, integers that do not fit 64
-    bits, and duplicate keys. With `nan_as_none` NaN and Infinity become None, as for the losses of a training.
+    Raises ValueError for invalid JSON, nesting beyond `MOST_DEPTH`, NaN and infinite numbers, integers that do
+    not fit 64 bits, and duplicate keys. With `nan_as_none` NaN and Infinity become None, as for the losses of a
+    training.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogatepass")
@@ -107,7 +109,10 @@ _LENIENT = _decoder(lambda text: None)
 
 
 def read_bytes(path: Path, most: int = MOST_DOCUMENT) -> bytes:
-    """Returns a file's content. Raises DataError if it is not a regular file, cannot be read or is larger than `most`."""
+    """Returns a file's content.
+
+    Raises DataError if it is not a regular file, cannot be read or is larger than `most`.
+    """
     try:
         with path.open("rb") as file:
             content = b"" if _refused(path) else file.read(most + 1)
@@ -168,6 +173,7 @@ def check_tar(archive: tarfile.TarFile, most: int = MOST_UNPACKED) -> None:
         total += max(0, member.size)
         if count > MOST_MEMBERS or total > most:
             raise DataError(
-                f"{Path(str(archive.name)).name} holds more than {most / 2**20:.0f} MB or {MOST_MEMBERS:,} files, the most "
+                f"{Path(str(archive.name)).name} holds more than {most / 2**20:.0f} MB or "
+                f"{MOST_MEMBERS:,} files, the most "
                 "that is unpacked."
             )

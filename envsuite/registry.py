@@ -83,9 +83,10 @@ def overrides(task: Task, knobs: dict[str, Any]) -> dict[str, Any]:
 def replay_knobs(task: Task, recorded: Mapping[str, Any], trusted: Mapping[str, Any] = {}) -> dict[str, Any]:
     """Returns the knobs with which a game from somebody else's file may be replayed.
 
-    `recorded` comes from the file, `trusted` from the user's own flags. A knob that names files must be given by the user
-    again, because its value could make this machine read, install or run what the file's author chose. The sandbox and
-    other restricted choices fall back to the task's own value. Raises BadKnob, UntrustedKnob.
+    `recorded` comes from the file, `trusted` from the user's own flags. A knob that names files must be given
+    by the user again, because its value could make this machine read, install or run what the file's author
+    chose. The sandbox and other restricted choices fall back to the task's own value. Raises BadKnob,
+    UntrustedKnob.
     """
     declared = declared_knobs(env_class(task))
     typed = overrides(task, dict(recorded))
@@ -96,7 +97,8 @@ def replay_knobs(task: Task, recorded: Mapping[str, Any], trusted: Mapping[str, 
             knobs[name] = value
         elif name not in trusted and declared[name].free_text:
             raise UntrustedKnob(
-                f"{task.id} was recorded with {name}={_short(value)}, which replays do not take from a file: if you trust "
+                f"{task.id} was recorded with {name}={_short(value)}, which replays do not take from a "
+                "file: if you trust "
                 f"that value, pass --set {name}=VALUE yourself."
             )
     for name, value in given.items():

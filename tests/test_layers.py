@@ -125,6 +125,16 @@ def test_no_modules_import_each_other_in_a_circle():
         visit(name, [])
 
 
+def test_no_two_classes_share_a_name():
+    places: dict[str, list[str]] = {}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(places) > 100
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
 def test_neither_envsuite_nor_any_environments_module_imports_an_engine():
     code = (
         "import importlib, sys, envsuite\n"

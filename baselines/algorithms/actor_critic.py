@@ -1,7 +1,7 @@
 """The update of PPO and its variants, which differ in the four rates of `estimators.gae`.
 
-token level:  every token is a step; a turn's reward is paid on its last token turn level:   a turn
-is a step; the advantage at its first token holds for all its tokens
+* Token level: every token is a step, and the reward of a turn is paid on its last token.
+* Turn level: a turn is a step, and the advantage at its first token holds for all its tokens.
 
 At level "turn", gamma_token = lambda_token = 1 makes the first token's advantage the turn-level one
 exactly.

@@ -5,20 +5,20 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-from baselines.recipe import Rewards
+from baselines.recipe import RewardSettings
 from harness.types import Trajectory, Turn
 
 
-def adjusted(run: Trajectory, rewards: Rewards) -> Trajectory:
+def adjusted(run: Trajectory, rewards: RewardSettings) -> Trajectory:
     """Returns the episode with adjusted rewards; the episode itself if nothing is to adjust."""
-    if rewards == Rewards():
+    if rewards == RewardSettings():
         return run
     result = copy.copy(run)
     result.turns = [replace(turn, reward=_reward(turn, rewards)) for turn in run.turns]
     return result
 
 
-def _reward(turn: Turn, rewards: Rewards) -> float:
+def _reward(turn: Turn, rewards: RewardSettings) -> float:
     penalty = 0.0
     if turn.fault == "invalid":
         penalty = rewards.invalid_penalty

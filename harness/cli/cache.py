@@ -20,7 +20,8 @@ PARTS = ("alfworld", "datascicoding", "docker", "envsuite", "models", "openml", 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="envsuite-cache",
-        description="List or clear the cache: $ENVSUITE_CACHE, or the user's cache folder. Everything in it can be made or "
+        description="List or clear the cache: $ENVSUITE_CACHE, or the user's cache folder. Everything in it can be "
+        "made or "
         "downloaded again.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True)

@@ -97,7 +97,10 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _sandbox(console: Console) -> int:
-    """Prints which attacks every sandbox driver stops; returns 1 if a driver for model-written code fails or none works."""
+    """Prints which attacks every sandbox driver stops.
+
+    Returns 1 if a driver for model-written code fails or none works.
+    """
     worked: set[str] = set()
     failed = 0
     for finding in selftest.examine():

@@ -22,7 +22,7 @@ from harness.stats.intervals import Interval
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="envsuite-compare",
-        description="Compare runs in pairs: paired by game, clustered by seed, adjusted over all pairs by Holm's method. "
+        description="Compare runs in pairs: paired by game, clustered by seed, adjusted by Holm's method. "
         "Runs that played different games are compared on the games that both played.",
     )
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, two or more")

@@ -22,7 +22,7 @@ from harness.cli.common.flags import add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
 from harness.generalization import generalize
-from harness.generalization.generalize import GridCell, GridModel, GridPlace
+from harness.generalization.generalize import EvaluatedModel, GridCell, GridPlace
 from harness.generalization.heatmap import lines
 from harness.suites.plan import configure
 
@@ -174,7 +174,7 @@ def _bounds(found: dict[str, Any], sign: str = "") -> str:
     return f"{found['mean']:{sign}.3f}{bounds} n={found['n']}"
 
 
-def _models(args: argparse.Namespace) -> list[GridModel]:
+def _models(args: argparse.Namespace) -> list[EvaluatedModel]:
     beside = [name.strip() for name in args.baselines.split(",")]
     words = [*args.model, *(name for name in beside if name not in ("", "none"))]
     return list({word: generalize.model(word) for word in words}.values())
@@ -193,7 +193,7 @@ def _places(args: argparse.Namespace) -> list[GridPlace]:
     return generalize.grid(args.env, spans)
 
 
-def _run(args: argparse.Namespace, who: GridModel, place: GridPlace) -> RunConfig:
+def _run(args: argparse.Namespace, who: EvaluatedModel, place: GridPlace) -> RunConfig:
     """One model at one place, every value checked."""
     request = run_request(args, who.name)
     request = request.replace(

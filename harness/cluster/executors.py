@@ -51,7 +51,7 @@ class EnvWorker:
 
 
 @dataclass(eq=False)
-class _Worker:
+class _RayWorker:
     """An actor as seen by the executor."""
 
     actor: Any
@@ -102,8 +102,8 @@ class RayExecutor:
         self._config = reward_mode, advice_kind, shaping
         # Two messages per worker: it executes one while this process records the other.
         self._batch = math.ceil(count / workers / 2) if advice_kind else count
-        self._workers = [_Worker(self._class.remote(self._config)) for _ in range(workers)]
-        self._pending: dict[Any, tuple[_Worker, list[int], float]] = {}  # by reference: worker, slots, time
+        self._workers = [_RayWorker(self._class.remote(self._config)) for _ in range(workers)]
+        self._pending: dict[Any, tuple[_RayWorker, list[int], float]] = {}  # by reference: worker, slots, time
         self._arrived: deque[tuple[Any, Future[Any]]] = deque()  # answers that are not read yet
         self._answers: deque[tuple[int, StepResult]] = deque()
         # Results that a slot's worker computed in advance, each with the advice that it followed.
@@ -226,7 +226,7 @@ class RayExecutor:
         for worker in late:
             self._replace(worker, f"no answer within {self.timeout:.0f} s")
 
-    def _replace(self, worker: _Worker, why: str) -> None:
+    def _replace(self, worker: _RayWorker, why: str) -> None:
         if worker not in self._workers:
             return
         refs = [ref for ref, (busy, _, _) in self._pending.items() if busy is worker]
@@ -236,10 +236,10 @@ class RayExecutor:
         self.batched = False
         self._succeed(worker)
 
-    def _succeed(self, worker: _Worker) -> _Worker:
+    def _succeed(self, worker: _RayWorker) -> _RayWorker:
         """Starts a replacement for a worker."""
         self.ray.kill(worker.actor)
-        successor = _Worker(self._class.remote(self._config))
+        successor = _RayWorker(self._class.remote(self._config))
         successor.started = successor.actor.versions.remote()
         self._workers = [successor if current is worker else current for current in self._workers]
         return successor

@@ -48,7 +48,7 @@ class GridPlace:
 
 
 @dataclass(frozen=True)
-class GridModel:
+class EvaluatedModel:
     """Model with its training places, written NAME@AXIS=VALUE,AXIS=VALUE."""
 
     name: str
@@ -70,7 +70,7 @@ class GridModel:
 class GridCell:
     """Result of one model at one place."""
 
-    model: GridModel
+    model: EvaluatedModel
     place: GridPlace
     interval: Interval
     scores: Mapping[int, float]
@@ -79,12 +79,12 @@ class GridCell:
     turns: float = math.nan
 
 
-def model(word: str) -> GridModel:
+def model(word: str) -> EvaluatedModel:
     """Parses a model from the command line. Raises UsageError."""
     name, at, conditions = word.rpartition("@")
     if not at or "=" not in conditions:
-        return GridModel(word, {})
-    return GridModel(name, dict(_pair(condition, "-m NAME@AXIS=VALUE") for condition in conditions.split(",")))
+        return EvaluatedModel(word, {})
+    return EvaluatedModel(name, dict(_pair(condition, "-m NAME@AXIS=VALUE") for condition in conditions.split(",")))
 
 
 def axes(words: Sequence[str]) -> dict[str, list[str]]:
@@ -159,7 +159,7 @@ def split_places(name: str) -> list[GridPlace]:
     return places
 
 
-def cell(model: GridModel, place: GridPlace, records: Iterable[Record], metric: str, run: Path) -> GridCell:
+def cell(model: EvaluatedModel, place: GridPlace, records: Iterable[Record], metric: str, run: Path) -> GridCell:
     """Converts a finished run to a cell. Raises UsageError if its records lack the metric."""
     try:
         scores = {seed: score for (_, _, seed), score in game_scores(records, metric).items()}
@@ -180,7 +180,7 @@ def cell(model: GridModel, place: GridPlace, records: Iterable[Record], metric: 
 class GeneralizationGap:
     """Difference between seen and unseen places for one model."""
 
-    model: GridModel
+    model: EvaluatedModel
     seen: int
     unseen: int
     interval: Interval
@@ -228,7 +228,7 @@ def _mean(values: Iterable[float]) -> float:
     return float(sum(numbers) / len(numbers))
 
 
-def names_of(models: Sequence[GridModel], places: Sequence[GridPlace]) -> list[dict[str, Any]]:
+def names_of(models: Sequence[EvaluatedModel], places: Sequence[GridPlace]) -> list[dict[str, Any]]:
     """Returns the axes of the grid with their values, in order; `model` comes first if there are several."""
     listed_axes: list[dict[str, Any]] = []
     if len(models) > 1:
@@ -239,7 +239,7 @@ def names_of(models: Sequence[GridModel], places: Sequence[GridPlace]) -> list[d
 
 
 def write_grid(
-    folder: Path, metric: str, models: Sequence[GridModel], places: Sequence[GridPlace], cells: Sequence[GridCell]
+    folder: Path, metric: str, models: Sequence[EvaluatedModel], places: Sequence[GridPlace], cells: Sequence[GridCell]
 ) -> dict[str, Any]:
     """Writes `grid.json` and `heatmap.svg` with the cells played so far. Returns the contents of `grid.json`.
 

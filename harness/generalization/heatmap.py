@@ -1,4 +1,4 @@
-"""A measured grid as a picture (`svg`) and as text (`lines`): each cell shows its mean, interval and number of games."""
+"""Rendering of a grid as a picture (`svg`) and as text (`lines`): mean, interval and number of games per cell."""
 
 from __future__ import annotations
 

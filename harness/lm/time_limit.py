@@ -14,7 +14,10 @@ class TimeLimitReached(BaseException):
 
 @contextmanager
 def time_limit(seconds: float, noun: str) -> Iterator[None]:
-    """Raises TimeoutError if the block runs longer than `seconds`. It interrupts Python code, not calls of C functions."""
+    """Raises TimeoutError if the block runs longer than `seconds`.
+
+    It interrupts Python code, not calls of C functions.
+    """
     thread = threading.get_ident()
     lock = threading.Lock()
     finished = fired = False

@@ -6,8 +6,8 @@
     charts       draws learning curves as SVG
     page         renders the template
 
-All text from files is untrusted: the template escapes it, the script writes text nodes only, and the page's content policy
-allows only its own script and style, and no network address.
+All text from files is untrusted: the template escapes it, the script writes text nodes only, and the page's
+content policy allows only its own script and style, and no network address.
 """
 
 from __future__ import annotations

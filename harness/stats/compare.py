@@ -1,8 +1,8 @@
 """Paired comparison of runs on the same games.
 
-The unit is the game: attempts at one (task, knobs, seed) are averaged first, because they are not independent. Intervals
-are percentile bootstraps over games. p-values come from sign-flip permutation tests (exact for few games), adjusted over
-all pairs by Holm (1979).
+The unit is the game: attempts at one (task, knobs, seed) are averaged first, because they are not independent.
+Intervals are percentile bootstraps over games. p-values come from sign-flip permutation tests (exact for few
+games), adjusted over all pairs by Holm (1979).
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Difference:
 def read_run(path: Path, keep_broken: bool = False) -> Run:
     """Reads a run folder, or the folder of a results.jsonl. Broken episodes are dropped unless `keep_broken`.
 
-    The folder may come from anybody. Raises DataError with one line if a file is missing, damaged or not of the expected
-    types.
+    The folder may come from anybody. Raises DataError with one line if a file is missing, damaged or not of the
+    expected types.
     """
     if not path.exists():
         raise DataError(f"There is no {path}: name the folder of a finished run.")
@@ -150,7 +150,8 @@ def refuse_unlike(runs: Sequence[Run], allow: Iterable[str] = ()) -> None:
     for first, second in itertools.combinations(runs, 2):
         if field := unlike(first, second, allow):
             raise UsageError(
-                f"{first.path} and {second.path} are different protocols: {field} is {first.config.get(field)!r} in one "
+                f"{first.path} and {second.path} are different protocols: {field} is "
+                f"{first.config.get(field)!r} in one "
                 f"and {second.config.get(field)!r} in the other. Run them alike, or add --allow {field}."
             )
 

@@ -85,7 +85,8 @@ def read(folder: Path) -> Board:
 def add(folder: Path, runs: Sequence[Path]) -> Board:
     """Adds finished runs to a board; each replaces an older run of the same model and task.
 
-    Raises UsageError, and writes nothing, if a run does not follow the protocol of the suite that the folder is named for.
+    Raises UsageError, and writes nothing, if a run does not follow the protocol of the suite that the folder is
+    named for.
     """
     board = read(folder) if (folder / "metadata.json").exists() else Board(folder.name, {}, [])
     entries = dict(board.entries)

@@ -102,7 +102,7 @@ def settings(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_games(summary: dict[str, Any], name: str) -> str:
-    """Describes how a run's games differ from the suite's: another first seed or another panel; '' if they are the same."""
+    """Describes how a run's games differ from the suite's (first seed or panel); '' if they are the same."""
     task = registry.TASKS[summary["task"]]
     first, expected = summary["seeds"][0], suites.first_seed(name, task)
     if first != expected:
@@ -144,6 +144,7 @@ def _refuse_unlike(path: Path, label: str, summary: dict[str, Any], first: tuple
         current, expected = summary.get(key), first[1].get(key)
         if current != expected:
             raise UsageError(
-                f"{path.parent} and {first[0].parent} are different protocols of {label!r}: {key} is {current!r} in one "
+                f"{path.parent} and {first[0].parent} are different protocols of {label!r}: {key} is "
+                f"{current!r} in one "
                 f"and {expected!r} in the other. Name the runs of one protocol with --runs."
             )

@@ -84,8 +84,8 @@ class PaperTable:
 def verdict(published: TableCell, measured: TableCell) -> str:
     """Compares two cells.
 
-    'reproduced': each number is in the other's interval. 'within interval': only one of them is, or the printed number has
-    no interval and is in ours. 'deviates': neither is. 'no interval': our cell has none.
+    'reproduced': each number is in the other's interval. 'within interval': only one of them is, or the printed
+    number has no interval and is in ours. 'deviates': neither is. 'no interval': our cell has none.
     """
     if measured.low is None or measured.high is None:
         return "no interval"

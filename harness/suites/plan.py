@@ -1,4 +1,4 @@
-"""From a request to runs: `RunRequest` holds the settings that a caller names, `plan` turns it into checked `RunConfig`s.
+"""Planning of runs: `RunRequest` holds the settings that a caller names, `plan` turns it into `RunConfig`s.
 
 The commands, the leaderboards and the tables of published numbers all describe runs with a `RunRequest`.
 """

@@ -1,8 +1,8 @@
 """Tables of published results with our own runs beside them, cell by cell.
 
-`published.jsonl` holds 1,687 printed results with their set-ups and sources, one JSON object per line. `tables.toml` maps the
-columns of each table to our tasks, and published rows to our models. `table` builds a `PaperTable` from both and from run
-folders.
+`published.jsonl` holds 1,687 printed results with their set-ups and sources, one JSON object per line.
+`tables.toml` maps the columns of each table to our tasks, and published rows to our models. `table` builds a
+`PaperTable` from both and from run folders.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def table(
 ) -> PaperTable:
     """Returns a table with the runs below `folders`. Raises UsageError with the nearest name if it is unknown.
 
-    `rows` maps published rows to models that were trained here. `metric` replaces the table's own. `studies` is the folder
-    of the training studies that the table names.
+    `rows` maps published rows to models that were trained here. `metric` replaces the table's own. `studies` is
+    the folder of the training studies that the table names.
     """
     known = tables()
     if name not in known:

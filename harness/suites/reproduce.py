@@ -47,8 +47,9 @@ def missing_runs(
 ) -> list[MissingRun]:
     """Returns the runs of a size, one per model and distinct setting.
 
-    `only` replaces the models of the size. `absent` receives a line for each column whose games are not on this machine;
-    without it such a column raises MissingData. Raises UsageError if nothing of the table can be played here.
+    `only` replaces the models of the size. `absent` receives a line for each column whose games are not on this
+    machine; without it such a column raises MissingData. Raises UsageError if nothing of the table can be
+    played here.
     """
     runs: dict[tuple[str, str], MissingRun] = {}
     for name, limit in _players(table, size, only):

@@ -1,4 +1,4 @@
-"""Training studies: several training runs of one recipe that differ in one setting. `baselines.studies.run` writes them.
+"""Training studies: runs of one recipe that differ in one setting, as `baselines.studies.run` writes them.
 
 {study}/plan.json     the recipe, the setting that varies, its values, and the seeds
 {study}/runs.jsonl    one line per finished run

@@ -90,7 +90,7 @@ def stream(rewards, values, cut, boot, gamma_token, lambda_token, gamma_step, la
         T(r)[None], T(flat)[None], torch.tensor(e)[None], torch.tensor(c)[None], T(b)[None],
         torch.ones(1, n, dtype=torch.bool), gamma_token, lambda_token, T(g)[None], lambda_step,
     )[0].tolist()  # fmt: skip
-    return [result[end - length + 1 : end + 1] for end, length in zip(ends, lengths)]
+    return [result[end - length + 1 : end + 1] for end, length in zip(ends, lengths, strict=False)]
 
 
 def edges(dones, following, n):
@@ -103,7 +103,7 @@ def edges(dones, following, n):
 
 def ragged(got, want):
     assert [len(row) for row in got] == [len(row) for row in want]
-    for mine, theirs in zip(got, want):
+    for mine, theirs in zip(got, want, strict=False):
         close(mine, theirs)
 
 
@@ -113,8 +113,8 @@ def test_turn_level_gae(golden):
         i, p, e = case["inputs"], case["params"], case["expected"]
         if "layout" in i:
             last = len(i["rewards"]) - 1
-            cut = [a or b or t == last for t, (a, b) in enumerate(zip(i["terminated"], i["truncated"]))]
-            boot = [0.0 if a else v for a, v in zip(i["terminated"], i["final_values"])]
+            cut = [a or b or t == last for t, (a, b) in enumerate(zip(i["terminated"], i["truncated"], strict=False))]
+            boot = [0.0 if a else v for a, v in zip(i["terminated"], i["final_values"], strict=False)]
             got = stream(i["rewards"], [[v] for v in i["values"]], cut, boot, 1, 1, p["gamma"], p["lam"])
             close([row[0] for row in got], e["advantages"])
             continue
@@ -161,8 +161,8 @@ def test_dual_discount_gae(golden):
                 own = [t * streams + k for t in range(length)]
                 width = len(i["values"][0])
                 sizes = [min(sum(i["response_mask"][row]) + extra_position, width) for row in own]
-                values = [i["values"][row][:n] for row, n in zip(own, sizes)]
-                extra = [i["token_level_rewards"][row][:n] for row, n in zip(own, sizes)]
+                values = [i["values"][row][:n] for row, n in zip(own, sizes, strict=False)]
+                extra = [i["token_level_rewards"][row][:n] for row, n in zip(own, sizes, strict=False)]
                 dones = [bool(i["dones"][row]) for row in own]
                 cut = [done or t == length - 1 for t, done in enumerate(dones)]
                 edge = i["values"][length * streams + k][0]
@@ -172,7 +172,7 @@ def test_dual_discount_gae(golden):
                 if key.startswith("clean"):
                     ragged(got, e[key][k])
                 else:
-                    ragged(got, [e[key][row][:n] for row, n in zip(own, sizes)])
+                    ragged(got, [e[key][row][:n] for row, n in zip(own, sizes, strict=False)])
 
 
 def test_masked_gae_skips_the_environments_text(golden):
@@ -232,7 +232,7 @@ def test_gigpo(golden):
             continue
         rewards = [[i["step_rewards"][k] for k in row] for row in rows]
         anchors = [[i["anchor_obs"][k] for k in row] for row in rows]
-        if any(abs(sum(r) - i["episode_return"][row[0]]) > 1e-9 for r, row in zip(rewards, rows)):
+        if any(abs(sum(r) - i["episode_return"][row[0]]) > 1e-9 for r, row in zip(rewards, rows, strict=False)):
             left_out.append(case["name"])
             continue  # the reference's penalty, subtracted from a row's score alone: ours is a reward like any other
         got = estimators.gigpo(
@@ -399,7 +399,7 @@ def test_token_ppo_end_to_end(golden):
         i, p, e = case["inputs"], case["params"], case["expected"]
         extra = [
             (-p["beta_kl_in_reward"] * losses.kl_estimate(T(old), T(ref), "k1")).tolist()
-            for old, ref in zip(i["old_logprobs"], i["ref_logprobs"])
+            for old, ref in zip(i["old_logprobs"], i["ref_logprobs"], strict=False)
         ]
         got = stream(
             i["turn_rewards"],
@@ -451,7 +451,7 @@ def test_policies_over_admissible_commands(golden):
     for case in cases:
         i, e = case["inputs"], case["expected"]
         if case["name"].startswith("twosome"):
-            for tokens, commands, want in zip(i["token_logps"], i["actions"], e):
+            for tokens, commands, want in zip(i["token_logps"], i["actions"], e, strict=False):
                 sums = T([sum(row) for row in tokens])
                 lengths, words = [len(row) for row in tokens], [likelihood.word_count(command) for command in commands]
                 got = likelihood.choice(sums, lengths, words, case["params"]["normalisation"])
@@ -508,7 +508,7 @@ def test_tokens_of_admissible_commands_have_the_log_probs_of_the_whole_vocabular
         else:
             continue
         network = Bigram(result["bigram_tables"][i.get("bigram_table", "old")])
-        for prompt, commands, want in zip(i["prompts"], sets, target):
+        for prompt, commands, want in zip(i["prompts"], sets, target, strict=False):
             before = [1, *spell(prompt)]
             tokens = [likelihood.Candidate(len(before), tuple(spell(command))) for command in commands]
             got = likelihood.token_logprobs_apart(network, before, tokens)

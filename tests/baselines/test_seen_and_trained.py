@@ -186,7 +186,7 @@ def test_penalties_and_scale_change_what_is_learned_and_not_what_is_logged(folde
     for turn, fault in zip(run.turns, faults, strict=False):
         turn.reward, turn.fault = 0.5, fault
     before = [turn.reward for turn in run.turns]
-    result = adjusted(run, recipes.Rewards(scale=10.0, invalid_penalty=0.1, format_penalty=0.2))
+    result = adjusted(run, recipes.RewardSettings(scale=10.0, invalid_penalty=0.1, format_penalty=0.2))
     assert [turn.reward for turn in result.turns][:4] == pytest.approx([5.0, 4.9, 4.8, 4.8][: len(run.turns)])
     assert [turn.reward for turn in run.turns] == before
-    assert adjusted(run, recipes.Rewards()) is run
+    assert adjusted(run, recipes.RewardSettings()) is run

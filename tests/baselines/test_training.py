@@ -137,7 +137,7 @@ def test_a_time_limit_bootstraps_from_the_final_observation_and_an_end_does_not(
     config = ppo.Config(micro_rows=2)
     inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator(), prompts)
     boots = actor_critic.final_values(inputs, model.values)
-    for run, boot, prompt in zip(runs, boots, prompts):
+    for run, boot, prompt in zip(runs, boots, prompts, strict=False):
         if run.terminated:
             assert boot == 0.0
         else:

@@ -204,7 +204,7 @@ def test_from_every_state_the_plan_has_the_fewest_commands_and_of_these_the_fewe
     sim, macros = simulation(stem)
     graph = explore(sim, macros)
     planner = Planner(sim, macros)
-    for state, cost in zip(graph.states, distances(graph, COMMAND)):
+    for state, cost in zip(graph.states, distances(graph, COMMAND), strict=False):
         plan = planner.plan(state)
         assert (plan.commands, plan.steps) == divmod(cost, COMMAND)
         planner.sim.load(state)

@@ -109,7 +109,7 @@ def offered_graph(task):
 @pytest.mark.parametrize("gamma", [0.99, 0.95, 1.0])
 @pytest.mark.parametrize("name", ["food_preparation", "entertainment"])
 def test_the_best_policy_under_shaped_is_the_best_under_sparse(name, gamma):
-    """Dynamic programming over every action of the published task, offered or not, and the 50 commands of an episode."""
+    """Computes optimal returns by dynamic programming over all actions and the 50 commands of an episode."""
     task = published.published(name)
     left = {s: remaining for s, (remaining, _) in solutions(name).items()}
     start = task.engine.start

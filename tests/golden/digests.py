@@ -72,7 +72,7 @@ def states(name: str) -> list[str]:
 
 
 def graph(views: Sequence[Any], edges: Sequence[Sequence[tuple[int, Any]]]) -> list[str]:
-    """The digests of the states of a graph: of what each looks like and, edge by edge, of what follows within four steps.
+    """Returns the digests of the states of a graph: of each state, and of everything within four steps of it.
 
     An edge is the number of the next state and what was answered. The digests are in alphabetical order, each once, so
     that two graphs are equal however their states are numbered and however often one is listed.

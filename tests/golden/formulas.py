@@ -98,7 +98,7 @@ def leave_one_out(scores: Sequence[float], groups: Sequence[Hashable]) -> list[f
 
 
 def normalised(scores: Sequence[float], groups: Sequence[Hashable], scaled: bool, eps: float = 1e-6) -> list[float]:
-    """GRPO: scores less their group's mean and, if `scaled`, over its sample deviation; a group of one keeps its score."""
+    """Returns GRPO advantages: scores minus the group mean, divided by its deviation if `scaled`."""
     result = []
     for score, group in zip(scores, groups, strict=True):
         peers = [s for s, g in zip(scores, groups, strict=True) if g == group]
@@ -196,7 +196,7 @@ def clipped_surrogate(
 
 
 def value_loss(new: np.ndarray, old: np.ndarray, target: np.ndarray, clip: float) -> tuple[np.ndarray, np.ndarray]:
-    """The larger of the squared errors of the value and of the value held within `clip` of the old; and its derivative."""
+    """Returns the clipped value loss (the larger squared error) and its derivative."""
     held = old + np.clip(new - old, -clip, clip)
     plain, bound = (new - target) ** 2, (held - target) ** 2
     free = np.abs(new - old) < clip

@@ -1,4 +1,4 @@
-"""Run folders, boards, curves and grids from strangers: whatever is in a file, a command ends with one line and code 2."""
+"""Damaged run folders, boards, curves and grids: a command ends with one line and exit code 2."""
 
 import gzip
 import json

@@ -14,7 +14,7 @@ from envsuite import registry
 from envsuite.errors import BadKnob, DataError, UsageError
 from harness.cli import generalize as command
 from harness.generalization import generalize, grids
-from harness.generalization.generalize import GridCell, GridModel, GridPlace, gaps, grid, split_places, splits
+from harness.generalization.generalize import EvaluatedModel, GridCell, GridPlace, gaps, grid, split_places, splits
 from harness.policies.server_weights import QUESTION
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import WORDINGS
@@ -133,7 +133,7 @@ def test_a_paired_gap_keeps_an_interval_and_a_gap_of_returns_has_none():
 
     def gap(scores, spread, axis):
         sides = [{axis: value} for value in ("a", "b")]
-        who = GridModel("m", {axis: "a"})
+        who = EvaluatedModel("m", {axis: "a"})
         return gaps([GridCell(who, GridPlace(at, task), spread, scores, "") for at in sides])[0]
 
     alike = dict.fromkeys(range(20), 1.0)
@@ -165,7 +165,7 @@ def test_a_stored_grid_renders_as_a_table_with_notes_and_picture(tmp_path, capsy
 
 def test_a_model_name_is_escaped_in_the_table(tmp_path):
     place = GridPlace({"size": "8"}, registry.TASKS["HiLo-v0"])
-    models = [GridModel("a|<b>", {}), GridModel("c", {})]
+    models = [EvaluatedModel("a|<b>", {}), EvaluatedModel("c", {})]
     cells = [GridCell(model, place, wilson(1, 2), {0: 1.0, 1: 0.0}, str(tmp_path / "grid" / "run")) for model in models]
     generalize.write_grid(tmp_path / "grid", "success", models, [place], cells)
     page = grids.pages(tmp_path)[tmp_path / "README.md"]
@@ -243,7 +243,7 @@ def test_both_sides_of_a_named_split_are_played(tmp_path):
 
 def _cell(label, seen, scores):
     place = GridPlace({"prompt-wording": label}, registry.TASKS["HiLo-v0"], seen=seen)
-    return GridCell(GridModel("m", {}), place, Interval(0, 0, 0, len(scores)), dict(enumerate(scores)), "run")
+    return GridCell(EvaluatedModel("m", {}), place, Interval(0, 0, 0, len(scores)), dict(enumerate(scores)), "run")
 
 
 def test_two_wordings_of_the_same_games_are_compared_in_pairs():

@@ -25,6 +25,6 @@ def test_an_exploit_gains_nothing_on_the_holdout(exploit, driver, table):
 
 
 def test_labels_in_error_text_pay_on_the_papers_halves(table):
-    """The leak of the published protocol, which the tasks of version 0 keep: each test row is a training row elsewhere."""
+    """The published protocol of version 0 leaks labels: each test row is a training row in another split."""
     result = red_team.attack("labels in error text", table, working("landlock"), version=0)
     assert result["counts"] > 0.55, result

@@ -205,7 +205,7 @@ class BabyAI(TextEnv):
         return COMMANDS[int(rng.integers(len(COMMANDS)))]
 
     def blind_script(self) -> list[str]:
-        """Returns a walk in growing squares that tries at every cell what the mission names: to pick up, open or drop."""
+        """Returns a walk in growing squares that tries the action of the mission at every cell."""
         mission = self.objective.lower()
         tries = ["toggle"] if "open" in mission else []
         tries += ["pick up"] if "pick" in mission or "put" in mission else []

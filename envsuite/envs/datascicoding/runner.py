@@ -155,7 +155,8 @@ def _compile(code: str, forbidden: set[str]) -> Any:
 
 def _look_inside(model: Any, forbidden: set[str]) -> None:
     """Rejects a forbidden estimator that the text did not name, anywhere in the objects of which the model is made."""
-    waiting, seen = [model], set()
+    waiting: list[Any] = [model]
+    seen: set[int] = set()
     while waiting and len(seen) < MOST_OBJECTS:
         part = waiting.pop()
         if id(part) in seen or isinstance(part, (str, bytes, int, float, type(None))):

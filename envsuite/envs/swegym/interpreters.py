@@ -30,7 +30,7 @@ _PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
-class Interpreter:
+class PythonInterpreter:
     """A Python on this machine."""
 
     version: str
@@ -58,12 +58,12 @@ class Interpreter:
 
 
 @cache
-def find(version: str = "") -> Interpreter:
+def find(version: str = "") -> PythonInterpreter:
     """Returns an interpreter of `version` ('3.9' or '3.9.18'); '' stands for envsuite's own.
 
     Raises DataError if the version is malformed, or if this machine lacks it.
     """
-    own = Interpreter(".".join(map(str, sys.version_info[:3])), interpreter(), interpreter_root())
+    own = PythonInterpreter(".".join(map(str, sys.version_info[:3])), interpreter(), interpreter_root())
     if not version:
         return own
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", version):
@@ -102,7 +102,7 @@ def _numbers(path: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", path.name)[:3]]
 
 
-def _ask(path: Path) -> Interpreter | None:
+def _ask(path: Path) -> PythonInterpreter | None:
     """Runs a candidate; returns None if it does not answer."""
     try:
         done = subprocess.run(
@@ -111,7 +111,7 @@ def _ask(path: Path) -> Interpreter | None:
         version, executable, root, site = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    return Interpreter(version, os.path.realpath(executable), os.path.realpath(root), os.path.realpath(site))
+    return PythonInterpreter(version, os.path.realpath(executable), os.path.realpath(root), os.path.realpath(site))
 
 
 def _matches(version: str, request: str) -> bool:

@@ -180,7 +180,7 @@ def _fetch(requirement: str, environment: Path, target: Path) -> None:
         top.rename(target)
 
 
-def python_of(recipe: Mapping[str, Any]) -> interpreters.Interpreter:
+def python_of(recipe: Mapping[str, Any]) -> interpreters.PythonInterpreter:
     """Returns the interpreter that a recipe names. Raises DataError if it is not on this machine."""
     return interpreters.find(str(recipe.get("python", "")))
 

@@ -27,7 +27,9 @@ HELD_OUT = {
 HOUSEHOLD: dict[str, Any] = {"task": "household"}
 LEVELS: dict[str, dict[str, Any]] = {
     "easy": {**HOUSEHOLD, "rooms": 3, "objects": 6, "distractors": 1, "hidden": 0.0, "goal_length": 1},
-    "medium": {**HOUSEHOLD, "rooms": 5, "objects": 14, "distractors": 4, "hidden": 0.3, "goal_length": 2, "max_steps": 80},
+    "medium": {
+        **HOUSEHOLD, "rooms": 5, "objects": 14, "distractors": 4, "hidden": 0.3, "goal_length": 2, "max_steps": 80,
+    },
     "hard": {
         **HOUSEHOLD,
         "rooms": 7,
@@ -42,7 +44,7 @@ LEVELS: dict[str, dict[str, Any]] = {
 SUMMARIES = {
     "easy": "a household generated from the seed: one goal, three rooms, everything in the open",
     "medium": "a household generated from the seed: two goals in turn, five rooms, some things in closed furniture",
-    "hard": "a household generated from the seed: three goals in turn, seven rooms, half of the things in closed furniture, a narrow view",
+    "hard": "a household generated from the seed: three goals, seven rooms, half of the things hidden, a narrow view",
 }
 
 

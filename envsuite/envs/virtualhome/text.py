@@ -201,7 +201,7 @@ def published_objective(task: Published) -> str:
     return _published_goal(task)
 
 
-# ---- states of the fixed rules in words -----------------------------------------------------------------------------------------
+# ---- states of the fixed rules in words ----------------------------------------------------------------------
 
 
 class Narrator:

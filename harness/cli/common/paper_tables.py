@@ -14,10 +14,11 @@ from harness.suites.paper_table import DEVIATES, NOT_RUN, REPRODUCED, WITHIN, Pa
 
 SPREAD = "Published numbers as printed, with their printed spread; measured numbers with 95 % intervals."
 WORDS = (
-    f"{REPRODUCED}: each number lies within the other's interval; {WITHIN}: one of them does, or the printed one has no "
+    f"{REPRODUCED}: each number lies within the other's interval; {WITHIN}: one of them does, or the "
+    "printed one has no "
     f"interval and lies within ours; {DEVIATES}: neither."
 )
-OURS = "rows that begin with 'ours:' are other players than the published ones: a model named there reproduces none of them."
+OURS = "rows that begin with 'ours:' are players other than the published ones and reproduce none of them."
 MOST_COMMANDS = 4
 """commands that are listed in full"""
 

@@ -92,7 +92,8 @@ def play(
         records, summary = evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
         if progress.cached:
             console.print(
-                f"{name}: {progress.cached:,} of {progress.read:,} prompt tokens ({progress.cached / progress.read:.0%}) were cached: "
+                f"{name}: {progress.cached:,} of {progress.read:,} prompt tokens "
+                f"({progress.cached / progress.read:.0%}) were cached: "
                 "read in an earlier turn, not again",
                 highlight=False,
                 soft_wrap=True,
