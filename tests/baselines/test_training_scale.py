@@ -259,7 +259,7 @@ def test_every_curve_of_many_is_drawn_under_its_name():
 
 
 @pytest.mark.parametrize(
-    "kept", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
+    "stored", sorted((ROOT / "leaderboards" / "training").glob("*/plan.json")), ids=lambda path: path.parent.name
 )
 def test_the_committed_curves_are_what_their_records_give(stored):
     text, result = curves.page(stored.parent)
