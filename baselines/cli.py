@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-concurrent", type=int, default=64, help="episodes played at once (64)")
     cli.add_executor(parser)
     parser.add_argument(
-        "--module", action="append", default=[], help="import this module first, to register your own environments"
+        "--module", action="append", default=[], help="Python module that registers your own environments"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return parser

@@ -42,8 +42,9 @@ def configuration(name: str) -> Any:
     shipped = {file.stem: file for file in SHIPPED.glob("*.json")}
     if name not in shipped:
         raise UsageError(
-            f"--dry-run cannot tell how large {name!r} is: it is not in the cache. "
-            f"Fetch it (envsuite-models get {name}), or name one of {', '.join(sorted(shipped))}."
+            f"--dry-run cannot estimate the memory of {name!r}: there is no such folder, and it is not in the cache. "
+            f"Download it (envsuite-models get {name}), create it as the recipe's first lines say, "
+            f"or set model.name to one of {', '.join(sorted(shipped))}."
         )
     settings = json.loads(shipped[name].read_text())
     return AutoConfig.for_model(settings.pop("model_type"), **settings)

@@ -208,7 +208,7 @@ class RunFolder:
                 yield Verdict(record, f"{field}: differs from journal.jsonl")
 
     def _replies(self, stored: Iterable[Record]) -> Iterator[Verdict]:
-        """Parses the replies of a model again."""
+        """Checks that a model's stored replies, parsed again, give the stored commands."""
         if not is_model(self.config["model"]) or self.config.get("sampling", {}).get("action_mode") != "write":
             return
         try:

@@ -1,4 +1,4 @@
-"""Asynchronous policies, and a joint wait for replies and environments.
+"""Asynchronous policies, and one wait for their replies and for environments.
 
 `Asynchronous` is the optional capability of policies that answer prompts one by one. `asynchronous`
 returns any policy as such a policy. `wait` blocks until one of several sources is ready: file

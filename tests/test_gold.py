@@ -44,7 +44,7 @@ def test_the_command_reports_writes_the_deny_list_and_exits_1(tmp_path, capsys):
     assert done.value.code == 1
     message = capsys.readouterr().out
     assert "broken broken: the expert won 0 of 2 (failed)" in message
-    assert "5 games, 4 to be set aside" in message
+    assert "5 games, 4 to exclude" in message
     denied = [line.partition("  #")[0] for line in file.read_text().splitlines()]
     with pytest.raises(SystemExit) as done:
         check.main(["--gold", "Instances", "--times", "2", "--set", f"deny={','.join(denied)}"])

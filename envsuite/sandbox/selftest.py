@@ -105,8 +105,9 @@ def _attack(driver: str, session: Session, attack: Attack, folder: Path) -> Sand
             result = session.call((names + attack.code).encode(), limits)
         except EnvsuiteError as error:
             return SandboxFinding(driver, attack.name, False, str(error))
-    detail = result.value.decode(errors="replace") or str(result.fate)
-    stopped = result.fate in attack.fates and result.value != b"broken"
+    broken = result.value == b"broken"
+    detail = "the attack succeeded" if broken else result.value.decode(errors="replace") or str(result.fate)
+    stopped = result.fate in attack.fates and not broken
     changed = _state(target) != before
     return SandboxFinding(driver, attack.name, stopped and not changed, "the file was changed" if changed else detail)
 

@@ -1,4 +1,4 @@
-"""envsuite-check: puts environments, yours or ours, to the contract."""
+"""envsuite-check: checks that environments keep the contract of TextEnv."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="envsuite-check",
         description="Check that environments keep the contract: Gymnasium's checker, determinism, fuzzing, leaks, "
-        "expert wins, idle loses, info schema, reward modes.",
+        "expert wins, idle player loses, info schema, reward modes.",
         epilog="Your own environment: envsuite-check MyEnv-v0 --module my_package.my_env. "
         "Instances: envsuite-check --gold SWEGym-records --set records=FILE --deny-list bad.txt",
     )
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sandbox",
         action="store_true",
-        help="attack every sandbox driver instead, and list the results",
+        help="only attack every sandbox driver and list the results",
     )
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
     parser.add_argument(
@@ -42,14 +42,16 @@ def parser() -> argparse.ArgumentParser:
         "--seconds", type=float, default=LEAK_SECONDS, help="time limit of the leak check (default: 60)"
     )
     parser.add_argument("--seeds", type=int, default=5, help="games per check (default: 5)")
-    gold = parser.add_argument_group("gold: can every game of a panel be won?")
+    gold = parser.add_argument_group("gold: check that every game of a panel can be won")
     gold.add_argument(
         "--gold", action="store_true",
-        help="play every game instead: the expert must always win, and an idle player must not",
+        help="only play every game: the expert must always win, and an idle player must not",
     )  # fmt: skip
     gold.add_argument("--times", type=int, default=TIMES, help=f"plays of the expert per game (default: {TIMES})")
     gold.add_argument("-n", type=int, metavar="GAMES", help="only the first games of the panel")
-    gold.add_argument("--deny-list", type=Path, metavar="FILE", help="write the games that failed: --set deny=FILE")
+    gold.add_argument(
+        "--deny-list", type=Path, metavar="FILE", help="write the failed games to FILE, for later --set deny=FILE"
+    )
     parser.add_argument("-v", "--verbose", action="store_true")
     return parser
 
@@ -88,14 +90,17 @@ def _main(argv: Sequence[str] | None) -> int:
             console.print(finding.detail, highlight=False, soft_wrap=True)
             failed += not finding.ok
     console.print(
-        f"{len(tasks) - skipped} tasks, {failed} properties that do not hold, {skipped} tasks not checked",
+        f"{len(tasks) - skipped} tasks, {failed} failed checks, {skipped} tasks not checked",
         highlight=False,
     )
     return 1 if failed or skipped == len(tasks) else 0
 
 
 def _sandbox(console: Console) -> int:
-    """Prints what every sandbox driver stops; returns 1 if a driver for model-written code fails or none works."""
+    """Prints which attacks every sandbox driver stops.
+
+    Returns 1 if a driver for model-written code fails or none works.
+    """
     worked: set[str] = set()
     failed = 0
     for finding in selftest.examine():
@@ -109,7 +114,10 @@ def _sandbox(console: Console) -> int:
         console.print(finding.detail, highlight=False, soft_wrap=True)
     usable = [name for name in drivers.SAFE if name in worked]
     chosen = usable[0] if usable else "none of them"
-    console.print(f"auto chooses {chosen}; `process` protects against accidents only", highlight=False)
+    console.print(
+        f"auto chooses {chosen}. open: `process` does not stop this attack; it protects against accidents only.",
+        highlight=False,
+    )
     return 1 if failed or not usable else 0
 
 
@@ -126,7 +134,7 @@ def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, co
             if args.deny_list:  # at once: an examination of hours may be cut
                 write_atomically(args.deny_list, deny_list(found))
     failed = [verdict for verdict in found if verdict.status != "sound"]
-    console.print(f"{len(found)} games, {len(failed)} to be set aside", highlight=False)
+    console.print(f"{len(found)} games, {len(failed)} to exclude", highlight=False)
     return 1 if failed else 0
 
 

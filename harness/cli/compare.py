@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     if len(args.runs) < 2:
-        raise UsageError("Comparing takes two runs or more.")
+        raise UsageError("Name two or more run folders to compare.")
     if not args.effect > 0 or not 0 < args.level < 1 or not 0 < args.power < 1:
         raise UsageError("--effect must be above 0, --level and --power between 0 and 1.")
     runs = [read_run(path) for path in args.runs]
@@ -90,6 +90,11 @@ def _difference_table(differences: Sequence[Difference], metric: str, effect: fl
         table.add_column(head)
     for head in ("games", f"difference {interval}", "p", "p (Holm)", "detectable", f"games for {effect:g}"):
         table.add_column(head, justify="right")
+    table.caption_justify = "left"
+    table.caption = (
+        "detectable: the smallest difference that this number of games would show; "
+        f"games for {effect:g}: games needed to show a difference of {effect:g}"
+    )
     for pair in differences:
         mean = pair.mean
         table.add_row(

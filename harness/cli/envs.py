@@ -80,7 +80,7 @@ def _families(console: Console, as_json: bool) -> None:
     table = Table(
         box=SIMPLE_HEAD, caption="envsuite-envs NAME lists a family's tasks; --card shows knobs and difficulty"
     )
-    for head in ("family", "tasks", "what it is", "extra", "after"):
+    for head in ("family", "tasks", "what it is", "extra", "source"):
         table.add_column(head, overflow="fold")
     for name in sorted({*registry.FAMILIES, *count}):
         family = registry.FAMILIES.get(name)

@@ -28,6 +28,7 @@ from harness.suites.plan import Planned, plan
 def parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="envsuite-eval",
+        usage="%(prog)s -m MODEL -e ENV [options]",
         description="Evaluate a model on text environments.",
         epilog="Example: envsuite-eval --model qwen2.5-3b --env alfworld",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

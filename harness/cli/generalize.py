@@ -1,4 +1,7 @@
-"""envsuite-generalize: a model over a grid of settings, and the gap between what it saw in training and what not."""
+"""envsuite-generalize: evaluates models over a grid of settings.
+
+Reports the gap between the settings seen in training and the others.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from harness.suites.plan import configure
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="envsuite-generalize",
+        usage="%(prog)s -m MODEL -e ENV --axis NAME=V1,V2 [options]",
         description="Evaluate models over a grid of settings, and the gap between seen and unseen ones.",
         epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
@@ -122,7 +126,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _language(args: argparse.Namespace) -> int:
-    """What each model knows of language, and what training did to it."""
+    """Measures the language ability of each model, and how training changed it."""
     from harness import language_ability
 
     tasks = [name.strip() for name in args.language.split(",") if name.strip()]

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands.add_argument("name", help="of the environment: words of letters and digits, joined by - or _")
     commands.add_argument(
-        "-o", "--output-dir", type=Path, default=Path("."), help="where its folder is made (default: .)"
+        "-o", "--output-dir", type=Path, default=Path("."), help="create the package in this folder (default: .)"
     )
     commands.add_argument("-v", "--verbose", action="store_true")
     return commands
@@ -46,12 +46,10 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     words = names(args.name)
     folder = write(words, args.output_dir)
-    print(f"{folder}: an environment that works, {len(FILES)} files. Next:")
+    print(f"{folder}: a working environment in {len(FILES)} files. Next:")
     print(f"  cd {folder} && pip install -e '.[dev]' && pytest")
     print(f"  envsuite-check '{words['class_name']}-*'        # without installing: --module {words['package']}")
-    print(
-        f"  then write your rules into {words['package']}/env.py; docs/howto/own-environment.md describes the contract"
-    )
+    print(f"  then replace the rules in {words['package']}/env.py by yours (see docs/howto/own-environment.md)")
     return 0
 
 

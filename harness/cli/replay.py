@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     top_parser.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
     top_parser.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
     top_parser.add_argument(
-        "--module", action="append", default=[], help="import this first: it registers environments of yours"
+        "--module", action="append", default=[], help="Python module that registers your own environments"
     )
     top_parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
     top_parser.add_argument("--num-workers", type=int, default=-1)

@@ -33,7 +33,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="episodes per run to replay for prompts, pictures and expert moves; 0 for none (default: 20)",
     )
-    commands.add_argument("--pictures", type=float, default=15, metavar="MB", help="room for pictures (default: 15)")
+    commands.add_argument(
+        "--pictures", type=float, default=15, metavar="MB", help="size limit of all pictures (default: 15)"
+    )
     commands.add_argument("--max-size", type=float, default=60, metavar="MB", help="largest file written (default: 60)")
     commands.add_argument(
         "--allow",
@@ -43,7 +45,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="SETTING",
         help=f"a setting that may differ between the runs: {', '.join(PROTOCOL)}",
     )
-    commands.add_argument("--module", action="append", default=[], help="import this first: it registers environments")
+    commands.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
     commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
     commands.add_argument("-v", "--verbose", action="store_true")
     return commands

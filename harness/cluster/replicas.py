@@ -133,7 +133,10 @@ class RayPolicy:
         actor: Any,
         future: Future[Reply | EnvsuiteError],
     ) -> None:
-        """Runs in one of Ray's threads when a reply arrives or its replica has died."""
+        """Stores a reply or an error, or queues the prompt for `_retry` if its replica died.
+
+        Ray calls this in one of its threads.
+        """
         error = future.exception()
         if error is None:
             self._outbox.put(generation, ticket, future.result())

@@ -91,7 +91,7 @@ class Decoder(Protocol):
         ...
 
     def add(self, job: Job) -> None:
-        """Accepts a job."""
+        """Queues a job; `step` decodes it."""
         ...
 
     def step(self) -> list[Job]:

@@ -218,7 +218,7 @@ def _cures(source: Source, why: str) -> str:
     stands_for = "" if source.name == source.where else f" ({source.where})"
     return (
         f"The weights of {source.name!r}{stands_for} are not on this machine, and {why}. "
-        f"Either download {source.where} elsewhere and pass its folder: --model /path/to/folder; "
+        f"Either download {source.where} elsewhere and pass its folder (--model /path/to/folder, in a recipe name); "
         f"or set HF_HOME to a cache that holds it; or use the bundled model: --model {next(iter(BUNDLED))}."
     )
 

@@ -348,7 +348,7 @@ class Prompting:
         return parsed._replace(commands=self.listed(parsed.commands))
 
     def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        """Returns the tools of the grammar for these admissible commands."""
+        """Returns the tools (function-calling schemas) to declare to the model; [] for text grammars."""
         return GRAMMARS[self.grammar].tools(self.listed(admissible))
 
     @property

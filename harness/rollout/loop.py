@@ -138,8 +138,9 @@ class _Queue:
         return bool(self._starting or self.playing)
 
     def take(self, slot: int, result: StepResult) -> EpisodeState | None:
-        """Applies an environment's answer; returns None if the episode was lost with its worker and
-        starts again.
+        """Applies the result of a slot's environment; returns the state of its episode.
+
+        Returns None if the episode was lost with its worker: it is started again.
         """
         if result.fatal is not None:
             raise result.fatal

@@ -85,7 +85,7 @@ class SavedEpisode(NamedTuple):
 
 
 class AlfworldEnv(TextEnv):
-    """One household task per episode; see the module docstring."""
+    """A household task per episode, in text. Rules: docs/envs/alfworld.md."""
 
     knobs = ALL_KNOBS
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}

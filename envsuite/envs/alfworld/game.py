@@ -48,7 +48,10 @@ MAX_BYTES = 4_000_000
 
 
 class GoalInputs(Protocol):
-    """The part of a state that the goal depends on: a GameState, or a running engine."""
+    """The part of a state that the goal depends on: a GameState, or a running engine.
+
+    Objects and receptacles are numbers; `hot`, `cool`, `clean` and `toggled` are bit sets of them.
+    """
 
     @property
     def location(self) -> int: ...

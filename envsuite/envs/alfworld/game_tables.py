@@ -33,7 +33,7 @@ View = tuple[Commands, dict[str, Action]]
 
 
 class Arrival:
-    """The result of a `go to` command: location, feedback and view.
+    """The result of a `go to` command: receptacle `r`, location, feedback (`greeting`) and view.
 
     Feedback and view (with empty hands, in an unchanged location) are filled in on the first visit.
     """

@@ -264,8 +264,9 @@ class Level(BabyAI):
 
 
 class Local(BabyAI):
-    """The mixed local level of BabyAI-Text: five kinds of missions in one room (`open`: two), with
-    exact plans.
+    """The mixed local level of BabyAI-Text: five kinds of missions in one room (two for `open`).
+
+    The expert's plans are exact.
     """
 
     exact = True
@@ -315,9 +316,7 @@ class Local(BabyAI):
 
 
 class Composed(BabyAI):
-    """minigrid's general level with all settings: rooms, distractors, locks, composition of
-    missions.
-    """
+    """minigrid's configurable level: rooms, distractors, locks and composed missions."""
 
     knobs = (
         Knob("room_size", 8, "side of a room, walls included", low=4, high=16),

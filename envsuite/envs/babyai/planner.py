@@ -252,7 +252,10 @@ class GridPlanner:
         return self._reach_cost(state, frozenset((cell,)))
 
     def _reach_cost(self, state: GridState, goals: frozenset[int], depth: int = 0) -> int:
-        """Steps until a goal cell is in front; unless exact, including the way to required keys."""
+        """Estimates the steps until the agent faces a goal cell.
+
+        Unless the planner is exact, this includes fetching the keys of locked doors on the way.
+        """
         routes = self._routes_to(state, goals)
         pose = state.cell * 4 + state.heading
         steps = routes.steps[pose]

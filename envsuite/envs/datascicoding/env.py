@@ -68,9 +68,7 @@ HOLDOUT = {
 
 
 class DataSciCoding(TextEnv):
-    """Environment that runs the player's code on a data set; the module's docstring gives rules and
-    sources.
-    """
+    """A data set for which the player writes scikit-learn code. Rules: docs/envs/datascicoding.md."""
 
     knobs = (
         Knob("variant", "model", "kind of program to write", choices=("model", "features", "debug")),

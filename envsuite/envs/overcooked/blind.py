@@ -1,4 +1,4 @@
-"""Script of the blind player in a drawn kitchen: it reads the order and never looks at the kitchen."""
+"""Script of the blind player in a generated kitchen: it reads the order and never looks at the kitchen."""
 
 from __future__ import annotations
 

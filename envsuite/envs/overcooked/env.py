@@ -74,7 +74,7 @@ PAPER_SUMS = power_sums(PAPER_GAMMA)
 
 
 class OvercookedEnv(TextEnv):
-    """Environment in which one order is served in one kitchen; the module docstring explains rules and rewards."""
+    """A kitchen where cooks prepare and serve one order. Rules: docs/envs/overcooked.md."""
 
     knobs = (
         Knob("recipe", "tomato", "the order; random draws it from the seed", choices=(*recipe_names(), "random")),
@@ -97,7 +97,7 @@ class OvercookedEnv(TextEnv):
         Knob("slip", 0.0, "probability that a primitive step fails and the cook stays in place", low=0.0, high=0.9),
         Knob("wording", "published", "published: all commands, always; honest: only commands that change something",
              choices=("published", "honest")),
-        Knob("texts", "v0", "v1: a cook hears of its own mistakes only, and the end says that the order was served",
+        Knob("texts", "v0", "v1: a cook is told only its own mistakes, and the last text says that the order was served",
              choices=("v0", "v1")),
         Knob("discount", PAPER_GAMMA, "dense: discount per primitive step inside a command; 1 gives the plain sum",
              low=0.0, high=1.0),

@@ -1,4 +1,4 @@
-"""Registered Overcooked tasks: the two published tasks, every recipe on every map, and drawn kitchens by level."""
+"""Registered Overcooked tasks: the two published tasks, every recipe on every map, and generated kitchens by level."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ LEVELS: dict[str, dict[str, Any]] = {
     "hard": {**DRAWN, "recipe_size": 3, "size": 9, "foods": 5, "boards": 2, "bowls": 2, "walls": 0.15},
 }
 SUMMARIES = {
-    "easy": "a kitchen of 6x6 drawn from the seed: one food to chop, one board",
-    "medium": "a kitchen of 7x7 drawn from the seed: two foods of three, some walls",
-    "hard": "a kitchen of 9x9 drawn from the seed: three foods of five, two bowls, more walls",
+    "easy": "a kitchen of 6x6 generated from the seed: one food to chop, one board",
+    "medium": "a kitchen of 7x7 generated from the seed: two foods of three, some walls",
+    "hard": "a kitchen of 9x9 generated from the seed: three foods of five, two bowls, more walls",
 }
 
 

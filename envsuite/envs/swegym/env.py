@@ -64,9 +64,7 @@ _RANDOM = ("ls", "git status --short", "git diff", "view .", "search 'def '", "s
 
 
 class SWEGym(TextEnv):
-    """Environment in which the player repairs a repository; the module's docstring gives rules and
-    rewards.
-    """
+    """A repository that the player repairs with a shell. Rules: docs/envs/swegym.md."""
 
     knobs = (
         Knob("max_steps", 50, "commands until the repository is graded as it is", low=1),
@@ -297,7 +295,7 @@ class SWEGym(TextEnv):
         return next(iter(self._plan()), "submit")
 
     def blind_script(self) -> list[str]:
-        """Returns `submit` alone: without reading the repository nothing can be mended."""
+        """Returns `submit` alone: a player that does not read the repository cannot repair it."""
         return ["submit"]
 
     def remaining(self) -> int | None:

@@ -47,9 +47,9 @@ class PythonInterpreter:
         return self.root == interpreter_root() or f"{self.root}/".startswith("/usr/")
 
     def mounts(self, empty: Path) -> tuple[tuple[Path, str], ...]:
-        """Returns the host folders that make this interpreter whole inside, without its packages.
+        """Returns the (host folder, path in the sandbox) pairs that let a sandbox run this interpreter.
 
-        `empty` is an empty folder that covers the packages.
+        The empty folder `empty` hides the packages that are installed for all users.
         """
         if self.mounted:
             return ()

@@ -46,7 +46,7 @@ register_family(
     Family(
         "swegym",
         default="SWEGym-medium-v0",
-        summary="mend a repository with a shell, paid by its tests",
+        summary="repair a repository with a shell until its tests pass",
         requires=EXTRA,
         paper="SWE-Gym (Pan et al., 2025), SWE-bench (Jimenez et al., 2024), SWE-smith (Yang et al., 2025)",
     )

@@ -39,7 +39,7 @@ def require_gold(problem: PublishedProblem, seconds: float) -> None:
     if reason:
         raise EngineFailure(
             f"{problem.instance_id} cannot be graded here: {reason} Exclude it with --set deny={problem.instance_id}, "
-            "or mend its recipe."
+            "or fix its recipe."
         )
 
 

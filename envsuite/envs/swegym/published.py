@@ -1,5 +1,4 @@
-"""Published instances: records of SWE-Gym and SWE-bench, played and judged in the place that `places`
-provides.
+"""Published instances: records of SWE-Gym and SWE-bench, played and judged in a place from `places`.
 
 The agent's copy is a repository with one commit, so its history cannot reveal the fix.
 """

@@ -128,7 +128,7 @@ def failed(name: str, statuses: Mapping[str, str], status: str) -> bool:
 def functions(
     node: ast.AST, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Yields the functions of modules and classes, with the names that lead to them."""
+    """Yields all functions and methods below `node`, each with its qualified name as a tuple."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield (*above, child.name), child

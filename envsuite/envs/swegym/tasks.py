@@ -99,7 +99,10 @@ def plant(files: Mapping[str, str], bugs: Iterable[Planted]) -> dict[str, str]:
 
 
 def digest(bugs: Iterable[Planted], archive: str = "") -> str:
-    """Returns 8 hex digits that identify a set of bugs, and its archive if that hash is given."""
+    """Returns an id of 8 hex digits for a set of bugs.
+
+    With `archive`, the hash of the package's archive, the id depends on that archive too.
+    """
     plain = sorted((bug.path, [list(edit) for edit in bug.edits]) for bug in bugs)
     return hashlib.sha256((archive + json.dumps(plain)).encode()).hexdigest()[:8]
 

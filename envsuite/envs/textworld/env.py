@@ -59,7 +59,7 @@ Cooking or cutting in a way that the recipe does not ask for, or eating an ingre
 
 
 class TextWorld(TextEnv):
-    """One parser game per episode; see the module docstring."""
+    """A text adventure, one game per episode. Rules: docs/envs/textworld.md."""
 
     isolate = True  # generating a game takes seconds; the engine runs in its own process
     knobs = (

@@ -1,4 +1,4 @@
-"""Script of the blind player in a drawn household: it knows the goal and common homes, and never looks around."""
+"""Script of the blind player in a generated household: it knows the goal and common homes, and never looks around."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ MAX_CACHED_GAMES = 8  # households kept with their plans and texts, for repeated
 
 
 class VirtualHomeEnv(TextEnv):
-    """Environment for one task in one home; the module docstring explains rules and rewards."""
+    """A home in which the player does one household task. Rules: docs/envs/virtualhome.md."""
 
     knobs = (
         Knob("task", "food_preparation", "a published task, or a household drawn from the seed",

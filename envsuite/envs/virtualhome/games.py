@@ -189,6 +189,6 @@ class FixedGame:
 
 
 def fixed_game(name: str, sight: str) -> FixedGame:
-    """Returns a published task under the fixed rules."""
+    """Returns the game of a published task with the corrected rules of `fixed_tasks`."""
     home, goal = fixed_task(name)
     return FixedGame(home, goal, sight)

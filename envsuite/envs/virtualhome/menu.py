@@ -1,4 +1,4 @@
-"""Registered VirtualHome tasks: the published tasks in both modes, and drawn households by level and split."""
+"""Registered VirtualHome tasks: the published tasks in both modes, and generated households by level and split."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ LEVELS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 SUMMARIES = {
-    "easy": "a household drawn from the seed: one goal, three rooms, everything in the open",
-    "medium": "a household drawn from the seed: two goals in turn, five rooms, some things shut away",
-    "hard": "a household drawn from the seed: three goals, seven rooms, half of it hidden, seen only from close by",
+    "easy": "a household generated from the seed: one goal, three rooms, everything in the open",
+    "medium": "a household generated from the seed: two goals in turn, five rooms, some things in closed furniture",
+    "hard": "a household generated from the seed: three goals, seven rooms, half of the things hidden, a narrow view",
 }
 
 
@@ -53,7 +53,7 @@ def _register_all() -> None:
         Family(
             "virtualhome",
             "VirtualHome-food_preparation-v0",
-            "household tasks with two hands: the eight published tasks, original and fixed, and drawn households",
+            "household tasks with two hands: eight published tasks, original and corrected, and generated households",
             requires="virtualhome",
             paper="TWOSOME (Tan et al., 2024) and POAD (Wen et al., 2024)",
         )
