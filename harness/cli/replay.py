@@ -45,13 +45,13 @@ def _main(argv: Sequence[str] | None) -> int:
         if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
             players = leaderboards.COMPUTED
             for fault in leaderboards.faults(leaderboards.read(path)):
-                print(f"{path}: {fault}", file=sys.stderr)
+                cli.print_safely(f"{path}: {fault}", sys.stderr)
                 failed += 1
-        for one, difference in check(file, args.num_workers, players=players, trusted=trusted):
+        for record, difference in check(file, args.num_workers, players=players, trusted=trusted):
             same, differ = same + (not difference), differ + bool(difference)
             if difference or args.verbose:
-                name = f"{one['task']} seed {one['seed']} attempt {one['attempt']}"
-                print(f"{file}: {name}: {difference or 'same'}", file=sys.stderr if difference else sys.stdout)
+                name = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
+                cli.print_safely(f"{file}: {name}: {difference or 'same'}", sys.stderr if difference else sys.stdout)
         print(f"{file}: {same} episodes replayed the same, {differ} differ")
         failed += differ
     return 1 if failed else 0

@@ -7,6 +7,7 @@ require. No action is counted twice, so the bound never exceeds the true number.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envsuite.envs.virtualhome.engine import HomeState
@@ -25,6 +26,28 @@ class _Requirement(NamedTuple):
     y: int
     first: int
     last: int
+
+
+@dataclass(slots=True)
+class _Needs:
+    """Everything that the remaining stages still lack in one state."""
+
+    puts: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(thing, place) -> stage that needs it"""
+    hold: dict[int, int] = field(default_factory=dict)
+    """thing -> stage that needs it in a hand"""
+    shut: dict[int, int] = field(default_factory=dict)
+    """door -> last stage that needs it closed"""
+    actions: set[tuple[str, int]] = field(default_factory=set)
+    """required actions on doors, switches and seats"""
+    marks: list[tuple[int, int, int]] = field(default_factory=list)
+    """(thing, appliance, stage)"""
+    things: dict[int, list[int]] = field(default_factory=dict)
+    """thing that must be grabbed -> stages of its puts"""
+    room: int = 0
+    """room where the agent must be"""
+    extra: int = 0
+    """further commands, mostly grabs"""
 
 
 class LowerBound:
@@ -49,79 +72,91 @@ class LowerBound:
             self.stages.append(requirements)
 
     def __call__(self, s: HomeState, stage: int) -> int:
-        engine = self.engine
-        home = engine.home
-        doors, first_movable = home.door, home.first_movable + 1
-        puts: dict[tuple[int, int], int] = {}  # (thing, place) -> stage that needs it
-        hold: dict[int, int] = {}  # thing -> stage that needs it in a hand
-        shut: dict[int, int] = {}  # door -> last stage that needs it closed
-        actions: set[tuple[str, int]] = set()  # required actions on doors, switches and seats
-        marks: list[tuple[int, int, int]] = []  # (thing, appliance, stage)
-        things: dict[int, list[int]] = {}  # thing that must be grabbed -> stages of its puts
-        room = extra = 0
+        """Returns a lower bound on the commands from state `s` to the goal."""
+        needs = self._unmet(s, stage)
+        # Final places, without the places that things only pass through.
+        final = dict(needs.puts) if needs.marks else needs.puts
+        reopened = self._count_processes(s, needs, final)
+        opened: dict[int, int] = {}  # door that must be opened -> first stage that needs it
+        doors = self.engine.home.door
+        for (x, y), when in needs.puts.items():
+            needs.things.setdefault(x, []).append(when)
+            if y & doors & ~s.open:
+                opened[y] = min(when, opened.get(y, when))
+        source = self._count_grabs(s, needs, opened, reopened)
+        for door, when in opened.items():
+            needs.actions.add(("open", door))
+            if needs.shut.get(door, -1) >= when:
+                needs.actions.add(("closed", door))
+        walks = self._walks(s, needs.puts, final, source, needs.things, needs.actions, needs.room)
+        return needs.extra + len(needs.puts) + len(needs.actions) + walks
+
+    def _unmet(self, s: HomeState, stage: int) -> _Needs:
+        """Returns the conditions of the remaining stages that do not hold in `s`."""
+        needs = _Needs()
         for kind, holds, x, y, first, last in self.stages[stage]:
             if kind == "closed":
-                shut[x] = last
+                needs.shut[x] = last
             if holds(s):
                 continue
             if kind == "on" or kind == "in":
-                puts[x, y] = first
+                needs.puts[x, y] = first
             elif kind == "mark":
-                marks.append((x, y, first))
+                needs.marks.append((x, y, first))
             elif kind == "held":
-                hold[x] = last
-                things[x] = []
+                needs.hold[x] = last
+                needs.things[x] = []
             elif kind == "served":
-                things[x] = []
+                needs.things[x] = []
             elif kind == "room":
-                room = x
+                needs.room = x
             else:
-                actions.add((kind, x))
-        must_open = {x for kind, x in actions if kind == "open"} if marks else set()
-        reopened: set[int] = set()  # appliances that must be opened again
-        final = dict(puts) if marks else puts  # final places, without the places that things only pass through
-        for x, device, first in marks:
+                needs.actions.add((kind, x))
+        return needs
+
+    def _count_processes(self, s: HomeState, needs: _Needs, final: dict[tuple[int, int], int]) -> set[int]:
+        """Adds what appliances require for the missing marks. Returns the appliances that must be opened again."""
+        home, first_movable = self.engine.home, self.engine.home.first_movable + 1
+        must_open = {x for kind, x in needs.actions if kind == "open"} if needs.marks else set()
+        reopened: set[int] = set()
+        for x, device, first in needs.marks:
             i = x.bit_length() - first_movable
-            door = device & doors
+            door = device & home.door
             missing = not (s.inside[i] | s.on[i]) & device
             if door and device not in must_open and device not in reopened:
                 leaves = any(item == x and y != device and when >= first for (item, y), when in final.items())
-                if leaves or hold.get(x, -1) >= first:
+                if leaves or needs.hold.get(x, -1) >= first:
                     reopened.add(device)
-                    extra += 1 if device & home.always_on else 2
+                    needs.extra += 1 if device & home.always_on else 2
             if missing:
-                puts[x, device] = min(first, puts.get((x, device), first))
+                needs.puts[x, device] = min(first, needs.puts.get((x, device), first))
             if door and (missing or s.open & device):
-                actions.add(("closed", device))
+                needs.actions.add(("closed", device))
                 if s.power & device:
-                    actions.add(("off", device))
+                    needs.actions.add(("off", device))
             if not device & home.always_on and (door or not s.power & device):
-                actions.add(("running", device))
-        opened: dict[int, int] = {}  # door that must be opened -> first stage that needs it
-        for (x, y), when in puts.items():
-            things.setdefault(x, []).append(when)
-            if y & doors & ~s.open:
-                opened[y] = min(when, opened.get(y, when))
+                needs.actions.add(("running", device))
+        return reopened
+
+    def _count_grabs(self, s: HomeState, needs: _Needs, opened: dict[int, int], reopened: set[int]) -> dict[int, int]:
+        """Adds the grabs of all things to move. Returns the furniture where each is grabbed (0: from a hand)."""
+        home, first_movable = self.engine.home, self.engine.home.first_movable + 1
         source: dict[int, int] = {}
-        for x, stages in things.items():
-            extra += max(len(stages), 1)
-            if stages and max(stages) <= hold.get(x, -1):
-                extra += 1
+        for x, stages in needs.things.items():
+            needs.extra += max(len(stages), 1)
+            if stages and max(stages) <= needs.hold.get(x, -1):
+                needs.extra += 1
             if x == s.right or x == s.left:
-                extra -= 1
+                needs.extra -= 1
                 source[x] = 0
                 continue
             i = x.bit_length() - first_movable
             place = s.on[i] or s.inside[i] & ~home.room_mask
             source[x] = self._root[place]
-            if (closed := place & doors & ~s.open) and closed not in reopened:
-                when = min([*stages, hold.get(x, NEVER)])
+            if (closed := place & home.door & ~s.open) and closed not in reopened:
+                when = min([*stages, needs.hold.get(x, NEVER)])
                 opened[closed] = min(when, opened.get(closed, when))
-        for door, when in opened.items():
-            actions.add(("open", door))
-            if shut.get(door, -1) >= when:
-                actions.add(("closed", door))
-        return extra + len(puts) + len(actions) + self._walks(s, puts, final, source, things, actions, room)
+        return source
 
     def _walks(
         self,
