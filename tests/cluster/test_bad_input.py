@@ -34,7 +34,7 @@ def test_cluster_flags_without_a_cluster_are_refused(command, words, capsys):
         command.main(words.split())
     out = capsys.readouterr()
     assert ended.value.code == 2 and out.err.count("\n") == 1
-    assert "belongs to --executor ray" in out.err or "must be at least 0, not -1" in out.err
+    assert "needs --executor ray" in out.err or "must be at least 0, not -1" in out.err
 
 
 def test_a_missing_package_names_its_extra(monkeypatch):
@@ -106,13 +106,13 @@ def test_an_address_without_a_cluster_raises_a_one_line_error(tmp_path):
         (
             "auto",
             ConnectionError("Could not find any running Ray instance."),
-            "no Ray runs on this machine: ray start --head",
+            "Ray is not running on this machine: run `ray start --head`",
         ),
-        ("10.0.0.1:6379", ConnectionError("Failed to connect"), "Failed to connect: what listens there is no head"),
+        ("10.0.0.1:6379", ConnectionError("Failed to connect"), "Failed to connect: the process there is not a head"),
         (
             "10.0.0.1:6379",
             RuntimeError("Version mismatch:\n  Ray: 2.0\n"),
-            r"Ray: 2\.0 Here are Ray .* the same on all\.",
+            r"Ray: 2\.0 This node has Ray .* the same versions on all nodes\.",
         ),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_budget_ends_a_run_cleanly_and_resume_completes_it(cluster, tmp_path, 
     cfg = config("Slow-v0", "dear", max_turns=5, knobs=SLOW)  # 12 episodes of 5 turns
     local = results(cfg, tmp_path / "local", ExpensivePolicy, num_workers=0)
     how = Execution(**{**on(cluster), "num_workers": 1}, budget=budget)
-    with pytest.raises(BudgetReached, match=rf"{message} is used up after (\d+) of 12 episodes: --resume goes on"):
+    with pytest.raises(BudgetReached, match=rf"{message} is used up after (\d+) of 12 episodes: --resume continues"):
         evaluate(cfg, tmp_path / "ray", ExpensivePolicy, how)
     journal = [record for _, record in read_journal(cfg.folder(tmp_path / "ray") / "journal.jsonl")]
     assert 1 <= len(journal) < 12

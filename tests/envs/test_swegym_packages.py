@@ -138,7 +138,7 @@ def test_what_is_played_is_the_list_the_archives_and_their_description_alone(mad
     assert all(name.startswith("wordy-1.0-") for name in here.games)
     assert registry.panel(task).digest != here.digest
     (tmp_path / "wordy-1.0.tar.gz").write_bytes(b"something else")
-    with pytest.raises(DataError, match=r"not the one that was published\. Make the tasks"):
+    with pytest.raises(DataError, match=r"differs from the published one\. Generate the tasks"):
         registry.build(task.id, sandbox=DRIVER, tasks=str(tmp_path)).reset(seed=0)
 
 
@@ -222,7 +222,7 @@ def test_what_an_archive_holds_is_found_or_can_be_said(tmp_path):
             {},
             "importable next to the copy",
         ),
-        ({"PKG-INFO": ABOUT, "wordy.py": "x" * (sdists.LARGE + 1), "test_a.py": ""}, {}, "a package may hold 4000000"),
+        ({"PKG-INFO": ABOUT, "wordy.py": "x" * (sdists.LARGE + 1), "test_a.py": ""}, {}, "a package may have 4000000"),
     ],
 )
 def test_an_archive_that_will_not_do_is_refused_with_the_cure(tmp_path, files, message, words):
@@ -281,7 +281,7 @@ def test_what_the_index_does_not_have_is_said_and_exits_2(index, tmp_path, monke
     assert "The package index has no wordy==9 for this Python" in said("-p", "wordy==9")
     assert "wheely has no source archive (.tar.gz) on the package index" in said("-p", "wheely")
     assert "cannot be read" in said("-p", str(tmp_path / "none.tar.gz"))
-    assert "name it alone with -p" in said("-p", "wordy", "-p", "wheely", "--tests", "tests")
+    assert "name it with -p" in said("-p", "wordy", "-p", "wheely", "--tests", "tests")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     assert "The package index cannot be reached for wordy: name a source archive's path instead" in said("-p", "wordy")
 

@@ -96,7 +96,7 @@ def test_parquet_and_json_hold_the_same_records(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("{", "line 2: no JSON"),
+        ("{", "line 2: not valid JSON"),
         ("[1]", "line 2: a record is a JSON object, not a list"),
         ({**PLAIN, "patch": None}, "line 2: field 'patch' is missing"),
         ({**PLAIN, "patch": " "}, "line 2: field 'patch' is empty"),
@@ -119,7 +119,7 @@ def test_a_malformed_record_is_named_by_line_and_field(tmp_path, row, message):
 
 def test_a_file_that_is_none_is_refused_in_a_line(tmp_path):
     (tmp_path / "r.parquet").write_text("no")
-    for name, word in (("r.parquet", "no Parquet"), ("r.csv", "does not exist"), ("none.jsonl", "does not exist")):
+    for name, word in (("r.parquet", "not a Parquet file"), ("r.csv", "does not exist"), ("none.jsonl", "does not exist")):
         with pytest.raises(DataError, match=word):
             records.load(tmp_path / name)
 

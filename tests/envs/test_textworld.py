@@ -286,7 +286,7 @@ def test_games_can_be_generated_in_advance(monkeypatch, tmp_path, capsys):
     assert all(game_cache.find_game(game_spec("custom", settings, seed)) for seed in (1, 2))
     with pytest.raises(SystemExit) as ended:
         data.main(["games", "-e", "babyai-goto", "-n", "2"])
-    assert ended.value.code == 2 and "needs no games made beforehand" in capsys.readouterr().err
+    assert ended.value.code == 2 and "does not generate games in advance" in capsys.readouterr().err
 
 
 def test_compact_observations_name_room_reply_and_inventory(kinds):
