@@ -287,6 +287,11 @@ def _validate_shaping(recipe: Recipe) -> None:
             "set config.gamma = 1 (and config.gamma_token, if it has one), config.level = 'turn', or "
             "another reward_mode."
         )
+    if shaping.gamma < 1 and recipe.prompting.grammar == "actions":
+        raise UsageError(
+            "reward_mode = 'shaped' discounts per command, and with several commands per turn the learner discounts "
+            "per turn: set prompting.grammar = 'action' or config.gamma = 1."
+        )
     if recipe.shaping_gamma not in (-1.0, shaping.gamma):
         raise UsageError(
             f"shaping_gamma = {recipe.shaping_gamma} is not the discount of {recipe.algorithm}, {shaping.gamma} per "

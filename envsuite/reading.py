@@ -14,6 +14,7 @@ import re
 import stat
 import tarfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,8 @@ def _check_depth(text: bytes) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise InvalidJSON(f"key {twice[:40]!r} is given twice")
     return result
 
@@ -114,8 +115,9 @@ def read_bytes(path: Path, most: int = MOST_DOCUMENT) -> bytes:
     Raises DataError if it is not a regular file, cannot be read or is larger than `most`.
     """
     try:
+        _refused(path)  # before opening: a pipe would block
         with path.open("rb") as file:
-            content = b"" if _refused(path) else file.read(most + 1)
+            content = file.read(most + 1)
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     if len(content) > most:

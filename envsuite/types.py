@@ -98,8 +98,8 @@ class Knob:
     high: float | None = None
     choices: tuple[Any, ...] | None = None
     trusted_only: bool | None = None
-    """True: replays and reports take the value from the user's own flags alone, never from a recorded file, because it
-    names a file, builds something or chooses the sandbox. None: True for free text, False for all other values."""
+    """True: replays and reports take the value only from the user's own flags, never from a recorded file, because it
+    names a file, builds something, or chooses the sandbox or its limits. None: True for free text, else False."""
 
     @property
     def needs_trust(self) -> bool:

@@ -7,13 +7,12 @@ counts with the folder's other files. The check cannot prove which model wrote t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envsuite import registry
+from envsuite import reading, registry
 from envsuite.errors import DataError, EnvsuiteError, UnknownTask
 from envsuite.types import StopReason, knobs_json
 from harness import records
@@ -29,6 +28,9 @@ HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, Sto
 """Stop reasons of the harness. The environment does not know them, so the check ends with the last
 stored turn.
 """
+MOST_MISSING = 100_000
+"""Largest number of episodes that a config may list beyond those in the file."""
+
 SAME_FAULT = {"length": "format"}
 """Faults that a replay cannot tell apart: a reply without a command, cut off or not."""
 
@@ -151,7 +153,7 @@ class RunFolder:
         """Reads config.json. Raises DataError."""
         path = folder / "config.json"
         try:
-            config = json.loads(path.read_bytes())
+            config = reading.read_json(path)
             records.check_types(config, {"task": str, "knobs": dict, "model": str, "seeds": list, "attempts": int})
             records.check_types(config["seeds"], {0: int, 1: int})
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -169,6 +171,11 @@ class RunFolder:
         first, count = self.config["seeds"]
         task, knobs = self.config["task"], knobs_json(self.config["knobs"])
         keys = {records.key_of(record) for record in stored}
+        if not 0 <= count * self.config["attempts"] <= len(stored) + MOST_MISSING:
+            yield Verdict(
+                {"task": task, "seed": first, "attempt": 0}, "config.json lists far more episodes than the file"
+            )
+            return
         expected = {
             (task, knobs, seed, attempt)
             for seed in range(first, first + count)

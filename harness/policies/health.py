@@ -65,7 +65,7 @@ class Health:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT):
                 healthy = (await client.get(f"{url}/models")).status_code < 500
-        except (TimeoutError, httpx.HTTPError):
+        except Exception:  # httpx lets errors of headers through; an unusable answer is unhealthy
             healthy = False
         self._paused_until.pop(server, None)
         if not healthy:

@@ -189,7 +189,8 @@ class OpenAIPolicy:
     async def _start_after_check(self, submitted: list[tuple[int, int, Prompt]]) -> None:
         async with self._checking:
             await self._health.check(self._http(), self.servers)
-        self._start_tasks(submitted)
+        # Prompts that were cancelled during the check are not sent.
+        self._start_tasks([request for request in submitted if request[0] == self._outbox.generation])
 
     def _start_tasks(self, submitted: list[tuple[int, int, Prompt]]) -> None:
         keys = [prompt.key or str(prompt.seed) for _, _, prompt in submitted]
@@ -309,7 +310,7 @@ class OpenAIPolicy:
             raise TemporaryError(
                 f"{shown(server)} answered {error.response.status_code}", retry_after(error.response)
             ) from None
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, UnicodeError) as error:  # UnicodeError: headers that are not text
             self._doubt(server)
             raise TemporaryError(self._hidden(f"{shown(server)}: {type(error).__name__} {error}".rstrip())) from None
         except httpx.InvalidURL as error:

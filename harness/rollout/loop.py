@@ -6,6 +6,7 @@ steps an environment as soon as its reply is there, and otherwise waits for both
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from harness.waiting import asynchronous, wait
 
 LIVES = 2
 """Number of times that an episode may lose its worker as a suspect before it counts as broken."""
+
+MAX_WAIT = 60.0
+"""Seconds after which the loop looks again at silent environments and policies."""
 
 MaxTurns = int | Callable[[Episode], int] | None
 
@@ -219,7 +223,8 @@ def rollout(
                     yield queue.finish(slot)
             if idle:
                 deadline = executor.deadline()
-                timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+                remaining = math.inf if deadline is None else deadline - time.monotonic()
+                timeout = min(MAX_WAIT, max(0.0, remaining))
                 wait([*executor.sources(), *player.sources()], timeout)
     finally:
         player.cancel()

@@ -119,7 +119,11 @@ def test_a_malformed_record_is_named_by_line_and_field(tmp_path, row, message):
 
 def test_a_file_that_is_none_is_refused_in_a_line(tmp_path):
     (tmp_path / "r.parquet").write_text("no")
-    for name, word in (("r.parquet", "not a Parquet file"), ("r.csv", "does not exist"), ("none.jsonl", "does not exist")):
+    for name, word in (
+        ("r.parquet", "not a Parquet file"),
+        ("r.csv", "does not exist"),
+        ("none.jsonl", "does not exist"),
+    ):
         with pytest.raises(DataError, match=word):
             records.load(tmp_path / name)
 

@@ -100,8 +100,8 @@ class DataSciCoding(TextEnv):
         Knob("splits", 5, "random halves", low=1, high=50),
         Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used", trusted_only=False),
         Knob("max_code", 20_000, "characters of code", low=1, high=1_000_000),
-        Knob("seconds", 30.0, "wall clock for all splits of one attempt", low=0.1, high=3600.0),
-        Knob("memory_mb", 2048, "memory of one attempt", low=64, high=1_000_000),
+        Knob("seconds", 30.0, "wall clock for all splits of one attempt", low=0.1, high=3600.0, trusted_only=True),
+        Knob("memory_mb", 2048, "memory of one attempt", low=64, high=1_000_000, trusted_only=True),
         Knob(
             "sandbox",
             "auto",

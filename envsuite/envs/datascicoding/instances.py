@@ -119,7 +119,7 @@ def _held_out(name: str, frame: pd.DataFrame, share: float) -> np.ndarray:
     """
     if not share:
         return np.zeros(len(frame), bool)
-    rows = frame.astype(str).agg("\0".join, axis=1)
+    rows = frame.astype(str).fillna("nan").agg("\0".join, axis=1)  # pandas 3 keeps missing values
     digests = (hashlib.sha256(f"{name}\0{row}".encode()).digest() for row in rows)
     return np.array([int.from_bytes(digest[:4], "big") < share * 2**32 for digest in digests])
 

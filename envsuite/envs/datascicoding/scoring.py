@@ -51,7 +51,7 @@ SPEC = Spec(
     modules=MODULES,
     program=RUNNER,
     distributions=("scikit-learn", "pandas"),
-    hidden=("sklearn/datasets/data", "sklearn/datasets/images", "sklearn/datasets/tests"),
+    hidden=("sklearn/datasets/data", "sklearn/datasets/images", "sklearn/datasets/tests", "scipy/spatial/tests"),
 )
 
 VERDICTS = {
