@@ -81,7 +81,7 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
 
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
-	$(BIN)/python -m envsuite.envs.swegym.build build/swegym -j $(WORKERS) --write
+	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
 
 lint: dev  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from baselines.distributed import fsdp
-from baselines.model import Model
+from baselines.networks.model import Model
 from baselines.recipe import SHIPPED, Recipe
 from baselines.train import CONCURRENT
 from envsuite.errors import UsageError

@@ -32,7 +32,7 @@ from baselines.collection.env_cache import EnvCache
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
 from baselines.metrics import episode_metrics, evaluation_metrics, outcome_metrics
-from baselines.model import Model
+from baselines.networks.model import Model
 from baselines.recipe import Recipe
 from baselines.run_log import Display, RunLog
 from envsuite.errors import UsageError

@@ -26,9 +26,9 @@ import gymnasium as gym
 
 from envsuite import registry
 from envsuite.cache import write_atomically
-from envsuite.envs.alfworld import compiled, solver
 from envsuite.envs.alfworld import env as alfworld_env
 from envsuite.envs.alfworld.env import AlfworldEnv
+from envsuite.envs.alfworld.games import compiled, solver
 from harness.policies import make_policy
 from harness.rollout.executors import Executor, LocalExecutor
 from harness.rollout.loop import rollout

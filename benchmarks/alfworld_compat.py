@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.alfworld_equivalence import memoise_stock
 from envsuite.compat.alfworld import AlfredTWEnv, AlfworldBatchEnv
-from envsuite.envs.alfworld import solver
+from envsuite.envs.alfworld.games import solver
 
 PAGE = Path(__file__).with_suffix(".md")
 MAX_STEPS = 16
@@ -202,7 +202,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.stock:
         record_stock(*options.stock)
-    from envsuite.envs.alfworld import data
+    from envsuite.envs.alfworld.games import data
 
     files = [str(game.path) for split in ("train", "valid_seen") for game in data.games(split)]
     games = random.Random(0).sample(files, min(options.games, len(files)))

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
-from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.engine import AlfworldGame, NativeEngine
-from envsuite.envs.alfworld.logic import remake
+from envsuite.envs.alfworld.games import solver
+from envsuite.envs.alfworld.games.logic import remake
 
 RECIPE = "1"
 """Changes when walks are chosen otherwise: transcripts of another recipe are not used."""

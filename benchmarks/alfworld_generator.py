@@ -12,11 +12,11 @@ import time
 from collections import defaultdict
 from statistics import mean, median
 
-from envsuite.envs.alfworld import data, solver
-from envsuite.envs.alfworld.floorplans import ROOMS, TASK_TYPES
-from envsuite.envs.alfworld.game import AlfworldGame
-from envsuite.envs.alfworld.generator import generate
-from envsuite.envs.alfworld.logic import PICKUPABLE
+from envsuite.envs.alfworld.games import data, solver
+from envsuite.envs.alfworld.games.floorplans import ROOMS, TASK_TYPES
+from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.generator import generate
+from envsuite.envs.alfworld.games.logic import PICKUPABLE
 
 SHORT = {kind: kind.split("_")[1] if "then" in kind else kind.split("_")[0] for kind in TASK_TYPES}
 SHORT |= {"pick_and_place_simple": "simple", "pick_two_obj_and_place": "two"}

@@ -20,8 +20,8 @@ from statistics import median
 import numpy as np
 
 from envsuite import registry
-from envsuite.envs.alfworld.data import data_folder
 from envsuite.envs.alfworld.env import AlfworldEnv
+from envsuite.envs.alfworld.games.data import data_folder
 
 STEPS = 20
 

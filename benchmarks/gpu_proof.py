@@ -39,7 +39,7 @@ from baselines.algorithms.update import UpdateInput
 from baselines.batch import collate
 from baselines.configs import GRPO, ModelConfig
 from baselines.distributed import fsdp
-from baselines.model import Model
+from baselines.networks.model import Model
 from baselines.train import TrainingRun
 from benchmarks.peak_memory import PeakMemory
 from benchmarks.qwen_shapes import bytes_tokenizer

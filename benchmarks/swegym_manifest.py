@@ -3,7 +3,7 @@ environment.
 
     python -m benchmarks.swegym_manifest FOLDER [--play N] [--markdown FILE]
 
-FOLDER is the working folder of `make swe-manifest` or `python -m envsuite.envs.swegym.build`. If it
+FOLDER is the working folder of `make swe-manifest` or `python -m envsuite.envs.swegym.generated.build`. If it
 contains playable tasks (`packages.json`), they are described, otherwise the shipped list. A sample
 over all packages and numbers of bugs is played by the expert, who must win, and by a player who
 submits at once, who must lose.
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from envsuite import registry
-from envsuite.envs.swegym import generator, packages, tasks
 from envsuite.envs.swegym.env import SWEGym
+from envsuite.envs.swegym.generated import generator, packages, tasks
 
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -23,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from envsuite import registry
+from envsuite.envs.textworld.engine.interpreter import Interpreter
 from envsuite.envs.textworld.game_cache import generate_many
 from envsuite.envs.textworld.games import GameSpec, game_spec
-from envsuite.envs.textworld.interpreter import Interpreter
 
 KINDS = {
     "w2-o3-q4": ("custom", {"world_size": 2, "nb_objects": 3, "quest_length": 4}),

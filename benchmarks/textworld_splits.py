@@ -77,8 +77,8 @@ def placed(spec: GameSpec) -> list[Any]:
     """Returns the facts of a game that textworld's GameMaker builds, stopped before it finishes."""
     from textworld import GameMaker
 
+    from envsuite.envs.textworld.engine.patches import apply_patches
     from envsuite.envs.textworld.generator import make_game
-    from envsuite.envs.textworld.patches import apply_patches
 
     def stop(maker: GameMaker, *remaining: object) -> None:
         raise _Placed(list(maker.facts))

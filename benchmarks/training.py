@@ -27,7 +27,7 @@ from baselines.algorithms.update import UpdateInput
 from baselines.batch import collate, turn_rewards
 from baselines.collection.actor import Actor
 from baselines.math.losses import aggregate, clipped_surrogate
-from baselines.model import Model, ModelConfig
+from baselines.networks.model import Model, ModelConfig
 from baselines.recipe import Acting
 from baselines.studies import tiny_model
 from envsuite import registry

@@ -29,7 +29,7 @@ from baselines.algorithms import grpo
 from baselines.algorithms.optimisers import Optimisers
 from baselines.algorithms.update import UpdateInput
 from baselines.collection.actor import Actor
-from baselines.model import Model, ModelConfig
+from baselines.networks.model import Model, ModelConfig
 from baselines.recipe import Acting
 from baselines.studies import tiny_model
 from envsuite import registry

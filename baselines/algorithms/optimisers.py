@@ -14,8 +14,8 @@ import torch
 
 from baselines.configs import UpdateConfig
 from baselines.distributed import collectives, fsdp
-from baselines.masters import MasterWeights
-from baselines.model import Model
+from baselines.networks.masters import MasterWeights
+from baselines.networks.model import Model
 from envsuite.errors import EnvsuiteError
 
 

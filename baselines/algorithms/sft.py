@@ -24,7 +24,7 @@ from baselines.configs import SFTConfig as Config
 from baselines.distributed import collectives
 from baselines.math.losses import aggregate
 from baselines.microbatch import crop, split
-from baselines.model import Model
+from baselines.networks.model import Model
 from envsuite.errors import DataError
 from envsuite.types import StopReason, Task
 from harness.lm.template import SampledReply, Template

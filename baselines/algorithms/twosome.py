@@ -27,7 +27,7 @@ from baselines.configs import TWOSOME as Config
 from baselines.distributed import collectives
 from baselines.math.estimators import members, standardise
 from baselines.math.losses import clipped_surrogate, early_stop_kl
-from baselines.model import Model
+from baselines.networks.model import Model
 from envsuite.errors import UsageError
 from harness.lm.likelihood import choice, token_logprobs, word_count
 from harness.types import Trajectory, Turn

@@ -10,7 +10,7 @@ import torch
 
 from baselines.algorithms.optimisers import Optimisers
 from baselines.configs import UpdateConfig
-from baselines.model import Model
+from baselines.networks.model import Model
 from harness.types import Trajectory
 
 Config = TypeVar("Config", bound=UpdateConfig)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from baselines.model import Model
+from baselines.networks.model import Model
 from baselines.recipe import Acting
 from harness.lm.conversations import Conversations
 from harness.lm.template import Template

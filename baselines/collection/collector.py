@@ -16,7 +16,7 @@ from baselines.collection.rewards import adjusted
 from baselines.collection.sampler import GameSampler
 from baselines.collection.servers import Servers
 from baselines.distributed import collectives
-from baselines.model import Model
+from baselines.networks.model import Model
 from baselines.recipe import Recipe
 from envsuite.errors import DataError
 from envsuite.types import StopReason

@@ -29,7 +29,7 @@ from baselines.batch import collate
 from baselines.distributed import collectives
 from baselines.logging import checkpoints
 from baselines.microbatch import evaluate
-from baselines.model import Model
+from baselines.networks.model import Model
 from baselines.recipe import Recipe
 from envsuite.errors import DataError, MissingExtra, UsageError
 from harness.types import Trajectory

@@ -21,7 +21,7 @@ from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.stats.compare import read_run
 from harness.suites.plan import parse_setting
 
-FETCHERS = {"alfworld": "envsuite.envs.alfworld.data:download"}
+FETCHERS = {"alfworld": "envsuite.envs.alfworld.games.data:download"}
 EXPORTS = {
     "parquet": "one file of rows",
     "hf": "a folder for datasets.load_from_disk",

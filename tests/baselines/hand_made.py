@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from baselines.configs import ModelConfig, UpdateConfig
-from baselines.model import Model
+from baselines.networks.model import Model
 from envsuite.types import StopReason, Task
 from harness.types import Episode, Reply, Trajectory, Turn
 

@@ -20,7 +20,7 @@ from baselines import configs  # noqa: E402
 from baselines.algorithms import dual_gae, gigpo, grpo, ntpo, poad, ppo, rloo, sft, twosome  # noqa: E402
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.model import Model  # noqa: E402
+from baselines.networks.model import Model  # noqa: E402
 from harness.lm.likelihood import Candidate  # noqa: E402
 from harness.lm.template import Template  # noqa: E402
 from tests.baselines import hand_made as hand  # noqa: E402

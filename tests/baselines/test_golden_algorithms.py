@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from baselines.logprobs import token_logprobs
 from baselines.math import estimators, losses
-from baselines.model import _logprobs
-from baselines.prefix_sharing import pack
+from baselines.networks.logprobs import token_logprobs
+from baselines.networks.model import _logprobs
+from baselines.networks.prefix_sharing import pack
 from harness.lm import likelihood
 from harness.prompting.prompting import Prompting
 from harness.types import Reply, Turn

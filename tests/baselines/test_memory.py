@@ -11,7 +11,7 @@ from baselines import memory  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
-from baselines.model import Model  # noqa: E402
+from baselines.networks.model import Model  # noqa: E402
 from benchmarks import gpu_proof  # noqa: E402
 from benchmarks.peak_memory import PeakMemory  # noqa: E402
 

@@ -11,8 +11,8 @@ from baselines.algorithms.policy_step import Targets, learn  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
 from baselines.batch import collate  # noqa: E402
 from baselines.configs import GRPO, ModelConfig  # noqa: E402
-from baselines.logprobs import token_logprobs  # noqa: E402
-from baselines.model import Model  # noqa: E402
+from baselines.networks.logprobs import token_logprobs  # noqa: E402
+from baselines.networks.model import Model  # noqa: E402
 from benchmarks.gpu_proof import episodes, qwen, with_logprobs  # noqa: E402
 
 RATE, UPDATES = 1e-6, 50
@@ -116,7 +116,7 @@ def test_micro_batches_of_bfloat16_are_summed_in_float32():
 def test_log_probs_and_entropies_in_chunks_have_the_plain_values_and_gradients(
     monkeypatch, temperature, entropy_gradient
 ):
-    from baselines import logprobs
+    from baselines.networks import logprobs
 
     monkeypatch.setattr(logprobs, "CHUNK", 33)  # three rows of 11 at a time
     generator = torch.Generator().manual_seed(0)

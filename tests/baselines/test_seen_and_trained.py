@@ -8,7 +8,6 @@ pytest.importorskip("peft")
 
 from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 
-from baselines import prefix_sharing  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms import actor_critic, gigpo, groups, grpo, kl, ppo, rloo  # noqa: E402
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
@@ -18,7 +17,8 @@ from baselines.collection.actor import Actor  # noqa: E402
 from baselines.collection.rewards import adjusted  # noqa: E402
 from baselines.configs import ModelConfig  # noqa: E402
 from baselines.microbatch import evaluate  # noqa: E402
-from baselines.model import Model  # noqa: E402
+from baselines.networks import prefix_sharing  # noqa: E402
+from baselines.networks.model import Model  # noqa: E402
 from envsuite import registry  # noqa: E402
 from envsuite.errors import UsageError  # noqa: E402
 from envsuite.types import StopReason  # noqa: E402

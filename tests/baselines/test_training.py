@@ -20,7 +20,7 @@ from baselines.batch import collate, token_rewards  # noqa: E402
 from baselines.collection.actor import Actor  # noqa: E402
 from baselines.collection.sampler import GameSampler  # noqa: E402
 from baselines.configs import UpdateConfig  # noqa: E402
-from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import tiny_model  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite import registry  # noqa: E402

@@ -21,7 +21,7 @@ from baselines.batch import collate, token_rewards, turn_rewards  # noqa: E402
 from baselines.configs import UpdateConfig  # noqa: E402
 from baselines.logging import checkpoints, progress  # noqa: E402
 from baselines.microbatch import evaluate  # noqa: E402
-from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.cli import data  # noqa: E402

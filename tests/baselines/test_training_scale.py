@@ -13,12 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import memory, prefix_sharing  # noqa: E402
+from baselines import memory  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
 from baselines.distributed import collectives  # noqa: E402
 from baselines.logging import progress  # noqa: E402
-from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.networks import prefix_sharing  # noqa: E402
+from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.studies import curves, run  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402

@@ -11,7 +11,7 @@ pytest.importorskip("peft")
 
 from baselines import recipe as recipes  # noqa: E402
 from baselines.collection import servers  # noqa: E402
-from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.policies.hf import HFPolicy, end_tokens  # noqa: E402

@@ -16,7 +16,7 @@ pytest.importorskip("peft")
 from baselines import memory  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.distributed import collectives  # noqa: E402
-from baselines.model import Model, ModelConfig  # noqa: E402
+from baselines.networks.model import Model, ModelConfig  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import UsageError  # noqa: E402
 from tests.api.generating import generating  # noqa: E402

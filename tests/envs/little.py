@@ -7,7 +7,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from envsuite.envs.swegym import places, problems
+from envsuite.envs.swegym import problems
+from envsuite.envs.swegym.published import places
 
 CODE = "def double(x):\n    return x\n"
 TESTS = "from calc import double\n\n\ndef test_zero():\n    assert double(0) == 0\n"

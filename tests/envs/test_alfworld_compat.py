@@ -14,8 +14,8 @@ if importlib.util.find_spec("alfworld") is None:
 
 from benchmarks.alfworld_compat import AFTER_THE_END, MAX_STEPS, compare, make_job, open_batch
 from envsuite.compat.alfworld import AlfredTWEnv, get_environment
-from envsuite.envs.alfworld.game import AlfworldGame
-from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.errors import DataError, UsageError
 
 KINDS = ("pick_and_place_simple", "look_at_obj_in_light", "pick_two_obj_and_place", "pick_heat_then_place_in_recep")

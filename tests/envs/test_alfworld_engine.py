@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine, Unrecognised
-from envsuite.envs.alfworld.game import MAX_BYTES
-from envsuite.envs.alfworld.game_tables import MAX_CACHED
-from envsuite.envs.alfworld.generator import generate
-from envsuite.envs.alfworld.logic import package_logic, remake
+from envsuite.envs.alfworld.games import solver
+from envsuite.envs.alfworld.games.game import MAX_BYTES
+from envsuite.envs.alfworld.games.game_tables import MAX_CACHED
+from envsuite.envs.alfworld.games.generator import generate
+from envsuite.envs.alfworld.games.logic import package_logic, remake
 from envsuite.envs.alfworld.partial import PartialExpert
 from envsuite.errors import DataError, UsageError
 from tests.conftest import GOLDEN, SHARED

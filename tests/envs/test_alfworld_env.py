@@ -12,8 +12,8 @@ import pytest
 
 import envsuite
 from envsuite import registry
-from envsuite.envs.alfworld import data, solver
-from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games import data, solver
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.types import StopReason
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.alfworld_equivalence import Point, Walk, record, replay
-from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.engine import AlfworldGame
-from envsuite.envs.alfworld.generator import generate
-from envsuite.envs.alfworld.logic import remake
+from envsuite.envs.alfworld.games import solver
+from envsuite.envs.alfworld.games.generator import generate
+from envsuite.envs.alfworld.games.logic import remake
 from tests.conftest import SHARED
 
 for package in ("alfworld", "textworld", "fast_downward"):

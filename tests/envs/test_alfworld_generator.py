@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWORLD_DATA
     pytest.skip("the package alfworld is not installed", allow_module_level=True)
 
-from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.curriculum import LADDER, Curriculum
-from envsuite.envs.alfworld.floorplans import HELD_OUT_PLANS, ROOMS, TASK_TYPES, floor_plan
-from envsuite.envs.alfworld.game import AlfworldGame
-from envsuite.envs.alfworld.generator import UNSEEN_SEEDS, GeneratorSettings, generate
+from envsuite.envs.alfworld.games import solver
+from envsuite.envs.alfworld.games.floorplans import HELD_OUT_PLANS, ROOMS, TASK_TYPES, floor_plan
+from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.generator import UNSEEN_SEEDS, GeneratorSettings, generate
 from envsuite.envs.alfworld.menu import LEVELS, SPLITS
 from envsuite.errors import UsageError
 
@@ -121,7 +121,7 @@ def test_impossible_generator_settings_are_rejected_by_name():
 
 def test_the_alfworld_package_is_read_but_not_imported():
     code = (
-        "import sys, os; from envsuite.envs.alfworld.generator import generate; generate(1);"
+        "import sys, os; from envsuite.envs.alfworld.games.generator import generate; generate(1);"
         "imported = [m for m in ('alfworld', 'textworld', 'fast_downward') if m in sys.modules]\n"
         "print(imported, 'ALFWORLD_DATA' in os.environ)"
     )

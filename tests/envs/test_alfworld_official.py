@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from envsuite import registry
-from envsuite.envs.alfworld import compiled, data
 from envsuite.envs.alfworld import env as alfworld_env
 from envsuite.envs.alfworld.env import AlfworldEnv
-from envsuite.envs.alfworld.game import AlfworldGame
-from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games import compiled, data
+from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.errors import BadKnob, UsageError
 
 if importlib.util.find_spec("alfworld") is None:

@@ -13,8 +13,8 @@ import pytest
 import envsuite
 from envsuite import registry
 from envsuite.envs.alfworld.env import AlfworldEnv
-from envsuite.envs.alfworld.generator import GeneratorSettings, generate
-from envsuite.envs.alfworld.problem import display_names
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.problem import display_names
 from envsuite.envs.alfworld.stock import StockEngine
 from envsuite.errors import DataError, EngineFailure, UsageError
 from tests.conftest import SHARED
@@ -81,7 +81,7 @@ def test_the_engine_leaves_the_process_as_it_was(tmp_path):
     code = """
 import json, sys, tempfile, os
 from envsuite.envs.alfworld.stock import StockEngine
-from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 argv, stdout = sys.argv, sys.stdout
 made = generate(0, GeneratorSettings(receptacles=5, objects=4))
 for _ in range(2):

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from envsuite import registry
 from envsuite.checks import absent
-from envsuite.envs.swegym import edits, published, records, tasks
+from envsuite.envs.swegym import edits
+from envsuite.envs.swegym.generated import tasks
+from envsuite.envs.swegym.published import problem as published
+from envsuite.envs.swegym.published import records
 from envsuite.errors import DataError, MissingData
 from envsuite.sandbox import drivers
 from harness.cli import eval as cli

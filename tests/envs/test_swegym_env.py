@@ -5,7 +5,8 @@ import json
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym import edits, expert, problems, tasks
+from envsuite.envs.swegym import edits, expert, problems
+from envsuite.envs.swegym.generated import tasks
 from envsuite.envs.swegym.grading import grade, refused, worth
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.sandbox import drivers

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from envsuite.envs.swegym import build, generator, operators, packages, problems, statement, suite, tasks
+from envsuite.envs.swegym import problems
+from envsuite.envs.swegym.generated import build, generator, operators, packages, statement, suite, tasks
 from envsuite.errors import DataError
 from envsuite.sandbox import drivers
 

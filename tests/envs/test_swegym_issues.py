@@ -6,7 +6,7 @@ import re
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym import issues, tasks
+from envsuite.envs.swegym.generated import issues, tasks
 
 CHECK = re.compile(r"^This fails:\n\n(.*?)(?=^This fails:|^Repair the package)", re.MULTILINE | re.DOTALL)
 

@@ -9,8 +9,10 @@ import sys
 
 import pytest
 
-from envsuite.envs.swegym import packages, published, sabotage, tampering, tasks
+from envsuite.envs.swegym import sabotage, tampering
+from envsuite.envs.swegym.generated import packages, tasks
 from envsuite.envs.swegym.problems import GeneratedProblem
+from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers
 from tests.envs import little
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym import build, packages, sdists, tasks
+from envsuite.envs.swegym.generated import build, packages, sdists, tasks
 from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
 from envsuite.sandbox import drivers
 from tests.index import use_alone, write_wheel

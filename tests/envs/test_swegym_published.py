@@ -6,7 +6,7 @@ import os
 import pytest
 
 from envsuite import gold, registry
-from envsuite.envs.swegym import published
+from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import docker, drivers
 from tests.conftest import need_driver

@@ -8,7 +8,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.cache import cache_dir
-from envsuite.envs.swegym import interpreters
+from envsuite.envs.swegym.published import interpreters
 from envsuite.errors import DataError, EngineFailure
 from envsuite.sandbox import drivers
 from harness import records

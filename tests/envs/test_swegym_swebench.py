@@ -7,7 +7,9 @@ import types
 
 import pytest
 
-from envsuite.envs.swegym import grading, logs, published, records
+from envsuite.envs.swegym import grading
+from envsuite.envs.swegym.published import logs, records
+from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers
 from tests.conftest import SHARED
 from tests.envs import little

@@ -6,7 +6,8 @@ import dataclasses
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym import packages, suite, tampering, tasks
+from envsuite.envs.swegym import tampering
+from envsuite.envs.swegym.generated import packages, suite, tasks
 from envsuite.envs.swegym.problems import GeneratedProblem
 from envsuite.errors import EnvsuiteError
 from envsuite.sandbox import drivers

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 import envsuite
 from envsuite import registry
 from envsuite.envs.textworld import commands, game_cache
-from envsuite.envs.textworld.ambiguous_names import ASKS, resolve_ambiguity
+from envsuite.envs.textworld.engine.ambiguous_names import ASKS, resolve_ambiguity
+from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
+from envsuite.envs.textworld.engine.pipe import Pipe
 from envsuite.envs.textworld.games import SETTINGS, game_spec
-from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.observation import compact, opening_text
-from envsuite.envs.textworld.pipe import Pipe
 from envsuite.envs.textworld.story_files import check_story
 from envsuite.errors import BadKnob, DataError, EngineFailure
 from harness.cli import data
@@ -151,7 +151,7 @@ def test_frames_and_policies_equal_those_of_textworlds_wrappers(kinds, kind, mon
     """
     from textworld.generator.inform7 import Inform7Game
 
-    from envsuite.envs.textworld.tracker import match_synonym
+    from envsuite.envs.textworld.engine.tracker import match_synonym
 
     detect = Inform7Game.detect_action
 
@@ -551,7 +551,7 @@ def test_a_pipe_transfers_long_values_and_reports_silence():
 @pytest.mark.parametrize("command", ["look", "\\look"], ids=["idle", "stuck"])
 def test_workers_end_with_their_parent_and_leave_no_files(kinds, command, tmp_path):
     code = (
-        "from envsuite.envs.textworld.interpreter import Interpreter as I; import os, sys\n"
+        "from envsuite.envs.textworld.engine.interpreter import Interpreter as I; import os, sys\n"
         "i = I(); i.ask('open', sys.argv[1], False); i._pipe.send(('step', sys.argv[2]))\n"
         "print(i.pid, flush=True); os._exit(0)"
     )

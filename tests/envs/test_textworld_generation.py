@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from envsuite.envs.textworld import game_cache
-from envsuite.envs.textworld.fast_parsers import read_words
+from envsuite.envs.textworld.engine.fast_parsers import read_words
+from envsuite.envs.textworld.engine.interpreter import Interpreter
 from envsuite.envs.textworld.game_cache import ensure_game, find_game, generate_many, story_path
 from envsuite.envs.textworld.games import GameSpec, game_spec
-from envsuite.envs.textworld.interpreter import Interpreter
 from envsuite.errors import EngineFailure
 
 pytest.importorskip("textworld")

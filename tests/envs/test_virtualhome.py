@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 import envsuite
 from envsuite import registry
 from envsuite.core import declared_knobs
-from envsuite.envs.virtualhome import fixed_tasks, generator, published
-from envsuite.envs.virtualhome.engine import HomeAction
-from envsuite.envs.virtualhome.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome import generator
 from envsuite.envs.virtualhome.games import FixedGame
 from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw, furnished_home, goal_classes
-from envsuite.envs.virtualhome.goals import GoalTracker
-from envsuite.envs.virtualhome.lower_bound import LowerBound
-from envsuite.envs.virtualhome.planner import HouseholdPlanner, _Reduced
-from envsuite.envs.virtualhome.solutions import solutions
+from envsuite.envs.virtualhome.rules import fixed_tasks, published
+from envsuite.envs.virtualhome.rules.engine import HomeAction
+from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.rules.goals import GoalTracker
+from envsuite.envs.virtualhome.rules.lower_bound import LowerBound
+from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, _Reduced
+from envsuite.envs.virtualhome.rules.solutions import solutions
 from envsuite.envs.virtualhome.text import CommandParser, command, paragraph
 from envsuite.errors import BadKnob, UsageError
 

@@ -12,10 +12,10 @@ import json
 import multiprocessing
 
 from benchmarks.alfworld_equivalence import record
-from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.engine import AlfworldGame
-from envsuite.envs.alfworld.generator import generate
-from envsuite.envs.alfworld.logic import remake
+from envsuite.envs.alfworld.games import solver
+from envsuite.envs.alfworld.games.generator import generate
+from envsuite.envs.alfworld.games.logic import remake
 from tests.golden.digests import FOLDER, STEP, digest
 
 SEEDS = range(6)

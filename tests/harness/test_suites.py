@@ -6,8 +6,8 @@ import importlib.util
 import pytest
 
 from envsuite import envs, registry
-from envsuite.envs.alfworld.data import EXPECTED
-from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.data import EXPECTED
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.errors import UsageError
 from envsuite.types import Panel
 from harness.cli.common.flags import run_request

@@ -10,7 +10,7 @@ from typing import Any
 
 from envsuite.compat.alfworld.batch import AlfworldBatchEnv
 from envsuite.compat.alfworld.experts import EXPERT_TYPES
-from envsuite.envs.alfworld.data import read_game
+from envsuite.envs.alfworld.games.data import read_game
 from envsuite.errors import DataError, UsageError
 
 TASK_TYPES = {

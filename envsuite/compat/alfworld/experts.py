@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from envsuite.envs.alfworld import solver
 from envsuite.envs.alfworld.engine import NativeEngine
+from envsuite.envs.alfworld.games import solver
 from envsuite.errors import MissingExtra
 
 EXPERT_TYPES = ("handcoded", "planner")

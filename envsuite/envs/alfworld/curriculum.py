@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from envsuite.envs.alfworld.floorplans import TASK_TYPES
+from envsuite.envs.alfworld.games.floorplans import TASK_TYPES
 from envsuite.errors import UsageError
 
 _LOOK, _PICK, _CLEAN, _COOL, _HEAT, _TWO = TASK_TYPES

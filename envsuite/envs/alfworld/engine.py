@@ -18,10 +18,10 @@ from __future__ import annotations
 from bisect import bisect, insort
 from typing import Any
 
-from envsuite.envs.alfworld import solver
-from envsuite.envs.alfworld.game import LIGHT, AlfworldGame, GameState
-from envsuite.envs.alfworld.game_tables import Action, Commands, GameTables, View, enumeration, evict_oldest
-from envsuite.envs.alfworld.logic import (
+from envsuite.envs.alfworld.games import solver
+from envsuite.envs.alfworld.games.game import LIGHT, AlfworldGame, GameState
+from envsuite.envs.alfworld.games.game_tables import Action, Commands, GameTables, View, enumeration, evict_oldest
+from envsuite.envs.alfworld.games.logic import (
     CLEAN,
     CLEANABLE,
     CONTAINER,

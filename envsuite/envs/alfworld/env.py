@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.alfworld import data, solver
 from envsuite.envs.alfworld.batch_state import BatchState
 from envsuite.envs.alfworld.blind import blind_commands
-from envsuite.envs.alfworld.compiled import load_compiled
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine
-from envsuite.envs.alfworld.floorplans import package_folder
-from envsuite.envs.alfworld.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games import data, solver
+from envsuite.envs.alfworld.games.compiled import load_compiled
+from envsuite.envs.alfworld.games.floorplans import package_folder
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
+from envsuite.envs.alfworld.games.logic import DIALECTS, Unrecognised, remake
 from envsuite.envs.alfworld.knobs import ALL_KNOBS, GENERATED, GENERATOR_KNOBS
-from envsuite.envs.alfworld.logic import DIALECTS, Unrecognised, remake
 from envsuite.envs.alfworld.menu import LEVELS
 from envsuite.envs.alfworld.observations import OBSERVATIONS
 from envsuite.envs.alfworld.partial import PartialExpert

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envsuite.envs.alfworld.data import EXPECTED
-from envsuite.envs.alfworld.floorplans import ROOMS, TASK_TYPES
-from envsuite.envs.alfworld.logic import DIALECTS
+from envsuite.envs.alfworld.games.data import EXPECTED
+from envsuite.envs.alfworld.games.floorplans import ROOMS, TASK_TYPES
+from envsuite.envs.alfworld.games.logic import DIALECTS
 from envsuite.envs.alfworld.observations import STYLES
 from envsuite.types import Knob
 

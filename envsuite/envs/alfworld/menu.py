@@ -30,7 +30,7 @@ SPLIT_IDS = {split: f"ALFWorld-{split}-v0" for split in OFFICIAL}
 register_family(
     Family(
         "alfworld",
-        default="envsuite.envs.alfworld.data:default_task",
+        default="envsuite.envs.alfworld.games.data:default_task",
         summary="household tasks in text: official games and generated ones",
         requires="alfworld",
         paper="Shridhar et al., ALFWorld: Aligning Text and Embodied Environments for Interactive Learning, ICLR 2021",
@@ -45,7 +45,7 @@ for split, summary in OFFICIAL.items():
             vector_entry_point=VECTOR,
             kwargs={"games": split},
             split_ids=SPLIT_IDS,
-            panel="envsuite.envs.alfworld.data:panel",
+            panel="envsuite.envs.alfworld.games.data:panel",
             requires="alfworld",
             summary=f"{summary}, from $ALFWORLD_DATA",
         )

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, NativeEngine
-from envsuite.envs.alfworld.game import LIGHT, PLACE, PLACE_TWO, TRANSFORMS, AlfworldGame, GameState
+from envsuite.envs.alfworld.games.game import LIGHT, PLACE, PLACE_TWO, TRANSFORMS, AlfworldGame, GameState
 
 APPLIANCES = {"clean": ("sinkbasin", "sink"), "heat": ("microwave",), "cool": ("fridge",)}
 _SEEN = re.compile(r"(?:On the (\w+ \d+)|The (\w+ \d+) is open\. In it), you see (.*)\.")

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
-from envsuite.envs.alfworld.problem import display_names
+from envsuite.envs.alfworld.games.problem import display_names
 from envsuite.errors import DataError, EngineFailure
 
 _idle: list[Any] = []

@@ -22,7 +22,7 @@ import re
 
 from envsuite.envs.alfworld.batch_state import BatchState
 from envsuite.envs.alfworld.engine import NativeEngine
-from envsuite.envs.alfworld.game import LIGHT, PLACE_TWO, TRANSFORMS, AlfworldGame
+from envsuite.envs.alfworld.games.game import LIGHT, PLACE_TWO, TRANSFORMS, AlfworldGame
 
 WORTH = {"found": 0.1, "taken": 0.2, "transformed": 0.3, "placed": 0.4}
 _NAMED = re.compile(r"\ba ([a-z]+ [0-9]+)")

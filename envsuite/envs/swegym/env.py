@@ -35,12 +35,14 @@ from typing import Any
 import numpy as np
 
 from envsuite.core import TextEnv
-from envsuite.envs.swegym import edits, instances, preflight, published, suite, tasks
+from envsuite.envs.swegym import edits, instances, preflight
 from envsuite.envs.swegym.expert import plan
+from envsuite.envs.swegym.generated import suite, tasks
+from envsuite.envs.swegym.generated.statement import DETAILS
 from envsuite.envs.swegym.grading import refused, worth
 from envsuite.envs.swegym.menu import LADDER
 from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
-from envsuite.envs.swegym.statement import DETAILS
+from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.workspace import SHOWN, CommandReply, Workspace
 from envsuite.errors import DataError, UsageError
 from envsuite.sandbox import drivers

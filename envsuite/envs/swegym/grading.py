@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from envsuite.envs.swegym import logs
-from envsuite.envs.swegym.repos import END, START
+from envsuite.envs.swegym.published import logs
+from envsuite.envs.swegym.published.repos import END, START
 
 PASSING = ("PASSED", "XFAIL")
 FAILING = 20

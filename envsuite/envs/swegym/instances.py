@@ -10,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from envsuite.envs.swegym import packages, published, tasks
+from envsuite.envs.swegym.generated import packages, tasks
+from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
 from envsuite.panels import make_panel
 from envsuite.types import Panel
@@ -97,7 +98,7 @@ def _fitting(settings: dict[str, Any]) -> list[tasks.GeneratedTask]:
         raise UsageError(
             f"There are no tasks of the package {wrong[0]!r} here, only of {', '.join(known)}."
             f"{did_you_mean(wrong[0], known)} For other packages generate tasks: "
-            "`python -m envsuite.envs.swegym.build FOLDER -p NAME`, then tasks=FOLDER."
+            "`python -m envsuite.envs.swegym.generated.build FOLDER -p NAME`, then tasks=FOLDER."
         )
     return [task for task in listed if _fits(task, settings)]
 

@@ -17,7 +17,7 @@ from envsuite.envs.swegym.grading import Report, between_markers
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:
-    from envsuite.envs.swegym.published import PublishedProblem
+    from envsuite.envs.swegym.published.problem import PublishedProblem
 
 JUDGE = 1
 """version of the judge; verdicts of other versions are ignored"""

@@ -1,6 +1,6 @@
 """Problems of SWE-Gym: a broken repository, a problem statement, and a judge.
 
-`GeneratedProblem` is a small package with planted bugs; `envsuite.envs.swegym.published` has the
+`GeneratedProblem` is a small package with planted bugs; `envsuite.envs.swegym.published.problem` has the
 records of SWE-Gym and SWE-bench.
 """
 
@@ -18,9 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from envsuite.cache import cache_dir
-from envsuite.envs.swegym import issues, packages, sabotage, statement, suite, tampering
+from envsuite.envs.swegym import sabotage, tampering
+from envsuite.envs.swegym.generated import issues, packages, statement, suite
+from envsuite.envs.swegym.generated.tasks import GeneratedTask
 from envsuite.envs.swegym.grading import Report, grade, refused
-from envsuite.envs.swegym.tasks import GeneratedTask
 from envsuite.errors import DataError, MissingExtra
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.packages import closure, interpreter, interpreter_root

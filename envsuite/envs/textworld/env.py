@@ -29,9 +29,9 @@ from typing import Any
 from envsuite.core import TextEnv
 from envsuite.envs.textworld.blind import blind_commands
 from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean, filter_commands
+from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game
 from envsuite.envs.textworld.games import SETTINGS, GameSpec, check_settings, game_spec, textworld_version
-from envsuite.envs.textworld.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.observation import compact, opening_text
 from envsuite.envs.textworld.story_files import SUFFIXES, check_story
 from envsuite.errors import BadKnob, DataError, UsageError

@@ -104,7 +104,7 @@ def generate_many(
     Yields results in the order of `specs`. Games that fail, or take longer than `timeout` seconds,
     are reported in their place; no other seed replaces them.
     """
-    from envsuite.envs.textworld.interpreter import Interpreter
+    from envsuite.envs.textworld.engine.interpreter import Interpreter
 
     idle: list[Interpreter] = []
     workers: list[Interpreter] = []

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envsuite.envs.textworld.engine.patches import apply_patches
 from envsuite.envs.textworld.games import GameSpec
-from envsuite.envs.textworld.patches import apply_patches
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:

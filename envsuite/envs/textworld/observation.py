@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envsuite.envs.textworld.interpreter import Frame, Opening
+from envsuite.envs.textworld.engine.interpreter import Frame, Opening
 
 BAR = re.compile(r"-= (.*?) =-\s*-?\d+/\d+\s*\Z")  # status bar at the end: room, score/moves
 BANNER = re.compile(r"[ _$|/\\><]+")  # a line of the ASCII-art title

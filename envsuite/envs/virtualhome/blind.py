@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envsuite.envs.virtualhome.generator import catalog
-from envsuite.envs.virtualhome.goals import HouseholdGoal, Stage
+from envsuite.envs.virtualhome.rules.goals import HouseholdGoal, Stage
 
 OBJECT_CONDITIONS = ("mark", "in", "on", "served", "held")
 

@@ -47,7 +47,7 @@ from envsuite.envs.virtualhome.blind import blind_commands
 from envsuite.envs.virtualhome.games import FixedGame, PublishedGame, fixed_game
 from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw, goal_classes
 from envsuite.envs.virtualhome.menu import LEVELS
-from envsuite.envs.virtualhome.published import GAMMA, paper_tasks
+from envsuite.envs.virtualhome.rules.published import GAMMA, paper_tasks
 from envsuite.errors import BadKnob
 from envsuite.types import Knob, Outcome
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from envsuite.envs.virtualhome.engine import HomeAction, HomeEngine, HomeState
-from envsuite.envs.virtualhome.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.fixed_tasks import fixed_task
-from envsuite.envs.virtualhome.goals import GoalTracker, HouseholdGoal
-from envsuite.envs.virtualhome.home import Home
-from envsuite.envs.virtualhome.planner import HouseholdPlanner
-from envsuite.envs.virtualhome.published import published
-from envsuite.envs.virtualhome.solutions import solutions
+from envsuite.envs.virtualhome.rules.engine import HomeAction, HomeEngine, HomeState
+from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.rules.fixed_tasks import fixed_task
+from envsuite.envs.virtualhome.rules.goals import GoalTracker, HouseholdGoal
+from envsuite.envs.virtualhome.rules.home import Home
+from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner
+from envsuite.envs.virtualhome.rules.published import published
+from envsuite.envs.virtualhome.rules.solutions import solutions
 from envsuite.envs.virtualhome.text import (
     REFUSED,
     CommandParser,

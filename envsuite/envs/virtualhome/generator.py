@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from envsuite.envs.virtualhome.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.goals import Condition, HouseholdGoal, Stage, predicate
-from envsuite.envs.virtualhome.home import Home, Thing
+from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.rules.goals import Condition, HouseholdGoal, Stage, predicate
+from envsuite.envs.virtualhome.rules.home import Home, Thing
 from envsuite.errors import UsageError
 
 SPLITS = ("train", "unseen_object", "unseen_appliance", "unseen_goal", "unseen_home")

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from envsuite.envs.virtualhome.engine import HomeEngine, HomeState
+from envsuite.envs.virtualhome.rules.engine import HomeEngine, HomeState
 
 CARD, LINE, GAP, HEAD = 150, 15, 8, 22  # card width, line height, spacing and title height in pixels
 COLUMNS = 4  # cards per row in a room

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from envsuite.envs.virtualhome.engine import (
+from envsuite.envs.virtualhome.rules.engine import (
     CLOSE,
     GRAB,
     OPEN,
@@ -19,9 +19,9 @@ from envsuite.envs.virtualhome.engine import (
     HomeAction,
     HomeState,
 )
-from envsuite.envs.virtualhome.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.home import Home
-from envsuite.envs.virtualhome.published import Entertainment, Preparation, Published, data
+from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.rules.home import Home
+from envsuite.envs.virtualhome.rules.published import Entertainment, Preparation, Published, data
 
 PHRASES = {
     WALK: "go to the {x}",

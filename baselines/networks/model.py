@@ -1,0 +1,315 @@
+"""The model that is trained: a causal language model, and for some algorithms a critic and a frozen
+reference.
+
+Batches stay in main memory; results computed on a GPU return there. Log-probs and values at column
+l of [B, L] belong to token l given the tokens before it: the value of a state is read at the last
+token of the prompt, never at padding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from baselines.configs import ModelConfig
+from baselines.distributed import fsdp
+from baselines.networks.critic import Critic
+from baselines.networks.logprobs import token_logprobs
+from baselines.networks.lora import add_adapter, merged_state, merged_weight
+from baselines.networks.masters import MasterWeights
+from baselines.networks.prefix_sharing import PackedRows, pack, read_head, set_checkpointing
+from baselines.networks.reference import Reference
+from envsuite.errors import UsageError
+from harness.lm import model_files
+
+CRITICS = ("none", "head", "own")
+
+
+class Model:
+    """Actor, critic and reference. The actor's `lm` and `tokenizer` also generate the rollout."""
+
+    def __init__(self, lm: Any, tokenizer: Any, config: ModelConfig) -> None:
+        if config.critic not in CRITICS:
+            raise UsageError(f"critic cannot be {config.critic!r}: it is one of {', '.join(CRITICS)}.")
+        torch.manual_seed(config.seed)
+        self.config, self.tokenizer = config, tokenizer
+        self.device = next(lm.parameters()).device
+        self.sharded = False
+        """True if processes hold a share of the weights each, and must take the same forward
+        passes."""
+        width = lm.config.get_text_config().hidden_size
+        self.critic: Critic | None = None
+        self.target: Critic | None = None
+        if config.critic == "own":
+            self.critic = Critic(width, (), copy.deepcopy(lm.base_model)).to(self.device)
+        elif config.critic == "head":
+            self.critic = Critic(width, config.critic_hidden).to(self.device)
+        networks = [lm] if self.critic is None or self.critic.trunk is None else [lm, self.critic.trunk]
+        for network in networks:
+            set_checkpointing(network, False)
+            if config.gradient_checkpointing:
+                network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.lm = add_adapter(lm, config) if config.lora_rank else lm
+        self.reference = Reference(self.lm, bool(config.lora_rank))
+
+    @classmethod
+    def load(cls, config: ModelConfig) -> Model:
+        """Loads the model of a name, as `envsuite-eval` resolves it. Raises UsageError for float16."""
+        from harness.policies.hf import load, pick_device, pick_dtype
+
+        dtype = config.dtype
+        if pick_dtype(dtype, pick_device(config.device)) is torch.float16:
+            if dtype != "auto":
+                raise UsageError(
+                    f"model.dtype = {dtype!r} needs loss scaling, which is not done: set bfloat16 or float32."
+                )
+            dtype = "float32"
+        lm, tokenizer = load(config.name, config.device, dtype, config.attention)
+        return cls(lm, tokenizer, config)
+
+    # ---- Forward passes ----
+
+    def logprobs(
+        self,
+        ids: Tensor,
+        valid: Tensor,
+        temperature: float = 1.0,
+        sampled: Tensor | None = None,
+        entropy_gradient: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the log-prob of each token given those before it, and the entropy there. [B, L]
+        -> [B, L], [B, L]
+
+        With `sampled` [B, L] only these tokens are computed; the others, and the first column, are
+        0.
+        """
+        set_checkpointing(self.lm, self.config.gradient_checkpointing and torch.is_grad_enabled())
+        packed = pack(ids, valid, sampled, self.device)
+        return _logprobs(self.lm, packed, temperature, entropy_gradient)
+
+    def values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
+        """Returns the critic's value before each token, 0 where `sampled` is False. [B, L] -> [B,
+        L]"""
+        return self._values(self.critic, ids, valid, sampled)
+
+    def target_values(self, ids: Tensor, valid: Tensor, sampled: Tensor | None = None) -> Tensor:
+        """Returns the target critic's values, like `values`."""
+        return self._values(self.target, ids, valid, sampled)
+
+    def _values(self, critic: Critic | None, ids: Tensor, valid: Tensor, sampled: Tensor | None) -> Tensor:
+        if critic is None:
+            raise UsageError("This algorithm needs a critic: set model.critic to own or head.")
+        packed = pack(ids, valid, sampled, self.device)
+        if critic.trunk is None:
+            return packed.spread(critic.of_features(self._reference_pass(packed, logits=False)[0])).cpu()
+        set_checkpointing(critic.trunk, self.config.gradient_checkpointing and torch.is_grad_enabled())
+        return packed.spread(critic(packed)).cpu()
+
+    @property
+    def reads_features(self) -> bool:
+        """True if the critic reads the hidden states of the frozen reference."""
+        return self.critic is not None and self.critic.trunk is None
+
+    @torch.no_grad()
+    def reference_logprobs(
+        self, ids: Tensor, valid: Tensor, temperature: float = 1.0, sampled: Tensor | None = None
+    ) -> Tensor:
+        """Returns the log-probs of the reference, like `logprobs`. [B, L]"""
+        packed = pack(ids, valid, sampled, self.device)
+        _, logits = self._reference_pass(packed, logits=True)
+        assert logits is not None
+        return packed.spread(token_logprobs(logits, packed.tokens, temperature)[0]).cpu()
+
+    @torch.no_grad()
+    def reference_features(
+        self, ids: Tensor, valid: Tensor, sampled: Tensor, temperature: float = 1.0, logprobs: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the reference's log-probs [B, L] and its hidden states at all `sampled` tokens,
+        row by row [n, H].
+
+        One pass serves both. Without `logprobs` the head is skipped and the log-probs are 0.
+        """
+        packed = pack(ids, valid, sampled, self.device)
+        hidden, logits = self._reference_pass(packed, logprobs)
+        row, column = sampled[:, 1:].nonzero(as_tuple=True)
+        numbers = packed.spread(torch.arange(len(packed.row), device=self.device)).cpu()
+        features = hidden.cpu()[numbers[row, column + 1]]
+        if logits is None:
+            return torch.zeros(ids.shape), features
+        return packed.spread(token_logprobs(logits, packed.tokens, temperature)[0]).cpu(), features
+
+    @torch.no_grad()
+    def _reference_pass(self, packed: PackedRows, logits: bool) -> tuple[Tensor, Tensor | None]:
+        with self.reference.active() as lm:
+            set_checkpointing(lm, False)
+            return read_head(lm, packed, logits)
+
+    # ---- Weights ----
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """Returns the trained weights of the actor, in the type of the forward pass."""
+        return [parameter for parameter in self.lm.parameters() if parameter.requires_grad]
+
+    def critic_parameters(self) -> list[nn.Parameter]:
+        """Returns the trained weights of the critic; [] without a critic."""
+        return [] if self.critic is None else [p for p in self.critic.parameters() if p.requires_grad]
+
+    @cached_property
+    def actor_masters(self) -> MasterWeights:
+        """The actor's trained weights with their float32 masters."""
+        return MasterWeights(self.actor_parameters())
+
+    def keep_reference(self) -> None:
+        """Makes the actor's present weights the reference."""
+        self.reference.keep()
+
+    def keep_target(self) -> None:
+        """Makes the target critic, an untrained copy of the critic's present weights."""
+        if self.critic is None:
+            return
+        if self.target is None:
+            self.target = self.critic.target()
+        else:
+            self.target.move_towards(self.critic, 1.0)
+
+    def follow(self, share: float) -> None:
+        """Moves the target critic the `share` of the way to the critic."""
+        if self.critic is not None and self.target is not None:
+            self.target.move_towards(self.critic, share)
+
+    @torch.no_grad()
+    def start_critic(self) -> None:
+        """Copies the actor's present weights, LoRA's adapter included, into a critic with its own
+        trunk."""
+        if self.critic is None or self.critic.trunk is None:
+            return
+        trunk = dict(self.critic.trunk.named_parameters())
+        with self.gathered():
+            base = (self.lm.get_base_model() if self.config.lora_rank else self.lm).base_model
+            for name, module in base.named_modules():
+                if hasattr(module, "get_delta_weight"):
+                    fsdp.fill(trunk[f"{name}.weight"], merged_weight(module))
+            for name, parameter in base.named_parameters():
+                if name in trunk:
+                    fsdp.fill(trunk[name], parameter)
+        self.critic.masters.refresh()
+
+    def shard(self, reference: bool, target: bool) -> None:
+        """Shards all weights over the processes, for good.
+
+        `reference` and `target` state whether these will be kept: a sharded model can be written
+        over, but not copied.
+        """
+        if reference:
+            self.keep_reference()
+        if target:
+            self.keep_target()
+        critics = [critic for critic in (self.critic, self.target) if critic is not None]
+        parts = [self.lm, self.reference.frozen, *(critic.trunk for critic in critics), *(c.head for c in critics)]
+        for module in parts:
+            if module is not None:
+                fsdp.shard(module, self.device)
+        self.sharded = True
+
+    @contextlib.contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Gathers the full actor on every process, so that each can generate by itself."""
+        with fsdp.gathered(self.lm) if self.sharded else contextlib.nullcontext():
+            yield
+
+    # ---- Files ----
+
+    def gathered_state(self, adapter: bool = False) -> dict[str, Tensor] | None:
+        """Returns the weights that `save` needs of a sharded actor (only the `adapter` if asked),
+        and None otherwise.
+
+        All processes must call it; only the first receives the weights.
+        """
+        if not self.sharded:
+            return None
+        trained = {name for name, parameter in self.lm.named_parameters() if parameter.requires_grad}
+        tensors = self.lm.state_dict().items()
+        return {name: fsdp.unsharded(tensor) for name, tensor in tensors if not adapter or name in trained}
+
+    def save(self, folder: Path, weights: dict[str, Tensor] | None = None, adapter: bool = False) -> None:
+        """Writes a plain Hugging Face folder with LoRA merged, or with `adapter` only LoRA's
+        adapter for peft.
+
+        `weights` is the result of `gathered_state(adapter)`.
+        """
+        with model_files.quiet():
+            if adapter:
+                self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
+                return
+            lm = self.lm if weights is None else self._unsharded(weights)
+            if self.config.lora_rank:
+                lm.get_base_model().save_pretrained(folder, state_dict=merged_state(lm))
+            else:
+                lm.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def _unsharded(self, weights: dict[str, Tensor]) -> Any:
+        """Returns an actor of this architecture that holds `weights` and is not sharded."""
+        from transformers import AutoModelForCausalLM
+
+        base = self.lm.get_base_model() if self.config.lora_rank else self.lm
+        with torch.device("meta"):
+            lm = AutoModelForCausalLM.from_config(base.config, dtype=base.dtype)
+            lm = add_adapter(lm, self.config) if self.config.lora_rank else lm
+        lm.load_state_dict(weights, assign=True)
+        (lm.get_base_model() if self.config.lora_rank else lm).generation_config = base.generation_config
+        lm.tie_weights()
+        return lm
+
+    def state(self) -> dict[str, Any]:
+        """Returns all trained weights for a checkpoint, in float32 where they have masters.
+
+        All processes must call it; of a sharded model the first receives the weights.
+        """
+        names = self._trained_names(self.lm)
+        state = {"lm": _named(names, self.actor_masters)}
+        if self.critic is not None:
+            state["critic"] = _named(self._trained_names(self.critic), self.critic.masters)
+        if self.target is not None:
+            state["target"] = {name: fsdp.unsharded(p) for name, p in self.target.named_parameters()}
+        reference = self.reference.state(names)
+        return {**state, "reference": reference} if reference else state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores what `state` returned."""
+        if "target" in state:
+            self.keep_target()
+        for index, name in enumerate(self._trained_names(self.lm)):
+            self.actor_masters.fill(index, state["lm"][name])
+        if self.critic is not None:
+            for index, name in enumerate(self._trained_names(self.critic)):
+                self.critic.masters.fill(index, state["critic"][name])
+        if self.target is not None:
+            parameters = dict(self.target.named_parameters())
+            for name, value in state["target"].items():
+                fsdp.fill(parameters[name], value)
+        if "reference" in state:
+            self.reference.load_state(state["reference"], self._trained_names(self.lm))
+
+    @staticmethod
+    def _trained_names(module: nn.Module) -> list[str]:
+        return [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+
+
+def _named(names: list[str], weights: MasterWeights) -> dict[str, Tensor]:
+    return {name: fsdp.unsharded(master) for name, master in zip(names, weights.masters, strict=True)}
+
+
+def _logprobs(lm: Any, packed: PackedRows, temperature: float, entropy_gradient: bool) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies [B, L] of the packed positions, in main memory."""
+    _, logits = read_head(lm, packed)
+    assert logits is not None
+    logprobs, entropy = token_logprobs(logits, packed.tokens, temperature, entropy_gradient)
+    return packed.spread(logprobs).cpu(), packed.spread(entropy).cpu()

@@ -1,0 +1,1 @@
+"""ALFWorld games as values: reading, parsing, generating and solving game files."""

@@ -1,0 +1,118 @@
+"""Parsed official games in compact form, on disk and in memory, so that a cold reset need not parse.
+
+A game file of 100 kB becomes about 4 kB of marshalled tuples. They are stored in the cache folder
+under the SHA-256 of the game file, and kept in memory for the whole process: all 3,553 training
+games take about 15 MB. A missing, damaged or outdated entry is replaced by parsing the file again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import sys
+import zlib
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import cache_dir, write_atomically
+from envsuite.envs.alfworld.games.game import AlfworldGame
+from envsuite.envs.alfworld.games.logic import Sentences
+from envsuite.envs.alfworld.games.problem import GameState, TaskGoal
+
+FORMAT = f"1-{sys.version_info[0]}.{sys.version_info[1]}"
+"""Changes with the fields of a game and with Python's marshal format."""
+
+_blobs: dict[str, bytes] = {}
+"""Digest of a game file -> marshalled game, for all games of this process."""
+
+
+def load_compiled(path: Path, digest: str) -> AlfworldGame:
+    """Returns the game at `path` whose SHA-256 is `digest`; parses the file only if it is not cached.
+
+    Raises the errors of `AlfworldGame.load`.
+    """
+    blob = _blobs.get(digest) or _read(digest)
+    if blob is not None:
+        with contextlib.suppress(ValueError, EOFError, TypeError):
+            game = _from_tuple(str(path), marshal.loads(blob))
+            _blobs[digest] = blob
+            return game
+    game = AlfworldGame.load(path)
+    blob = marshal.dumps(_to_tuple(game))
+    _blobs[digest] = blob
+    with contextlib.suppress(OSError):  # a read-only or full cache only costs time
+        write_atomically(Path(_path(digest)), zlib.crc32(blob).to_bytes(4, "big") + blob)
+    return game
+
+
+def clear_memory() -> None:
+    """Forgets the games in memory, for measurements."""
+    _blobs.clear()
+
+
+def _path(digest: str) -> str:
+    return f"{_folder()}/{digest[:40]}.bin"
+
+
+@lru_cache(maxsize=1)
+def _folder() -> str:
+    return str(cache_dir("alfworld", f"compiled-{FORMAT}"))
+
+
+def _read(digest: str) -> bytes | None:
+    """Returns the stored blob of a game; None if it is missing or damaged."""
+    try:
+        with open(_path(digest), "rb", buffering=0) as file:
+            content = file.read()
+    except OSError:
+        return None
+    blob = content[4:]
+    return blob if content[:4] == zlib.crc32(blob).to_bytes(4, "big") else None
+
+
+def _to_tuple(game: AlfworldGame) -> tuple[Any, ...]:
+    """Returns the fields of a game as built-in types, without its name."""
+    return (
+        game.task,
+        marshal.dumps(tuple(game.sentences)),
+        game.cleaners,
+        game.solvable,
+        tuple(game.goal),
+        tuple(game.start),
+        game.receptacles,
+        game.receptacle_types,
+        game.receptacle_location,
+        game.openable,
+        game.objects,
+        game.object_types,
+        game.flags,
+        game.locations,
+        tuple([(kind, _mask(receptacles)) for kind, receptacles in game.holders.items()]),
+        tuple(game.inside.items()),
+    )
+
+
+def _from_tuple(name: str, fields: tuple[Any, ...]) -> AlfworldGame:
+    task, sentences, cleaners, solvable, goal, start, *tables, holders, inside = fields
+    sets = {mask: frozenset(_numbers(mask)) for mask in {mask for _, mask in holders}}
+    values: list[Any] = [name, task, _sentences(sentences), cleaners, solvable, TaskGoal(*goal), GameState(*start)]
+    values += [*tables, {kind: sets[mask] for kind, mask in holders}, dict(inside)]
+    return AlfworldGame(*values)
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in numbers)
+
+
+@lru_cache(maxsize=4096)
+def _numbers(mask: int) -> tuple[int, ...]:
+    """Returns the positions of the bits of a mask."""
+    return tuple([number for number in range(mask.bit_length()) if mask >> number & 1])
+
+
+@lru_cache(maxsize=32)
+def _sentences(values: bytes) -> Sentences:
+    """Returns one value for all games with these sentences, as official games share them."""
+    return Sentences(*marshal.loads(values))

@@ -1,0 +1,192 @@
+"""Repositories and tools of published instances.
+
+A *recipe* (`replay.json` next to the record) names a source archive of the package index and the
+pins of a virtual environment. pip creates both once, in the cache; they work with every driver, and
+with docker they can be built into an image. A record without a recipe needs its published image:
+the repository in /testbed, the tools in a conda environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import cache_dir
+from envsuite.envs.swegym.published import interpreters
+from envsuite.errors import DataError
+from envsuite.sandbox.inside import archive
+
+_BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CONDA = "/opt/miniconda3"
+"""path in the published images; the environment is called testbed"""
+
+
+@dataclass(frozen=True)
+class InstancePlace:
+    """Repository, tools and environment of an instance."""
+
+    source: Path
+    """the repository as published, without its history"""
+    environment: tuple[tuple[str, str], ...]
+    """variables of all commands, including PATH"""
+    read_only: tuple[tuple[Path, str], ...] = ()
+    """folders of this machine to mount: (host path, path inside)"""
+    image: str = ""
+    """Docker image; '' if any driver will do"""
+
+
+def of_recipe(recipe: Mapping[str, Any], build: bool = False) -> InstancePlace:
+    """Returns the place that pip creates from a recipe, in the cache; `build`: as an image.
+
+    The recipe's interpreter is part of the place, without the packages installed in it. Raises
+    DataError if the interpreter is missing or pip fails.
+    """
+    python = python_of(recipe)
+    tools, source = prepare(recipe)
+    empty = tools.parent / "empty"
+    empty.mkdir(exist_ok=True)
+    path = f"{tools}/bin:{python.root}/bin:/usr/local/bin:/usr/bin:/bin"
+    environment = (("PATH", path), ("VIRTUAL_ENV", str(tools)))
+    mounts = python.mounts(empty)
+    if not build:
+        return InstancePlace(source, environment, (*mounts, (tools, str(tools))))
+    from envsuite.sandbox import docker, images
+
+    client = docker.connect()
+    try:
+        folders = {str(tools): tools, "/testbed": source}
+        name = images.build(client, docker.thin(client), folders, dict(environment))
+        return InstancePlace(source, environment, mounts, image=name)
+    finally:
+        client.close()
+
+
+def of_image(name: str) -> InstancePlace:
+    """Pulls a published image if necessary and copies its /testbed into the cache once.
+
+    The copy has no .git, because the history contains the fix. Raises DataError, EngineFailure.
+    """
+    from filelock import FileLock
+
+    from envsuite.sandbox import docker, images
+
+    client = docker.connect()
+    try:
+        images.obtain(client, name)
+        home = cache_dir("swegym", "images", client.images.get(name).id.partition(":")[2][:16])
+        with FileLock(home / "lock"):
+            if not (home / "source").is_dir():
+                images.copy_out(client, name, "/testbed", home / "source", leave_out=(".git",))
+    finally:
+        client.close()
+    tools = f"{CONDA}/envs/testbed"
+    environment = (("PATH", f"{tools}/bin:{CONDA}/bin:{_BINARIES}"), ("CONDA_PREFIX", tools), ("USER", "agent"))
+    return InstancePlace(home / "source", environment, image=name)
+
+
+# ---- recipes ------------------------------------------------------------------------------------------------------
+
+
+_TEXTS = ("python", "test_cmd", "directives")
+_LISTS = ("pins", "pre_pip")
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Reads a recipe's file. Raises DataError with the name of the invalid field."""
+    try:
+        recipe = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"The recipe {path} cannot be used ({type(error).__name__}: {error}).") from None
+    source = recipe.get("source") if isinstance(recipe, dict) else None
+    wrong = ""
+    if (
+        not isinstance(source, dict)
+        or source.get("kind") != "sdist"
+        or not isinstance(source.get("req"), str)
+        or not source["req"].strip()
+        or source["req"].lstrip().startswith("-")
+    ):
+        wrong = 'field \'source\' is not {"kind": "sdist", "req": "NAME==VERSION"}'
+    elif "pins" not in recipe:
+        wrong = "field 'pins' is missing"
+    else:
+        texts, env = {name: recipe[name] for name in _TEXTS if name in recipe}, recipe.get("env", {})
+        for name in _LISTS:
+            value = recipe.get(name) or []
+            if not isinstance(value, list) or not all(
+                isinstance(word, str) and word and word[0] != "-" for word in value
+            ):
+                wrong = f"field {name!r} is not a list of requirements"
+        if bad := [name for name, value in texts.items() if not isinstance(value, str) or not value.strip()]:
+            wrong = f"field {bad[0]!r} is not text"
+        if not isinstance(env, dict) or not all(isinstance(value, (str, int, float)) for value in env.values()):
+            wrong = "field 'env' is not an object of texts"
+        elif any(re.search(r"[{}]", str(value).replace("{testbed}", "")) for value in env.values()):
+            wrong = "field 'env' holds a brace that is not {testbed}"
+    if wrong:
+        raise DataError(f"The recipe {path} cannot be used: {wrong}.")
+    return dict(recipe)
+
+
+def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Creates the virtual environment and the source tree of a recipe in the cache.
+
+    Raises DataError if pip fails.
+    """
+    from filelock import FileLock
+
+    python, home = python_of(recipe).executable, home_of(recipe)
+    environment, source = home / "venv", home / "source"
+    with FileLock(home / "lock"):
+        if not (environment / "ready").exists():
+            shutil.rmtree(environment, ignore_errors=True)
+            _run([python, "-m", "venv", str(environment)])
+            install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            if recipe.get("pre_pip"):
+                _run([*install, *recipe["pre_pip"]])
+            _run([*install, *(["--no-build-isolation"] if recipe.get("no_build_isolation") else []), *recipe["pins"]])
+            (environment / "ready").touch()
+        if not source.is_dir():
+            _fetch(recipe["source"]["req"], environment, source)
+    return environment, source
+
+
+def home_of(recipe: Mapping[str, Any]) -> Path:
+    """Returns the cache folder that `prepare` uses for a recipe; equal recipes share one."""
+    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), python_of(recipe).executable]
+    name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_dir("swegym", "instances", name)
+
+
+def _fetch(requirement: str, environment: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
+        _run([str(environment / "bin" / "python"), "-m", "pip", *fetch, requirement])
+        downloaded = next(Path(folder).glob("*.tar.gz"), None)
+        if downloaded is None:
+            raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
+        with tarfile.open(downloaded) as tar:
+            archive.extract(tar, str(Path(folder, "tree")))
+        (top,) = Path(folder, "tree").iterdir()
+        top.rename(target)
+
+
+def python_of(recipe: Mapping[str, Any]) -> interpreters.PythonInterpreter:
+    """Returns the interpreter that a recipe names. Raises DataError if it is not on this machine."""
+    return interpreters.find(str(recipe.get("python", "")))
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        output = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
+        raise DataError(f"`{' '.join(command[:6])} ...` failed: {output[-1][:200] if output else done.returncode}")

@@ -1,0 +1,1 @@
+"""The rules of VirtualHome: homes, dynamics, goals, published tasks and an exact planner."""

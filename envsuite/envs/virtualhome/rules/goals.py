@@ -1,0 +1,119 @@
+"""Goals: sequences of stages, each a set of conditions that must hold at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from envsuite.envs.virtualhome.rules.engine import HomeState
+from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
+from envsuite.envs.virtualhome.rules.home import Home
+
+
+class Condition(NamedTuple):
+    """Required fact about things, given by their keys.
+
+    Kinds: `on x y`, `in x y`, `open x`, `closed x`, `running x`, `off x`, `mark x process`, `seated x`, `held x`,
+    `room x`, `served x y` (in a hand or on y).
+    """
+
+    kind: str
+    x: str
+    y: str = ""
+
+
+Stage = tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class HouseholdGoal:
+    """Goal of an episode: its text and its stages."""
+
+    text: str
+    stages: tuple[Stage, ...]
+    name: str = ""
+    """goal class, e.g. 'heat_and_serve'"""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Returns the keys of everything that the goal mentions."""
+        conditions = [c for stage in self.stages for c in stage]
+        return frozenset(key for c in conditions for key in ((c.x,) if c.kind == "mark" else (c.x, c.y)) if key)
+
+
+Predicate = Callable[[HomeState], bool]
+
+
+def predicate(engine: FixedEngine, condition: Condition) -> Predicate:
+    """Returns the condition as a predicate over states of `engine`."""
+    home = engine.home
+    kind, x = condition.kind, home.bit[condition.x]
+    y = home.bit.get(condition.y, 0)
+    if kind in ("on", "in", "served", "held", "mark"):
+        i = engine.index(x)
+        mark = engine.mark(x, condition.y) if kind == "mark" else 0
+        tests: dict[str, Predicate] = {
+            "on": lambda s: s.on[i] & y > 0,
+            "in": lambda s: s.inside[i] & y > 0,
+            "served": lambda s: s.on[i] & y > 0 or s.right == x or s.left == x,
+            "held": lambda s: s.right == x or s.left == x,
+            "mark": lambda s: s.marks & mark > 0,
+        }
+        return tests[kind]
+    tests = {
+        "open": lambda s: s.open & x > 0,
+        "closed": lambda s: not s.open & x,
+        "running": lambda s: s.power & x > 0,
+        "off": lambda s: not s.power & x,
+        "seated": lambda s: s.sitting and s.seat & x > 0,
+        "room": lambda s: s.room == x,
+    }
+    return tests[kind]
+
+
+def milestones(home: Home, stage: Stage) -> list[Condition]:
+    """Returns the milestones of a stage, including its own conditions; the dense reward pays each once."""
+    conditions: list[Condition] = []
+    for c in stage:
+        if c.kind in ("on", "in", "mark"):
+            conditions.append(Condition("held", c.x))
+        if c.kind == "mark":
+            device = next(key for key, thing in home.things.items() if thing.process == c.y)
+            conditions.append(Condition("on" if home.things[device].surface else "in", c.x, device))
+        if c.kind != "closed" or len(stage) == 1:  # a closed door counts only as a condition on its own
+            conditions.append(c)
+    return list(dict.fromkeys(conditions))
+
+
+class GoalTracker:
+    """Tracks the progress towards one goal; `stage` and `reached` never decrease."""
+
+    def __init__(self, engine: FixedEngine, goal: HouseholdGoal) -> None:
+        self.goal = goal
+        self.stages = [[predicate(engine, c) for c in stage] for stage in goal.stages]
+        self.marks = [
+            (k, predicate(engine, c)) for k, stage in enumerate(goal.stages) for c in milestones(engine.home, stage)
+        ]
+
+    def start(self, s: HomeState) -> tuple[int, int]:
+        """Returns (stage, reached) for the initial state; `reached` is a bit mask of milestones."""
+        return self.advance(s, 0), self._reached(s, 0, 0)
+
+    def advance(self, s: HomeState, stage: int) -> int:
+        """Returns the stage after arriving in `s`; `len(stages)` when the goal is complete."""
+        while stage < len(self.stages) and all(holds(s) for holds in self.stages[stage]):
+            stage += 1
+        return stage
+
+    def follow(self, s: HomeState, stage: int, reached: int) -> tuple[int, int]:
+        """Returns the updated (stage, reached) after arriving in `s`."""
+        next_stage = self.advance(s, stage)
+        reached = self._reached(s, stage, reached)
+        return next_stage, reached if next_stage == stage else self._reached(s, next_stage, reached)
+
+    def _reached(self, s: HomeState, stage: int, reached: int) -> int:
+        for i, (k, holds) in enumerate(self.marks):
+            if not reached >> i & 1 and (k < stage or (k == stage and holds(s))):
+                reached |= 1 << i
+        return reached
