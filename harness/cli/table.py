@@ -36,13 +36,16 @@ def parser() -> argparse.ArgumentParser:
         "--row",
         action="append",
         default=[],
-        metavar="PUBLISHED=MODEL",
-        help="compare a published row with a model that was trained here",
+        metavar="PUBLISHED=MODEL[,MODEL...]",
+        help="compare a published row with models that were trained here: one per training seed, which are pooled",
     )
     parser.add_argument(
         "--studies", type=Path, metavar="DIR", help="add the results of small training studies: leaderboards/training"
     )
     parser.add_argument("--metric", default="", help="instead of the table's: success | reward | pass@4 | ...")
+    parser.add_argument(
+        "--margin", type=float, help="difference up to which two scores agree (default: the table's, mostly 0.1)"
+    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     add_options(parser)
     parser.set_defaults(output_dir=Path("runs"))
@@ -64,16 +67,16 @@ def _main(argv: Sequence[str] | None) -> int:
             print(f"{name:18} {spec['title']}")
         return 0
     labels = [row.label for row in table(args.table).rows]
-    rows = dict(_row_and_model(word, labels) for word in args.row)
+    rows = dict(_row_and_models(word, labels) for word in args.row)
     folders = args.runs or [args.output_dir]
     if args.run:
         if args.output_dir not in folders:
             folders = [*folders, args.output_dir]
         console = cli.console(stderr=args.json or args.markdown)
-        _run(table(args.table, rows=rows), args, folders, console)
+        _run(table(args.table, rows=rows, margin=args.margin), args, folders, console)
         if args.dry_run:
             return 0
-    paper_table = table(args.table, folders, rows, args.metric, args.studies)
+    paper_table = table(args.table, folders, rows, args.metric, args.studies, args.margin)
     if args.json:
         print(json.dumps(as_json(paper_table), indent=2))
     elif args.markdown:
@@ -83,13 +86,15 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _row_and_model(word: str, labels: Sequence[str]) -> tuple[str, str]:
-    """Splits PUBLISHED=MODEL, where either part may contain '='."""
+def _row_and_models(word: str, labels: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Splits PUBLISHED=MODEL[,MODEL...], where the row and the models may contain '='. Raises UsageError."""
     row = next((label for label in labels if word.startswith(f"{label}=")), word.rpartition("=")[0])
-    model = word[len(row) + 1 :]
-    if not (row and model):
-        raise UsageError(f"--row takes PUBLISHED=MODEL, not {word!r}.")
-    return row, model
+    models = tuple(name.strip() for name in word[len(row) + 1 :].split(","))
+    if not (row and all(models)):
+        raise UsageError(f"--row takes PUBLISHED=MODEL, or PUBLISHED=MODEL,MODEL for several seeds, not {word!r}.")
+    if len(set(models)) < len(models):
+        raise UsageError(f"--row {word!r} names a model twice: every training seed is a model of its own.")
+    return row, models
 
 
 def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path], console: Console) -> None:
