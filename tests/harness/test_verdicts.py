@@ -36,7 +36,7 @@ def test_99_of_100_beside_a_printed_1_without_games_is_not_differs():
     assert printed.spread.kind == "unknown" and printed.estimate() is None
     verdict = word(proportion(0.99, 100), printed.estimate())
     assert verdict.word == "cannot tell" and "differs if its n was 6" in verdict.reason
-    assert word(proportion(0.3, 100), None).in_words().endswith("differs if its n was 4 or more)")
+    assert word(proportion(0.3, 100), None).in_words().endswith("differs if its n was 5 or more)")
 
 
 def test_a_score_without_a_range_cannot_be_told():
