@@ -66,7 +66,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _files(path: Path) -> list[Path]:
-    """Returns the results files of a path: itself, the one in a folder, or those of all run folders below it."""
+    """Returns the results files of a path: the file itself, a folder's own, or all that are below a folder."""
     if not path.is_dir():
         return [path]
     file = records.results_file(path)

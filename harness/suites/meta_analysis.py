@@ -103,7 +103,7 @@ def disagreements(entries: Sequence[Entry]) -> list[Disagreement]:
     """
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
-        known = [other.cell.value for other in groups.get(entry.subject, [])]
+        known = [earlier.cell.value for earlier in groups.get(entry.subject, [])]
         if entry.cell.value not in known:
             groups.setdefault(entry.subject, []).append(entry)
     pairs = [pair for group in groups.values() for pair in itertools.combinations(group, 2)]
@@ -176,15 +176,15 @@ def _settings_table(entries: Sequence[Entry]) -> list[str]:
 
 
 def _disagreements_table(entries: Sequence[Entry]) -> list[str]:
-    found = disagreements(entries)
-    if not found:
+    pairs = disagreements(entries)
+    if not pairs:
         return ["No model and method has two different numbers under one protocol.\n"]
-    words = [pair.verdict.word for pair in found]
+    words = [pair.verdict.word for pair in pairs]
     counts = ", ".join(f"{words.count(word)} {word}" for word in (DIFFERS, CANNOT_TELL, AGREES) if word in words)
     head = "| model and method | first | second | second minus first |\n|---|---|---|---|"
     rows = [
         f"| {markdown(first.label)} | {_number(first)} | {_number(second)} | {verdict.in_words()} |"
-        for first, second, verdict in found
+        for first, second, verdict in pairs
     ]
     return [f"Different numbers for one model and method ({counts}):\n", head, *rows, ""]
 

@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. `models` of a published row names our models beside it, one per training seed."""
+    """A row of a table. `models` of a published row are our models for it, one per training seed."""
 
     label: str
     ours: bool

@@ -6,6 +6,7 @@ most one table in twenty holds a false 'differs', and at most one in twenty a fa
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -89,8 +90,10 @@ def judge(pairs: Mapping[Key, Pair], margin: float = MARGIN) -> dict[Key, CellVe
             needed = None
             reason = ""
             if word == CANNOT_TELL and pair.ours and pair.published:
-                needed = games_needed(pair.ours, pair.published, margin, level)
-                reason = _needs(needed, "seeds" if pair.seeds > 1 else "")
+                seeds = pair.seeds > 1
+                published = dataclasses.replace(pair.published, games=None) if seeds else pair.published
+                needed = games_needed(pair.ours, published, margin, level)
+                reason = _needs(needed, "seeds" if seeds else "")
             verdicts[key] = CellVerdict(word, reason, compared[key], *ps, needed)
     return verdicts
 
@@ -102,9 +105,9 @@ def _needs(needed: GamesNeeded | None, unit: str) -> str:
 
 
 def _without_likelihood(pair: Pair, margin: float, level: float) -> str:
-    """Says what is missing for a comparison, and from which printed n on the numbers would differ."""
-    if pair.ours is None:
-        return "our score is outside [0, 1]"
+    """Returns what a comparison lacks, and the printed n from which on the numbers would differ."""
+    if pair.ours is None or not 0 <= pair.value <= 1:
+        return "a score outside [0, 1] has no likelihood here"
     reason = "the source gives neither n nor a spread"
     if games := fewest_games_that_differ(pair.ours, pair.value, margin, level):
         reason += f"; differs if its n was {games:,} or more"

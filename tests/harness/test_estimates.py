@@ -75,7 +75,7 @@ def test_seeds_widen_the_interval_by_their_spread():
 
 
 def test_p_values_are_the_levels_of_the_interval():
-    first, second = Estimate(0.501, 4e6), Estimate(0.5, 5e6)  # so many that t is normal
+    first, second = Estimate(0.501, 4e6), Estimate(0.5, 5e6)  # t is normal with so many games
     quantile = student.quantile(compare(first, second, 0.1).p_differs / 2, math.inf)
     down = first.value - first.bounds(quantile)[0]
     up = second.bounds(quantile)[1] - second.value

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from benchmarks.verdicts import SETTINGS, words
 from envsuite.errors import DataError
-from harness.stats.estimates import proportion
+from harness.stats.estimates import pooled, proportion
 from harness.suites.published_numbers import numbers, parse
 from harness.suites.verdicts import DIFFERS, Pair, judge
 
@@ -40,7 +41,22 @@ def test_99_of_100_beside_a_printed_1_without_games_is_not_differs():
 
 
 def test_a_score_without_a_range_cannot_be_told():
-    assert word(None, proportion(0.5, 10)).reason == "our score is outside [0, 1]"
+    assert word(None, proportion(0.5, 10)).reason == "a score outside [0, 1] has no likelihood here"
+    (minutes,) = judge({0: Pair(proportion(0.5, 10), None, 154.0)}).values()
+    assert minutes.word == "cannot tell" and "[0, 1]" in minutes.reason
+
+
+@pytest.mark.parametrize("printed", [0.0, 0.17, 0.5, 1.0])
+def test_one_game_decides_nothing(printed):
+    for share in (0.0, 1.0):
+        verdict = word(proportion(share, 1), proportion(printed, 100, 0.005))
+        assert verdict.word == "cannot tell" and verdict.needed is not None
+
+
+def test_what_several_seeds_need_is_counted_in_seeds():
+    seeds = pooled([proportion(share, 200) for share in (0.4, 0.5, 0.6)])
+    verdict = word(seeds, proportion(0.5, 2000), seeds=3)
+    assert verdict.word == "cannot tell" and re.fullmatch(r"needs n = \d+ seeds", verdict.reason)
 
 
 def test_the_words_are_adjusted_over_the_table():

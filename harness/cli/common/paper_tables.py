@@ -72,7 +72,7 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
 
 
 def _one_seed(table: PaperTable) -> bool:
-    """True if a trained published row stands beside a single model that was trained here."""
+    """True if a published row of a training method is compared with a single model of ours."""
     return any(row.trained and len(row.models) == 1 for row in table.rows if not row.ours)
 
 
@@ -96,7 +96,7 @@ def lines(table: PaperTable) -> list[tuple[list[str], bool]]:
     """Returns (cells, ours) per line: each published row, below it our measurement, and at the end our other rows."""
     marks = _marks(table)
     result: list[tuple[list[str], bool]] = []
-    paired = set()
+    paired: set[str] = set()
     for row in table.rows:
         if row.ours:
             continue
