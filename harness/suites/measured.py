@@ -69,7 +69,7 @@ def read(
     cells: dict[str, dict[str, TableCell]] = {}
     first: dict[str, tuple[Path, dict[str, Any]]] = {}
     episodes: dict[tuple[str, str], int] = {}
-    group_of = {model: models[0] for models in seeds for model in models}
+    group_of = {model: ", ".join(models) for models in seeds for model in models}
     for path in sorted(path for folder in folders for path in folder.glob("**/summary.json")):
         summary = _read(path)
         label = summary["model"]

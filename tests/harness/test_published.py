@@ -132,6 +132,8 @@ def test_training_seeds_are_pooled_as_clusters(tmp_path):
     text = paper_tables.as_markdown(pooled)
     assert "measured: a, b, c" in text and "n=300 in 3 seeds" in text and "two methods" not in text
     assert "two methods" in paper_tables.as_markdown(single)
+    partly = published.table("guide-1", [tmp_path], {ppo: ["a", "b", "z"]})
+    assert f"seeds without a run: z (of 3 for {ppo})" in paper_tables.notes(partly)
 
 
 def test_training_seeds_of_different_protocols_are_refused(tmp_path):
