@@ -100,6 +100,8 @@ def _task(args: argparse.Namespace) -> int:
     """Prints everything known about one task. Raises UsageError if a table is named too."""
     if args.table:
         raise UsageError(f"--task stands instead of a table: drop {args.table!r} or --task.")
+    if args.row or args.metric or args.margin or args.run or args.studies or args.json:
+        raise UsageError("--task takes no --row, --metric, --margin, --run, --studies or --json.")
     entries = meta_analysis.collect(args.task, args.runs or [args.output_dir])
     if args.svg:
         write_atomically(args.svg, draw(f"{args.task}: published numbers and our runs", meta_analysis.lines(entries)))
