@@ -82,7 +82,7 @@ def read(
             continue
         known |= {"success", "reward", "progression", *summary.get("repeats", ()), *summary["metrics"]}
         for column in matching:
-            cell = _checked_cell(path, summary, metric, column.task_type, over_splits)
+            cell = summary_cell(path, summary, metric, column.task_type, over_splits)
             if cell is None:
                 continue
             group = group_of.get(label, label)
@@ -99,8 +99,8 @@ def read(
     return result
 
 
-def _checked_cell(
-    path: Path, summary: dict[str, Any], metric: str, task_type: str, over_splits: str
+def summary_cell(
+    path: Path, summary: dict[str, Any], metric: str, task_type: str = "", over_splits: str = ""
 ) -> TableCell | None:
     """Returns a run's cell, or None if the run lacks the metric. Raises DataError if its numbers are not numbers."""
     try:
