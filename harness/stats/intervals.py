@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from harness.stats.student import quantile
+
 Range = tuple[float, float]
 """smallest and largest possible value of a quantity"""
 SHARE: Range = (0.0, 1.0)
@@ -29,12 +31,14 @@ class Interval(NamedTuple):
     low: float
     high: float
     n: int
+    deviation: float | None = None
+    """standard deviation of the units; None where it is not defined"""
 
 
 def interval_fields(interval: Interval) -> dict[str, Any]:
     """Returns an interval as JSON fields mean, low, high and n, with null for unknown values."""
-    plain = {key: None if value != value else value for key, value in interval._asdict().items()}
-    return {"mean": plain.pop("value"), **plain}
+    values = {"mean": interval.value, "low": interval.low, "high": interval.high, "n": interval.n}
+    return {name: None if value != value else value for name, value in values.items()}
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
@@ -105,6 +109,11 @@ def _cluster_means(values: Sequence[float], clusters: Sequence[Hashable] | None)
     return np.array([sum(scores) / len(scores) for scores in members.values()])
 
 
+def _deviation(values: Sequence[float] | np.ndarray) -> float | None:
+    """Returns the standard deviation of values [n]; None for a single one."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
 # ---- unknown range ---------------------------------------------------------------------------------------------------
 
 
@@ -118,34 +127,9 @@ def student(values: Sequence[float] | np.ndarray, confidence: float = 0.95) -> I
     mean = sum(values) / n
     if n == 1:
         return Interval(mean, -math.inf, math.inf, 1)
-    reach = student_quantile(0.5 + confidence / 2, n - 1) * math.sqrt(
-        sum((x - mean) ** 2 for x in values) / (n - 1) / n
-    )
-    return Interval(mean, mean - reach, mean + reach, n)
-
-
-def student_quantile(probability: float, df: int) -> float:
-    """Returns the quantile of Student's t for `probability` above 0.5 and at least 1 degree of freedom.
-
-    Inverts the series 26.7.3 and 26.7.4 of Abramowitz and Stegun (1964); from 200 degrees of freedom on it uses their
-    expansion 26.7.5, whose error there is below 1e-6.
-    """
-    if df >= 200:
-        x = NormalDist().inv_cdf(probability)
-        terms = (x**3 + x) / 4, (5 * x**5 + 16 * x**3 + 3 * x) / 96, (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384
-        return x + sum(term / df**power for power, term in enumerate(terms, 1))
-
-    def excess(angle: float) -> float:
-        """Returns the probability of |t| <= sqrt(df) tan(angle), minus the wanted one."""
-        cosine, sine = math.cos(angle), math.sin(angle)
-        term, total = (cosine, 0.0) if df % 2 else (1.0, 0.0)
-        for k in range(3 if df % 2 else 2, df + 1, 2):
-            total += term
-            term *= cosine * cosine * (k - 1) / k
-        inside = 2 / math.pi * (angle + sine * total) if df % 2 else sine * total
-        return inside - (2 * probability - 1)
-
-    return math.sqrt(df) * math.tan(_root(excess, 0.0, math.pi / 2))
+    deviation = float(np.std(values, ddof=1))
+    reach = quantile((1 - confidence) / 2, n - 1) * deviation / math.sqrt(n)
+    return Interval(mean, mean - reach, mean + reach, n, deviation)
 
 
 # ---- known range -----------------------------------------------------------------------------------------------------
@@ -163,7 +147,7 @@ def bounded(values: Sequence[float] | np.ndarray, limits: Range, confidence: flo
     low_limit, high_limit = limits
     mean, tail = float(np.dot(points, counts) / counts.sum()), (1 - confidence) / 2
 
-    def quantile(limit: float, probability: float) -> float:
+    def bound_at(limit: float, probability: float) -> float:
         steps, weights = np.append(points, limit), np.append(counts, 1.0)
 
         def excess(bound: float) -> float:
@@ -171,9 +155,9 @@ def bounded(values: Sequence[float] | np.ndarray, limits: Range, confidence: flo
 
         return _root(excess, *sorted((mean, limit)))
 
-    low = low_limit if points[-1] <= low_limit else quantile(low_limit, 1 - tail)
-    high = high_limit if points[0] >= high_limit else quantile(high_limit, tail)
-    return Interval(mean, min(low, mean), max(high, mean), int(counts.sum()))
+    low = low_limit if points[-1] <= low_limit else bound_at(low_limit, 1 - tail)
+    high = high_limit if points[0] >= high_limit else bound_at(high_limit, tail)
+    return Interval(mean, min(low, mean), max(high, mean), len(values), _deviation(values))
 
 
 def _grouped(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -91,10 +91,10 @@ def summarise(records: Iterable[Record]) -> Summary:
 
 
 def _plain(interval: Interval) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and math.isnan(value) else value
-        for key, value in interval._asdict().items()
-    }
+    fields = interval._asdict()
+    if interval.deviation is None:
+        del fields["deviation"]
+    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in fields.items()}
 
 
 def over_tasks(records: Iterable[Record]) -> Summary:

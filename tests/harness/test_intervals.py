@@ -16,7 +16,6 @@ from harness.stats.intervals import (
     positive_share,
     square_and_add,
     student,
-    student_quantile,
     success_interval,
     wilson,
 )
@@ -94,7 +93,7 @@ def test_bounds_enclose_the_mean_and_stay_within_the_range(values):
 def test_the_interval_moves_and_stretches_with_the_unit():
     values = [0.0, 0.2, 0.9, 1.0, 1.0]
     plain, scaled = bounded(values, SHARE), bounded([10 * value - 3 for value in values], (-3.0, 7.0))
-    assert scaled == pytest.approx((10 * plain.value - 3, 10 * plain.low - 3, 10 * plain.high - 3, 5))
+    assert scaled[:3] == pytest.approx((10 * plain.value - 3, 10 * plain.low - 3, 10 * plain.high - 3))
 
 
 def test_many_values_are_grouped_without_a_visible_change():
@@ -108,29 +107,6 @@ def test_the_probability_of_a_positive_sum_is_exact():
     # Two exponential variables: P(E1 > 3 E2) = 1/4. Gamma(2) against Exp: P(G > E) = 3/4.
     assert positive_share(np.array([1.0, -3.0]), np.ones(2)) == pytest.approx(0.25, abs=1e-7)
     assert positive_share(np.array([1.0, -1.0]), np.array([2.0, 1.0])) == pytest.approx(0.75, abs=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("df", "two_sided_95", "two_sided_99"),
-    [
-        (1, 12.706, 63.657),
-        (2, 4.303, 9.925),
-        (4, 2.776, 4.604),
-        (9, 2.262, 3.250),
-        (30, 2.042, 2.750),
-        (120, 1.980, 2.617),
-        (1000, 1.962, 2.581),
-        (10**6, 1.960, 2.576),
-    ],
-)
-def test_quantiles_of_student_against_the_table(df, two_sided_95, two_sided_99):
-    assert student_quantile(0.975, df) == pytest.approx(two_sided_95, abs=6e-4)
-    assert student_quantile(0.995, df) == pytest.approx(two_sided_99, abs=6e-4)
-
-
-def test_both_formulas_of_the_quantile_agree_where_they_meet():
-    assert student_quantile(0.975, 199) == pytest.approx(student_quantile(0.975, 200), abs=1e-4)
-    assert student_quantile(0.975, 199) > student_quantile(0.975, 200)
 
 
 def test_student_against_the_formula():
@@ -156,7 +132,7 @@ def test_empty_input_and_an_unknown_range_without_spread_give_no_bounds():
 
 def test_equal_results_of_known_range_are_not_certainty():
     interval = mean_interval([0.0] * 20, limits=SHARE)
-    assert interval == Interval(0.0, 0.0, pytest.approx(1 - 0.025 ** (1 / 20)), 20)
+    assert interval == Interval(0.0, 0.0, pytest.approx(1 - 0.025 ** (1 / 20)), 20, 0.0)
     tied = paired([0.0] * 20, SHARE)
     assert tied.low == pytest.approx(-interval.high) and tied.high == pytest.approx(interval.high)
 
