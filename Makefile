@@ -40,8 +40,10 @@ $(VENV)/.installed-eval: pyproject.toml constraints.txt
 setup: $(VENV)/.installed  ## make .venv with the pinned dependencies of all environments and trainers
 
 $(VENV)/.installed: $(VENV)/.installed-eval
-	@for tool in cc make cmake; do command -v $$tool >/dev/null || { \
-	  echo "error: $$tool is missing, and TextWorld's jericho is compiled: apt-get install -y build-essential cmake" >&2; exit 2; }; done
+	@case ",$(EXTRAS)," in *,all,*|*,envs,*|*,textworld,*|*,alfworld-stock,*) \
+	  for tool in cc make cmake; do command -v $$tool >/dev/null || { \
+	    echo "error: $$tool is missing, and TextWorld's jericho is compiled: apt-get install -y build-essential cmake" >&2; exit 2; }; done;; \
+	esac
 	$(PIP_INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
