@@ -55,7 +55,8 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 eval: $(VENV)/.installed-eval  ## a real language model plays a household task, compared with the random player and the expert
 	$(BIN)/envsuite-models get smollm2-135m
-	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --action-mode score --thinking off --resume
+	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --max-turns 15 --max-tokens 24 --history 3 \
+	  --thinking off --admissible latest --resume
 
 test: dev  ## the whole test suite
 	$(BIN)/envsuite-models get smollm2-135m
