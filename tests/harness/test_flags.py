@@ -13,8 +13,6 @@ from harness.verification import command as verify
 from tests import toys  # noqa: F401
 from tests.api.server import running
 
-HILO = ["--module", "tests.toys"]
-
 
 def call(main, words, capsys) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stop:
@@ -74,8 +72,8 @@ def test_a_card_shows_knobs_levels_and_measured_difficulty(capsys):
 
 
 def test_a_check_plays_only_the_first_games_of_a_panel(capsys):
-    code, _, error = call(check.main, ["HiLo-v0", "-n", "1", "--seconds", "1", "--seeds", "1"], capsys)
-    assert code == 0 or "panel" in error
+    code, output, _ = call(check.main, ["--gold", "Instances", "--times", "1", "-n", "1"], capsys)
+    assert code == 0 and "1 games, 0 to exclude" in output
 
 
 @pytest.fixture(scope="module")
@@ -134,12 +132,6 @@ def test_a_report_has_its_title_and_can_mix_settings_and_omit_pictures(pair, tmp
 
 def test_a_table_reads_other_folders_of_runs_and_lists_studies(tmp_path, capsys):
     studies = Path(__file__).resolve().parents[2] / "leaderboards" / "training"
-    name = next(
-        json.loads((folder / "plan.json").read_text())["recipe"]
-        for folder in sorted(studies.iterdir())
-        if (folder / "plan.json").exists()
-    )
-    assert name
     code, output, _ = call(table.main, ["guide-10", "--runs", tmp_path, "--studies", studies, "--markdown"], capsys)
     plain = call(table.main, ["guide-10", "--runs", tmp_path, "--markdown"], capsys)
     assert code == plain[0] == 0 and output.startswith("### ") and output != plain[1] and "small trainings" in output
@@ -167,7 +159,7 @@ def test_a_cleared_cache_needs_yes_where_nobody_can_answer(tmp_path, monkeypatch
 def test_tasks_of_language_need_a_folder_that_exists(tmp_path, capsys):
     words = ["-m", "some-model", "--language", "agreement", "--language-tasks", tmp_path / "missing", "-o", tmp_path]
     code, _, error = call(generalize.main, words, capsys)
-    assert code == 2 and error.startswith("error: ") and error.count("\n") == 1
+    assert code == 2 and "missing is no folder" in error
 
 
 FAILING = {
