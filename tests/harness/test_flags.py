@@ -47,7 +47,8 @@ def test_repeats_play_every_game_so_many_times(tmp_path, capsys):
     ],
 )
 def test_settings_of_prompts_and_sampling_are_in_the_plan(words, setting, capsys):
-    code, output, _ = call(eval.main, ["-m", "some-model", "-e", "HiLo-v0", "-n", "1", "--dry-run", *words], capsys)
+    model = ["-m", "some-model", "--base-url", "http://localhost:9/v1"]
+    code, output, _ = call(eval.main, [*model, "-e", "HiLo-v0", "-n", "1", "--dry-run", *words], capsys)
     assert code == 0 and setting in output
 
 
@@ -61,7 +62,7 @@ def test_limits_of_requests_reach_the_policy(words, tmp_path, capsys):
 
 
 def test_a_prediction_for_a_cluster_depends_on_its_cpus(capsys):
-    words = ["-m", "random", "-e", "babyai", "-n", "5000", "--dry-run", "--nodes", "4", "--max-concurrent", "64"]
+    words = ["-m", "random", "-e", "babyai", "-n", "500", "--dry-run", "--nodes", "4", "--max-concurrent", "64"]
     outputs = [call(eval.main, [*words, "--cpus-per-node", count], capsys) for count in (1, 32)]
     assert [code for code, _, _ in outputs] == [0, 0] and outputs[0][1] != outputs[1][1]
 
@@ -84,9 +85,9 @@ def pair(tmp_path_factory) -> list[Path]:
         with pytest.raises(SystemExit):
             eval.main(
                 ["-m", model, "-e", "HiLo-v0", "-n", "30", "--max-turns", "2", "--set", "size=64", "--reward", mode,
-                 "--num-workers", "0", "-o", str(output)]
+                 "--num-workers", "0", "-o", str(output / model)]
             )  # fmt: skip
-    return sorted(path.parent for path in output.glob("*/*/config.json"))
+    return [next((output / model).glob(f"HiLo-v0--{model}/*")) for model in ("random", "expert")]
 
 
 def test_runs_that_differ_in_a_setting_are_compared_only_if_it_is_allowed(pair, capsys):
@@ -117,17 +118,29 @@ def test_runs_without_a_common_game_cannot_be_compared(tmp_path, capsys):
     assert code == 2 and "have no game in common" in error
 
 
-def test_a_report_has_its_title_and_can_mix_settings_and_omit_pictures(pair, tmp_path, capsys):
+def test_a_report_has_its_title_and_can_mix_settings(pair, tmp_path, capsys):
     output = tmp_path / "report.html"
-    words = [*pair, "-o", output, "--title", "Two <players>", "--pictures", "0", "--replay", "1"]
+    words = [*pair, "-o", output, "--title", "Two <players>", "--replay", "0"]
     sizes = []
     for more in ([], ["--allow", "reward_mode"]):
         code, _, error = call(report.main, [*words, *more], capsys)
         assert code == 0, error
         page = output.read_text()
-        assert "Two &lt;players&gt;" in page and "Two <players>" not in page and "data:image/png" not in page
+        assert "<title>Two &lt;players&gt;</title>" in page
         sizes.append(page.count("<table"))
     assert sizes[0] != sizes[1]
+
+
+def test_pictures_of_a_report_fit_the_limit(tmp_path, capsys):
+    words = ["-m", "random", "-e", "Overcooked-easy-v0", "-n", "1", "--max-turns", "2", "--num-workers", "0"]
+    assert call(eval.main, [*words, "-o", tmp_path], capsys)[0] == 0
+    sizes = []
+    for megabytes in (0, 5):
+        output = tmp_path / f"{megabytes}.html"
+        code, _, error = call(report.main, [tmp_path, "-o", output, "--pictures", megabytes, "--replay", "1"], capsys)
+        assert code == 0, error
+        sizes.append(output.stat().st_size)
+    assert sizes[0] + 1000 < sizes[1]
 
 
 def test_a_table_reads_other_folders_of_runs_and_lists_studies(tmp_path, capsys):
@@ -174,7 +187,7 @@ FAILING = {
     "play": (play.main, ["no-such-task"]),
     "new": (new.main, ["Not A Name"]),
     "models": (models.main, ["get", "no/such/model"]),
-    "data list": (data.main, ["list", "no-such-task"]),
+    "data get": (data.main, ["get", "no-such-data"]),
     "cache clear": (cache.main, ["clear", "no-such-part", "-y"]),
     "boards add": (boards.main, ["add", "nowhere", "nowhere"]),
     "verify": (verify.main, ["nowhere"]),
