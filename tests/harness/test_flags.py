@@ -84,7 +84,7 @@ def pair(tmp_path_factory) -> list[Path]:
     for model, mode in (("random", "sparse"), ("expert", "dense")):
         with pytest.raises(SystemExit):
             eval.main(
-                ["-m", model, "-e", "HiLo-v0", "-n", "30", "--max-turns", "2", "--set", "size=64", "--reward", mode,
+                ["-m", model, "-e", "HiLo-v0", "-n", "30", "--max-turns", "2", "--set", "size=6", "--reward", mode,
                  "--num-workers", "0", "-o", str(output / model)]
             )  # fmt: skip
     return [next((output / model).glob(f"HiLo-v0--{model}/*")) for model in ("random", "expert")]
@@ -121,14 +121,14 @@ def test_runs_without_a_common_game_cannot_be_compared(tmp_path, capsys):
 def test_a_report_has_its_title_and_can_mix_settings(pair, tmp_path, capsys):
     output = tmp_path / "report.html"
     words = [*pair, "-o", output, "--title", "Two <players>", "--replay", "0"]
-    sizes = []
+    pages = []
     for more in ([], ["--allow", "reward_mode"]):
         code, _, error = call(report.main, [*words, *more], capsys)
         assert code == 0, error
         page = output.read_text()
         assert "<title>Two &lt;players&gt;</title>" in page
-        sizes.append(page.count("<table"))
-    assert sizes[0] != sizes[1]
+        pages.append(page)
+    assert pages[0] != pages[1]
 
 
 def test_pictures_of_a_report_fit_the_limit(tmp_path, capsys):
