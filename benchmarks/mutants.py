@@ -32,7 +32,7 @@ from benchmarks.mutant_operators import PACKAGES, ROOT, Mutant, chosen
 SUBPROCESSES = {
     "envsuite/sandbox/inside/": ("tests/sandbox/test_archive.py", "tests/sandbox/test_session.py"),
 }
-"""tests of code that runs in processes of its own, which coverage does not see"""
+"""tests of code that runs in child processes, which coverage does not see"""
 MOST_SECONDS = 20.0
 """planned duration of the tests of one mutant, shortest first"""
 LONG_AGO = 1_500_000_000
@@ -43,7 +43,7 @@ LONG_AGO = 1_500_000_000
 
 @contextlib.contextmanager
 def clone() -> Iterator[Path]:
-    """Makes a copy of the tracked files with their compiled modules, and no golden data beside it."""
+    """Makes a copy of the tracked files with their compiled modules, without golden data."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         folder = Path(scratch, "main")
         names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
@@ -242,8 +242,8 @@ def table(journal: Path) -> str:
         decided = count["killed"] + alive
         share = f"{100 * count['killed'] / decided:.0f} %" if decided else "–"
         lines.append(f"| {area} | {count.total()} | {count['killed']} | {count['equivalent']} | {alive} | {share} |")
-    for title, wanted in (("Survived or not covered", False), ("Equivalent", True)):
-        named = [row for row in rows(journal) if row["verdict"] != "killed" and ("equivalent" in row) == wanted]
+    for title, equivalent in (("Survived or not covered", False), ("Equivalent", True)):
+        named = [row for row in rows(journal) if row["verdict"] != "killed" and ("equivalent" in row) == equivalent]
         lines += ["", f"{title}:", ""]
         for row in named:
             reason = row.get("equivalent") or row.get("note", row["verdict"])
@@ -279,9 +279,9 @@ def main() -> None:
     elif args.verb == "run":
         mutants: list[Mutant] = []
         for group in [[path] for path in args.paths] + ([[]] if args.changed else []):
-            found = chosen(group, "" if group else args.changed)
-            random.Random(args.seed).shuffle(found)
-            mutants += found[: args.sample or None]
+            drawn = chosen(group, "" if group else args.changed)
+            random.Random(args.seed).shuffle(drawn)
+            mutants += drawn[: args.sample or None]
         run(mutants, args.maps, args.journal, args.seconds)
     else:
         text = HEAD + table(args.journal)
