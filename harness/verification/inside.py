@@ -23,9 +23,15 @@ def handle(payload: bytes) -> bytes:
     sys.path.insert(0, site)
     os.environ.update(job["environment"], ENVSUITE_CACHE=tempfile.mkdtemp(prefix="cache-"))
     from envsuite.errors import EnvsuiteError
+    from envsuite.sandbox.drivers import NoSandbox
 
     try:
         return json.dumps(examine(Path(job["folder"]))).encode()
+    except NoSandbox:
+        error = (
+            "These records need a sandbox for their programs, which cannot start inside another: use envsuite-replay."
+        )
+        return json.dumps({"error": error}).encode()
     except (EnvsuiteError, ModuleNotFoundError) as error:
         return json.dumps({"error": str(error)}).encode()
 
