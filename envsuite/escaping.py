@@ -39,6 +39,11 @@ def in_ascii(text: str) -> str:
     return "".join(_IN_ASCII.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in text)
 
 
+def markdown_code(text: object) -> str:
+    """Returns text as Markdown code that stays in its cell of a table."""
+    return f"`{one_line(text).replace('`', '').replace('|', '')}`"
+
+
 def _spelled(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
