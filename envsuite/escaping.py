@@ -35,7 +35,7 @@ def markdown(text: object) -> str:
 
 
 def in_ascii(text: str) -> str:
-    r"""Returns text in ASCII characters: dashes and signs as people type them, all others as `\\u00e9`."""
+    r"""Returns text in ASCII characters: dashes and signs as people type them, all others as `\u00e9`."""
     return "".join(_IN_ASCII.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in text)
 
 
