@@ -119,17 +119,26 @@ def summary_cell(
 
 
 def _cell(interval: Mapping[str, Any], share: bool, over_splits: float | None) -> TableCell:
-    """Returns a cell with the likelihood of its score; a score outside [0, 1] has none and keeps the run's interval."""
+    """Returns a cell with the likelihood of its score; a score outside [0, 1] has none.
+
+    The cell shows the run's own interval, as boards do; with `over_splits`, the wider one of the likelihood.
+    """
     value, low, high, n = (interval[name] for name in ("value", "low", "high", "n"))
     if not 0 <= value <= 1:
         return TableCell(value, low, high, n, over_splits=over_splits)
-    estimate = _estimate(value, interval.get("deviation") or 0.0, n, share, over_splits)
-    return TableCell(value, *estimate.interval(), n, estimate, over_splits)
+    estimate = _estimate(value, interval.get("deviation"), n, share, over_splits)
+    if over_splits is not None:
+        return TableCell(value, *estimate.interval(), n, estimate, over_splits)
+    if low is not None and high is not None:
+        low, high = max(0.0, low), min(1.0, high)
+    return TableCell(value, low, high, n, estimate)
 
 
-def _estimate(value: float, deviation: float, n: int, share: bool, over_splits: float | None) -> Estimate:
+def _estimate(value: float, deviation: float | None, n: int, share: bool, over_splits: float | None) -> Estimate:
     if share:
         return proportion(value, n)
+    if deviation is None:  # one game, or a run of an older version: the largest possible variance
+        return Estimate(value, n, games=n)
     if over_splits is None:
         return mean(value, deviation, n)
     return mean_over_splits(value, deviation, n, over_splits, SPLITS)

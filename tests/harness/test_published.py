@@ -95,7 +95,7 @@ def test_a_run_fills_only_its_own_column_and_gives_the_cell_a_verdict(tmp_path):
     paper_table = published.table("guide-1", [tmp_path])
     (ours,) = [row for row in paper_table.rows if row.ours]
     (cell,) = ours.cells.values()
-    assert (cell.value, cell.n) == (0.1, 100) and 0.05 < cell.low < cell.high < 0.18
+    assert (cell.value, cell.low, cell.high, cell.n) == (0.1, 0.05, 0.18, 100)
     base, ppo = (row for row in paper_table.rows if not row.ours)
     assert paper_table.status(base, "w8-o3-q4") == paper_table.status(ppo, "w2-o3-q4") == "not run"
     assert paper_table.verdicts[base.label, "w2-o3-q4"].in_words() == (
@@ -120,7 +120,7 @@ def test_training_seeds_are_pooled_as_clusters(tmp_path):
     for name, wins in (("a", 0.9), ("b", 0.6), ("c", 0.3)):
         success = {"value": wins, "low": 0.0, "high": 1.0, "n": 100}
         summary(tmp_path / name, name, task="TextWorld-w8-o3-q4-v0", success=success)
-    alone = {"value": 0.6, "low": 0.0, "high": 1.0, "n": 300}
+    alone = {"value": 0.6, "low": 0.54, "high": 0.66, "n": 300}
     summary(tmp_path / "d", "d", task="TextWorld-w8-o3-q4-v0", success=alone, episodes=300, seeds=[1, 300])
     pooled = published.table("guide-1", [tmp_path], {ppo: ["a", "b", "c"]})
     single = published.table("guide-1", [tmp_path], {ppo: ["d"]})
@@ -170,6 +170,17 @@ def test_another_quantity_is_not_comparable(tmp_path, name, task, metric, reason
     paper_table = published.table(name, [tmp_path], {row.label: ["mine"]}, metric)
     verdict = paper_table.verdicts[row.label, column]
     assert verdict.word == "not comparable" and verdict.reason.startswith(reason), verdict
+
+
+def test_a_mean_without_a_stored_deviation_counts_as_the_widest(tmp_path):
+    number = {"value": 0.5, "low": 0.45, "high": 0.55, "n": 100}
+    base = {"task": "VirtualHome-cheese-v0", "seeds": [registry.TASKS["VirtualHome-cheese-v0"].splits["test"][0], 100]}
+    summary(tmp_path / "a", "old", metrics={"discounted_return": number}, **base)
+    summary(tmp_path / "b", "new", metrics={"discounted_return": {**number, "deviation": 0.25}}, **base)
+    new, old = (
+        row.cells["Food Preparation -> Cheese"] for row in published.table("poad-1", [tmp_path]).rows if row.ours
+    )
+    assert old.estimate.units == 100 < new.estimate.units and (new.low, new.high) == (0.45, 0.55)
 
 
 def test_auc_is_compared_and_its_spread_over_splits_is_kept(tmp_path):
