@@ -11,7 +11,8 @@ from rich.console import Console
 
 from envsuite import registry
 from envsuite.cache import write_atomically
-from envsuite.checks import LEAK_SECONDS, absent, check
+from envsuite.checks import absent, check
+from envsuite.checks.leaks import LEAK_SECONDS
 from envsuite.errors import UsageError
 from envsuite.gold import TIMES, deny_list, examine
 from envsuite.sandbox import drivers, selftest
