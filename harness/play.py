@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from envsuite.types import StopReason
 from harness.types import Episode, Reply, Trajectory, Turn
 
 HELP = ":undo takes the last command back, :actions lists what is admissible, :quit leaves; Tab completes"
+NO_SNAPSHOTS = "This environment cannot take commands back: its engine has no snapshots."
 
 
 def play(
@@ -26,7 +28,7 @@ def play(
 
     :quit or EOFError ends play without recording the current episode. :undo restores the engine's
     snapshot if the engine supports it; the record contains only the remaining commands, which
-    replay to the same game.
+    replay to the same game. Another word with a colon in front is refused, and costs no turn.
     """
     for episode in episodes:
         run = _episode(env, episode, ask, say, max_turns)
@@ -57,13 +59,15 @@ def _episode(
             say(", ".join(admissible) or "anything may be said here")
         elif line == ":undo":
             if not past:
-                say("There is nothing to take back.")
+                say(NO_SNAPSHOTS if run.turns else "There is nothing to take back.")
                 continue
             snapshot, text, info = past.pop()
             env.restore(snapshot)
             run.turns.pop()
             run.final_observation = text
             say(text)
+        elif re.fullmatch(r":[a-z]+", line):
+            say(f"There is no {line}. {HELP}.")
         else:
             try:
                 past.append((env.snapshot(), text, info))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import sys
 import traceback
@@ -42,6 +43,24 @@ def print_safely(text: object, file: TextIO | None = None) -> None:
 def titled(task: str, knobs: Mapping[str, Any]) -> str:
     """Returns a task with its knobs, as people read it."""
     return " ".join([task, *(f"{name}={value}" for name, value in knobs.items())])
+
+
+def plural(count: int, noun: str) -> str:
+    """Returns a count with its noun, as "1 run" or "2,000 runs"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def print_json(value: Any) -> None:
+    """Prints indented JSON; numbers are rounded to 12 significant digits, so that 0.82 is not 0.8200000000000001."""
+    print(json.dumps(_rounded(value), indent=2, default=str))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

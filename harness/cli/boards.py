@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument("board", type=Path, help="leaderboards/SUITE")
     add.add_argument("runs", nargs="+", type=Path, help="run folders")
     render = verbs.add_parser("render", help="write every page again from the records")
-    render.add_argument("--root", type=Path, default=ROOT)
+    render.add_argument("--root", type=Path, default=ROOT, help="folder of the leaderboards")
     play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
     play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="only attack every sandbox driver and list the results",
     )
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
     parser.add_argument(
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     gold.add_argument(
         "--deny-list", type=Path, metavar="FILE", help="write the failed games to FILE, for later --set deny=FILE"
     )
-    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return parser
 
 

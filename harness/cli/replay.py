@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
     top_parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    top_parser.add_argument("--num-workers", type=int, default=-1)
+    top_parser.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
     return top_parser
 
