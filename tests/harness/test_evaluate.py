@@ -195,14 +195,15 @@ def test_records_store_any_string():
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("model", ["random", "expert", "replay"])
 def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, proved):
-    delay = 0.04 * workers  # keeps the duration independent of the number of workers
+    delay = 0.02 * workers  # keeps the duration independent of the number of workers
     size = ("--set", f"delay={delay:g}", "--set", "size=512", "--set", "max_steps=6")
-    words = ["-e", "Slow-v0", "-n", 16, *size, "--baselines", "none"]
+    words = ["-e", "Slow-v0", "-n", 12, *size, "--baselines", "none"]
+    many = ("--num-workers", 6, "-c", 12)
     if model == "replay":
-        assert cli("-m", "random", *words, "-o", tmp_path / "source").returncode == 0
+        assert cli("-m", "random", *words, *many, "-o", tmp_path / "source").returncode == 0
         (source,) = (tmp_path / "source").glob("**/results.jsonl")
         model = f"replay:{source}"
-    uncut = cli("-m", model, *words, "-o", tmp_path / "whole")
+    uncut = cli("-m", model, *words, *many, "-o", tmp_path / "whole")
     assert uncut.returncode == 0, uncut.stderr
     (expected,) = (tmp_path / "whole").glob("**/results.jsonl")
     rng = random.Random(f"{model.partition(':')[0]}{workers}")
