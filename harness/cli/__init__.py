@@ -27,7 +27,7 @@ class SafeConsole(Console):
 
 
 def console(stderr: bool = False) -> Console:
-    """Returns the console for tables and progress. It is wide if it is no terminal, so that logs are not folded.
+    """Returns the console for tables and progress. Output to a file or pipe is wide, so that lines are not folded.
 
     Markup and emoji codes in names are printed as they are.
     """
@@ -111,7 +111,7 @@ def run(
         print(f"{'stopped' if stopped else 'error'}: {one_line(error)}", file=sys.stderr)
         sys.exit(3 if stopped else 2)
     except KeyboardInterrupt:
-        kept = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
-        print(f"\nstopped{kept}", file=sys.stderr)
+        note = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
+        print(f"\nstopped{note}", file=sys.stderr)
         sys.exit(130)
     sys.exit(code or 0)

@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     export = verbs.add_parser("export", help="export a finished run for other tools: " + ", ".join(EXPORTS))
     export.add_argument("run", type=Path, help="run folder, or its results.jsonl")
     export.add_argument(
-        "--to", choices=EXPORTS, required=True, help="; ".join(f"{name}: {what}" for name, what in EXPORTS.items())
+        "--to", choices=EXPORTS, required=True, help="; ".join(f"{name}: {text}" for name, text in EXPORTS.items())
     )
     export.add_argument("-o", "--output", type=Path, required=True, help="file or folder to write")
     games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
@@ -85,9 +85,9 @@ def _add_episodes(parser: argparse.ArgumentParser) -> None:
 def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
     """Returns the episodes of the one task that the arguments name."""
     cli.import_modules(args.module)
-    (task, *others) = registry.tasks(args.env)
-    if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: `{args.verb}` takes one task at a time.")
+    (task, *further_tasks) = registry.tasks(args.env)
+    if further_tasks:
+        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: `{args.verb}` takes one task at a time.")
     task, split = resolve_split(task, args.split)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     return RunConfig(task, model, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
@@ -107,14 +107,12 @@ def _main(argv: Sequence[str] | None) -> int:
             )
         console.print(f"{args.name}: {registry.load(FETCHERS[args.name])()}", highlight=False, soft_wrap=True)
     elif args.verb == "add":
-        kept = registry.load(ADDERS["datascicoding"])(args.name, args.file)
-        console.print(f"{args.name}: kept as {kept}", highlight=False, soft_wrap=True)
+        stored = registry.load(ADDERS["datascicoding"])(args.name, args.file)
+        console.print(f"{args.name}: kept as {stored}", highlight=False, soft_wrap=True)
     elif args.verb == "list":
         for folder in sorted(path for path in cache_dir().iterdir() if path.is_dir()):
             files = [path for path in folder.rglob("*") if path.is_file()]
-            console.print(
-                f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 2**20:9.1f} MB"
-            )
+            console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
     elif args.verb == "export":
         _export(args)
     elif args.verb == "games":

@@ -52,9 +52,9 @@ def _main(argv: Sequence[str] | None) -> int:
     notices: list[str] = []
     if not is_model(args.player):
         raise UsageError(f"--player {args.player!r} is the name of a built-in player: its row must not become yours.")
-    (task, *others) = registry.tasks(args.env, notices)
-    if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: one is played at a time.")
+    (task, *further_tasks) = registry.tasks(args.env, notices)
+    if further_tasks:
+        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: one is played at a time.")
     task, split = resolve_split(task, args.split)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     config = RunConfig(
