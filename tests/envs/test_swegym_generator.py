@@ -189,7 +189,13 @@ def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(p
 
 
 @pytest.mark.timeout(900)  # the judge's own limit is 600 s
-@pytest.mark.parametrize("name", packages.PACKAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("uritemplate", "semver") else pytest.param(name, marks=pytest.mark.slow)
+        for name in packages.PACKAGES
+    ],
+)
 def test_the_judge_accepts_every_published_package(name):
     """Every gold patch restores the published package, so accepting that means every task can be won."""
     results = [task for task in tasks.manifest() if task.package.name == name]
