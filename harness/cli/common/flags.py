@@ -149,12 +149,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="print tracebacks and every episode")
 
 
-def run_request(args: argparse.Namespace, model: str | None = None) -> RunRequest:
-    """Returns what the flags say about a run; `model` replaces --model."""
+def run_request(args: argparse.Namespace, model: str) -> RunRequest:
+    """Returns what the flags say about a run of `model`."""
     names = [field.name for field in dataclasses.fields(RunRequest) if field.name not in ("model", "knobs", "explicit")]
     values = {name: getattr(args, name) for name in names}
     explicit = frozenset("knobs" if name == "set" else name for name in getattr(args, "explicit", ()))
-    return RunRequest(model or args.model, tuple(args.set), **values, explicit=explicit)
+    return RunRequest(model, tuple(args.set), **values, explicit=explicit)
 
 
 def execution(args: argparse.Namespace) -> Execution:
