@@ -152,6 +152,9 @@ class ActorSlots:
         calls, self._asked = self._asked, []
         return [(slot, answer) for answers in self.ray.get(calls) for slot, (answer,) in answers]
 
+    def cancel(self) -> None:
+        self._asked = []
+
     def close(self) -> None:
         pass
 

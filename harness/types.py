@@ -79,7 +79,7 @@ class Reply:
     logprobs: Sequence[float] = ()
     """of `ids`: log-softmax over the full vocabulary at the sampling temperature"""
     finish_reason: str = "stop"
-    """stop | length | context"""
+    """stop | length | context; with `error`: silent (no answer) | refused (by the server)"""
     dropped_turns: int = 0
     """turns removed from the prompt to make it fit the context"""
     input_tokens: int = 0

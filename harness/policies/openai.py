@@ -23,9 +23,9 @@ from envsuite.escaping import one_line
 from harness import waiting
 from harness.policies.affinity import ServerAffinity
 from harness.policies.chat_completions import Price, address, read, refusal, retry_after, secrets_of, shown
-from harness.policies.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
+from harness.policies.failures import TEMPORARY, FailureStreak, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
-from harness.policies.http_answers import BoundedClient, body_of, encode
+from harness.policies.http_answers import BoundedClient, body_of, encode, text_of
 from harness.policies.pacing import Pace, pause_before
 from harness.policies.server_weights import Weights
 from harness.prompting.messages import without_oldest_turn
@@ -33,10 +33,6 @@ from harness.types import Message, Prompt, Reply
 from harness.waiting import Outbox
 
 OPENAI = "https://api.openai.com/v1"
-SILENT_ROUNDS = 3
-"""The run ends after this many failed replies in a row per prompt in flight, instead of breaking
-all its episodes.
-"""
 OPTIONAL = ("seed", "chat_template_kwargs", "stop")
 """Request fields that a server may refuse, because results do not depend on them."""
 
@@ -109,7 +105,7 @@ class OpenAIPolicy:
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
-        self._answered, self._silent, self._most_pending = False, 0, 0
+        self._streak = FailureStreak()
         self._outbox = Outbox()
         self._inbox: deque[tuple[int, int, Prompt]] = deque()
         self._scheduled = False
@@ -126,27 +122,24 @@ class OpenAIPolicy:
 
     def submit(self, ticket: int, prompt: Prompt) -> None:
         self._inbox.append((self._outbox.expect(), ticket, prompt))
-        self._most_pending = max(self._most_pending, self._outbox.pending)
+        self._streak.submitted(ticket)
         if not self._scheduled:
             self._scheduled = True
             self._event_loop().call_soon_threadsafe(self._start)
 
     def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
         replies = self._outbox.take(timeout)
-        for _, reply in replies:
-            if not reply.error:
-                self._answered, self._silent = True, 0
-                continue
-            self._silent += 1
-            if self._silent >= self._most_pending * (SILENT_ROUNDS if self._answered else 1):
+        for ticket, reply in replies:
+            if self._streak.replied(ticket, reply):
+                times = f" ({self._streak.length} failures in a row)" if self._streak.length > 1 else ""
                 raise DataError(
-                    f"{reply.error}. Finished episodes are kept: continue with --resume when the server answers."
+                    f"{reply.error}{times}. Finished episodes are kept: continue with --resume when the server answers."
                 )
         return replies
 
     def cancel(self) -> None:
         self._outbox.cancel()
-        self._silent = self._most_pending = 0
+        self._streak.cancel()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._cancel_tasks)
 
@@ -249,9 +242,13 @@ class OpenAIPolicy:
                 dropped += 1
                 continue
             except (TemporaryError, Refused) as error:
-                return Reply("", error=self._hidden(str(error)), dropped_turns=dropped)
+                return self._failed(error, dropped)
             reply.dropped_turns = dropped
             return reply
+
+    def _failed(self, error: TemporaryError | Refused, dropped: int) -> Reply:
+        kind = "refused" if isinstance(error, Refused) else "silent"
+        return Reply("", finish_reason=kind, error=self._hidden(str(error)), dropped_turns=dropped)
 
     async def _persist(self, prompt: Prompt, home: int, content: Any) -> Reply:
         """Repeats a request until it succeeds or no retry is left: first at `home`, then at other
@@ -319,7 +316,7 @@ class OpenAIPolicy:
             reply = self._read(server, answer, content)
             if reply is None:
                 self._health.failed(self.servers.index(server))
-                start = self._hidden(" ".join(answer.text[:2000].split()))[:120]
+                start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]
                 expected = self.path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{shown(server)} returned an invalid {expected}: {start!r}")
             reply.text = self._hidden(reply.text)

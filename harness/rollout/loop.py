@@ -194,7 +194,7 @@ def rollout(
     `max_turns` limits the turns of all episodes, or of each one if it is a function. An episode
     depends only on its key and the policy, not on timing or on other episodes. An error of an
     environment or a server breaks its episode only. An episode that was lost with its worker is
-    played again from its start. Closing the iterator cancels pending prompts.
+    played again from its start. Closing the iterator cancels pending prompts and requests.
     """
     prompting = prompting or Prompting()
     player = asynchronous(policy)
@@ -228,3 +228,4 @@ def rollout(
                 wait([*executor.sources(), *player.sources()], timeout)
     finally:
         player.cancel()
+        executor.cancel()

@@ -1,5 +1,6 @@
 """OpenAIPolicy against a loopback server with scripted faults."""
 
+import itertools
 import json
 import logging
 import time
@@ -8,10 +9,11 @@ import pytest
 
 from envsuite.errors import DataError, UsageError
 from harness.policies.chat_completions import Price
+from harness.policies.failures import REFUSALS, SILENT_ROUNDS, FailureStreak
 from harness.policies.health import PAUSE
-from harness.policies.openai import SILENT_ROUNDS, OpenAIPolicy
+from harness.policies.openai import OpenAIPolicy
 from harness.policies.server_weights import Fingerprint
-from harness.types import Prompt
+from harness.types import Prompt, Reply
 from tests.api import server as misbehaving
 from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse
 
@@ -147,6 +149,41 @@ def test_a_server_that_dies_ends_the_run_before_it_breaks_every_episode(server):
     with pytest.raises(DataError, match="--resume"):
         who.act([prompt()])
     who.close()
+
+
+def test_one_conversation_at_a_time_survives_refusals_until_there_are_too_many(server):
+    """Also if the first prompt of the run is refused, and the server has never accepted one."""
+    who = OpenAIPolicy("m", base_url=server.url, first_pause=0.01)
+    server.script = [refuse(400, "flagged by the content filter")] * (REFUSALS - 1)
+    for _ in range(REFUSALS - 1):
+        assert "flagged" in who.act([prompt()])[0].error
+    assert not who.act([prompt()])[0].error
+    server.script = [refuse(400, "flagged by the content filter")] * REFUSALS
+    with pytest.raises(DataError, match=rf"flagged.*{REFUSALS} failures in a row.*--resume"):
+        for _ in range(REFUSALS):
+            who.act([prompt()])
+    assert not server.script
+    who.close()
+
+
+SILENT, REFUSED = Reply("", error="no answer", finish_reason="silent"), Reply("", error="no", finish_reason="refused")
+
+
+@pytest.mark.parametrize(
+    ("replies", "ends"),
+    [
+        ([REFUSED, REFUSED, Reply("x"), REFUSED], False),
+        ([SILENT] * 4, True),
+        ([SILENT, SILENT, REFUSED, SILENT], False),  # a refusal is an answer: more failures are needed
+        ([SILENT, SILENT, SILENT, Reply("x")], False),
+    ],
+)
+def test_the_end_of_a_run_does_not_depend_on_the_order_of_replies(replies, ends):
+    for order in itertools.permutations(range(4)):
+        streak = FailureStreak()
+        for ticket in range(4):
+            streak.submitted(ticket)
+        assert any([streak.replied(ticket, replies[ticket]) for ticket in order]) is ends, order
 
 
 def test_retry_after_is_respected(server):
