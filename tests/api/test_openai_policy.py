@@ -160,8 +160,7 @@ def test_one_conversation_at_a_time_survives_refusals_until_there_are_too_many(s
     assert not who.act([prompt()])[0].error
     server.script = [refuse(400, "flagged by the content filter")] * REFUSALS
     with pytest.raises(DataError, match=rf"flagged.*{REFUSALS} failures in a row.*--resume"):
-        for _ in range(REFUSALS):
-            who.act([prompt()])
+        [who.act([prompt()]) for _ in range(REFUSALS)]
     assert not server.script
     who.close()
 
@@ -183,7 +182,8 @@ def test_the_end_of_a_run_does_not_depend_on_the_order_of_replies(replies, ends)
         streak = FailureStreak()
         for ticket in range(4):
             streak.submitted(ticket)
-        assert any([streak.replied(ticket, replies[ticket]) for ticket in order]) is ends, order
+        decisions = [streak.replied(ticket, replies[ticket]) for ticket in order]
+        assert any(decisions) is ends, order
 
 
 def test_retry_after_is_respected(server):
