@@ -8,6 +8,7 @@
         timing.jsonl    duration of each episode
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
+        progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
 
 results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it
 is byte-identical after every run, interrupted or not.

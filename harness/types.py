@@ -129,6 +129,17 @@ class WatchesWeights(Protocol):
         ...
 
 
+@runtime_checkable
+class ReportsRetries(Protocol):
+    """Optional capability of a policy: it names the requests that wait for their next try."""
+
+    def retrying(self) -> list[tuple[str, float]]:
+        """Returns the reason and the monotonic time of the next try of each such request. Any
+        thread may call this.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class Turn:
     """One exchange between a policy and an environment."""

@@ -26,7 +26,7 @@ from harness.policies.chat_completions import Price, address, read, refusal, ret
 from harness.policies.failures import TEMPORARY, FailureStreak, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
 from harness.policies.http_answers import BoundedClient, body_of, encode, text_of
-from harness.policies.pacing import Pace, pause_before
+from harness.policies.pacing import Pace, Retries, pause_before
 from harness.policies.server_weights import Weights
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
@@ -105,7 +105,7 @@ class OpenAIPolicy:
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
-        self._streak = FailureStreak()
+        self._streak, self._retries = FailureStreak(), Retries()
         self._outbox = Outbox()
         self._inbox: deque[tuple[int, int, Prompt]] = deque()
         self._scheduled = False
@@ -145,6 +145,9 @@ class OpenAIPolicy:
 
     def sources(self) -> Sequence[Any]:
         return (self._outbox.wakeup,)
+
+    def retrying(self) -> list[tuple[str, float]]:
+        return self._retries.waiting()
 
     def keep_weights(self, path: Path) -> None:
         """Compares the servers' weights with the fingerprint in `path`, if they are watched."""
@@ -263,7 +266,8 @@ class OpenAIPolicy:
                 if attempt > self.max_retries:
                     count = f" (tried {attempt} times)" if attempt > 1 else ""
                     raise TemporaryError(f"{error}{count}") from None
-                await asyncio.sleep(pause_before(attempt, self.first_pause, error.after))
+                pause = pause_before(attempt, self.first_pause, error.after)
+                await self._retries.wait(self._hidden(str(error)), pause)
                 server = self._health.after(server)
                 continue
             self._health.answered(server)
