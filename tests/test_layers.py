@@ -24,6 +24,7 @@ FOLDERS = {
         ["generalization"],
         ["suites"],
         ["report"],
+        ["watch"],
         ["cli"],
     ],
     "baselines": [

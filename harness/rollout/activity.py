@@ -31,6 +31,8 @@ class Activity:
         """number of episodes of the run"""
         self.ended = 0
         """number of episodes that are recorded, also by earlier calls"""
+        self.broken = 0
+        """number of episodes that broke in this call"""
         self.most_turns: int | None = None
         """limit on the turns of an episode"""
         self.turns = 0
@@ -65,8 +67,9 @@ class Activity:
         self.tokens += reply.output_tokens if reply.estimated is None else reply.estimated[1]
 
     def recorded(self, turns: int, broken: bool) -> None:
-        """Counts an episode that ended after a number of turns; a broken one is not done."""
+        """Counts an episode that ended after a number of turns; a broken one is left for `--resume`."""
         self.ended += not broken
+        self.broken += broken
         self._ended_here += 1
         self._turns_of_ended += turns
 
@@ -98,7 +101,7 @@ class Activity:
         return len(waiting), reason, max(0.0, max(until for _, until in waiting) - time.monotonic())
 
     def seconds_left(self) -> tuple[float, bool] | None:
-        """Estimates the seconds until all episodes are recorded; None if that is unknown, also while
+        """Estimates the seconds until all episodes have ended; None if that is unknown, also while
         all requests wait for their next try.
 
         The second value is True before the first episode ends: the time is an upper bound then,
@@ -112,7 +115,7 @@ class Activity:
             length, at_most = float(self.most_turns), True
         else:
             return None
-        missing = self.episodes - self.ended
+        missing = self.episodes - self.ended - self.broken
         turns = max(missing * length - (self.turns - self._turns_of_ended), missing)
         return turns * (time.monotonic() - self.began) / self.turns, at_most
 

@@ -142,7 +142,7 @@ class RunProgress:
         if activity.in_flight:
             parts.append(f"{activity.in_flight} in flight")
         left = activity.seconds_left()
-        if left and activity.ended < self.total:
+        if left and activity.ended + activity.broken < self.total:
             parts.append(f"{'at most ' if left[1] else ''}{duration(left[0])} left")
         retrying, reason, pause = activity.retries()
         if retrying:
