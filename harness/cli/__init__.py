@@ -72,13 +72,13 @@ def import_modules(names: Sequence[str]) -> None:
             )
 
 
-class Terminated(KeyboardInterrupt):
+class SigtermReceived(KeyboardInterrupt):
     """SIGTERM, which ends a command like Ctrl-C."""
 
 
 @contextlib.contextmanager
-def raising_terminated() -> Iterator[None]:
-    """Raises Terminated in the block at the first SIGTERM, and ignores further ones while the block cleans up.
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Raises SigtermReceived in the block at the first SIGTERM, and ignores further ones while the block cleans up.
 
     `timeout` and cluster schedulers send the signal more than once. Forked processes keep the usual behaviour.
     """
@@ -93,7 +93,7 @@ def raising_terminated() -> Iterator[None]:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Terminated
+        raise SigtermReceived
 
     before = signal.signal(signal.SIGTERM, handle)
     try:
@@ -113,7 +113,7 @@ def run(
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
     try:
-        with raising_terminated():
+        with sigterm_as_interrupt():
             code = command(argv)
     except (EnvsuiteError, OSError) as error:
         if isinstance(error, BrokenPipeError):  # the reader of stdout has gone
@@ -127,7 +127,7 @@ def run(
         print(f"{'stopped' if stopped else 'error'}: {one_line(error)}", file=sys.stderr)
         sys.exit(3 if stopped else 2)
     except KeyboardInterrupt as error:
-        terminated = isinstance(error, Terminated)
+        terminated = isinstance(error, SigtermReceived)
         kept = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
         print(f"\nstopped{' by SIGTERM' if terminated else ''}{kept}", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from envsuite.escaping import terminal
 from harness import cli
 
 
@@ -34,7 +35,7 @@ def _main(argv: Sequence[str] | None) -> int:
     from harness.watch.server import PageServer, Runs
 
     with PageServer(Runs(args.run), args.port) as server:
-        print(f"{server.address}  shows {cli.terminal(args.run)}; Ctrl-C ends it", flush=True)
+        print(f"{server.address}  shows {terminal(args.run)}; Ctrl-C ends it", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0

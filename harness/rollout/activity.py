@@ -1,4 +1,4 @@
-"""What a rollout is doing at this moment: counters for displays, and a file for other processes."""
+"""Activity of a rollout: counters for displays, and a file that other processes read."""
 
 from __future__ import annotations
 

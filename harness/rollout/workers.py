@@ -94,7 +94,7 @@ class Worker:
             self.process.kill()
             self.process.join(timeout=5)
         self._outgoing.put(None)
-        self._writer.join()
+        self._writer.join(timeout=5)
         self.pipe.close()
 
 

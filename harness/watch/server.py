@@ -4,8 +4,11 @@ know.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import os
 import secrets
+import sys
 import threading
 import time
 from http import HTTPStatus
@@ -13,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from envsuite.errors import DataError, EnvsuiteError, UsageError
 from envsuite.escaping import embedded, visible
@@ -28,7 +31,7 @@ class Runs:
     """The runs at or below a folder. Threads share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UsageError if there is no such folder."""
+        """Raises UsageError if the folder does not exist."""
         if not folder.is_dir():
             raise UsageError(f"There is no folder {folder}: name a run's folder, or one that holds runs.")
         self.folder = folder
@@ -42,7 +45,7 @@ class Runs:
         """
         with self._lock:
             tails = self._find()
-            chosen = next((tail for path, tail in tails.items() if self._name(path) == query.get("run")), None)
+            chosen = next((tail for path, tail in tails.items() if _name_of(path) == query.get("run")), None)
             if name == "episode":
                 if chosen is None:
                     raise DataError("There is no such run.")
@@ -52,38 +55,40 @@ class Runs:
             if chosen is None:
                 chosen = max(tails.values(), key=lambda tail: tail.changed, default=None)
             return {
-                "runs": [{"run": self._name(path), **tail.overview()} for path, tail in tails.items()],
-                "run": "" if chosen is None else self._name(chosen.folder),
+                "runs": [{"run": _name_of(path), **tail.overview()} for path, tail in tails.items()],
+                "run": "" if chosen is None else _name_of(chosen.folder),
                 "details": None if chosen is None else chosen.details(int(query.get("after", 0))),
             }
 
     def _find(self) -> dict[Path, RunTail]:
         if time.monotonic() - self._looked >= LOOK:
             self._looked = time.monotonic()
-            found = sorted(path.parent for path in self.folder.glob("**/journal.jsonl"))
-            self._tails = {path: self._tails.get(path) or RunTail(path) for path in found}
+            folders = sorted(path.parent for path in self.folder.glob("**/journal.jsonl"))
+            self._tails = {path: self._tails.get(path) or RunTail(path) for path in folders}
         return self._tails
 
-    def _name(self, path: Path) -> str:
-        return str(path.relative_to(self.folder))
+
+def _name_of(folder: Path) -> str:
+    """Returns a name of a run's folder that every browser sends back unchanged."""
+    return hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
 
 
-class Handler(BaseHTTPRequestHandler):
+class PageHandler(BaseHTTPRequestHandler):
     """Answers GET requests of the page."""
 
     server: PageServer
     timeout = 30
 
     def do_GET(self) -> None:
-        address = urlsplit(self.path)
-        token, _, name = address.path.removeprefix("/").partition("/")
+        path, _, fields = self.path.partition("?")
+        token, _, name = path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
             self._send(HTTPStatus.NOT_FOUND, "text/plain", "Open the address that envsuite-watch printed.")
         elif name == "":
             self._send(HTTPStatus.OK, "text/html", self.server.page)
         elif name in ("state", "episode"):
-            query = {key: values[0] for key, values in parse_qs(address.query).items()}
             try:
+                query = {key: values[0] for key, values in parse_qs(fields).items()}
                 answer = self.server.runs.answer(name, query)
                 status = HTTPStatus.OK
             except (EnvsuiteError, OSError, LookupError, ValueError) as error:
@@ -123,10 +128,15 @@ class PageServer(ThreadingHTTPServer):
         self.page = _asset("watch.html").replace("/*STYLE*/", style).replace("/*SCRIPT*/", script)
         self.policy = f"{content_policy(style, script)}; connect-src 'self'; frame-ancestors 'none'"
         try:
-            super().__init__(("127.0.0.1", port), Handler)
+            super().__init__(("127.0.0.1", port), PageHandler)
         except (OSError, OverflowError) as error:
             raise UsageError(f"--port {port} cannot be used ({error}): choose another one, or 0 for any.") from None
         self.address = f"http://127.0.0.1:{self.server_port}/{self.token}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints a traceback, except for connections that the browser closed."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 def _asset(name: str) -> str:

@@ -134,17 +134,25 @@ class RunTail:
         """Returns the counters of the process that plays this run; None if there is none."""
         try:
             beat = reading.read_json(self.folder / "progress.json", SMALL)
-            found = {name: _number(beat[name]) for name in COUNTERS}
+            checked: dict[str, Any] = {name: _number(beat[name]) for name in COUNTERS}
             left = beat["seconds_left"]
-            found["seconds_left"] = None if left is None else _number(left)
-            found["at_most"] = bool(beat["at_most"])
-            found["reason"] = str(beat["reason"])[:MOST_WORDS]
+            checked["seconds_left"] = None if left is None else _number(left)
+            checked["at_most"] = bool(beat["at_most"])
+            checked["reason"] = str(beat["reason"])[:MOST_WORDS]
             for each in beat["playing"]:
                 records.check_types(each, IN_PLAY)
-            found["playing"] = [{name: each[name] for name in IN_PLAY} for each in beat["playing"][:MOST_ROWS]]
+            checked["playing"] = [{name: each[name] for name in IN_PLAY} for each in beat["playing"][:MOST_ROWS]]
         except (DataError, OSError, ValueError, LookupError, TypeError):
             return None
-        return found if abs(time.time() - found["time"]) < ALIVE else None
+        return checked if abs(time.time() - checked["time"]) < ALIVE else None
+
+    def _beat(self, scored: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """Returns the heartbeat without episodes that the journal already has."""
+        beat = self.heartbeat()
+        if beat is not None:
+            ended = {(row["seed"], row["attempt"]) for row in scored}
+            beat["playing"] = [each for each in beat["playing"] if (each["seed"], each["attempt"]) not in ended]
+        return beat
 
     def state(self) -> str:
         """Returns playing, finished or stopped."""
@@ -175,7 +183,7 @@ class RunTail:
             **{name: sum(row[name] for row in rows) for name in ("turns", "faults", "tokens", "cost")},
             "endings": Counter(row["stop_reason"] for row in rows).most_common(),
             "errors": errors.most_common(MOST_ERRORS),
-            "beat": self.heartbeat(),
+            "beat": self._beat(scored),
             "lines": len(self.rows),
             "rows": self.rows[max(0, after, len(self.rows) - MOST_ROWS) :],
         }

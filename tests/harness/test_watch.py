@@ -121,14 +121,22 @@ def test_the_page_is_served_on_this_machine_below_a_secret_path_only(run):
         text, headers = get(f"{server.address}state?run=&after=4")
         state = json.loads(text)
         assert headers["Content-Type"].startswith("application/json") and headers["X-Content-Type-Options"] == "nosniff"
-        assert [row["line"] for row in state["details"]["rows"]] == [4, 5] and state["run"] == run.name
-        assert json.loads(get(f"{server.address}episode?run={run.name}&line=0")[0])["steps"]
+        assert [row["line"] for row in state["details"]["rows"]] == [4, 5] and len(state["runs"]) == 1
+        name = state["run"]
+        assert json.loads(get(f"{server.address}episode?run={name}&line=0")[0])["steps"]
         base = server.address.removesuffix(f"{server.token}/")
-        for path in ("", "x/", f"{server.token}x/state", f"{server.token}/../state", f"{server.token}/config.json"):
+        for path in (
+            "",
+            "x/",
+            "/[",
+            f"{server.token}x/state",
+            f"{server.token}/../state",
+            f"{server.token}/config.json",
+        ):
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 get(base + path)
-        wrong = ("episode?run=../..&line=0", f"episode?run={run.name}&line=99", "episode", "state?run=&after=x")
-        for path in (*wrong, f"episode?run={run.name}&line=-1"):
+        wrong = ("episode?run=../..&line=0", f"episode?run={name}&line=99", "episode", "state?run=&after=x")
+        for path in (*wrong, f"episode?run={name}&line=-1"):
             with pytest.raises(urllib.error.HTTPError, match="400"):
                 get(server.address + path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from types import TracebackType
@@ -74,7 +75,12 @@ class RunProgress:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            self._display = Live(get_renderable=self._draw, console=self.console, refresh_per_second=4)
+            self._display = Live(
+                get_renderable=self._draw,
+                console=self.console,
+                refresh_per_second=4,
+                redirect_stdout=sys.stdout.isatty(),  # what is printed into a file stays there
+            )
             self._display.start()
         else:
             self._thread = threading.Thread(target=self._print_lines, name="envsuite-progress", daemon=True)
@@ -118,7 +124,9 @@ class RunProgress:
         bar = Table.grid(padding=(0, 1))
         done = self.activity.ended
         seconds = duration(time.monotonic() - self._began)
-        bar.add_row(self.name, ProgressBar(self.total, done, width=LiveBar.WIDTH), f"{done}/{self.total}", seconds)
+        bar.add_row(
+            Text(self.name), ProgressBar(self.total, done, width=LiveBar.WIDTH), f"{done}/{self.total}", seconds
+        )
         return Group(bar, Text("  " + "  ".join(self.state()), style="dim"))
 
     def state(self) -> list[str]:
@@ -157,8 +165,8 @@ def duration(seconds: float) -> str:
         >>> duration(42), duration(125), duration(7260)
         ('42 s', '2 min 05 s', '2 h 01 min')
     """
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
