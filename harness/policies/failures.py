@@ -77,6 +77,7 @@ class FailureStreak:
         self._waiting.clear()
         self._counted = self._submitted
         self._most_pending = self.length = 0
+        self._refused = False
 
 
 class TooLong(Exception):

@@ -33,7 +33,14 @@ COUNTERS = (
     *("time", "episodes", "ended", "turns", "tokens", "in_flight", "turns_per_second", "tokens_per_second"),
     *("retrying", "pause"),
 )
-IN_PLAY = {"task": str, "seed": int, "attempt": int, "turns": int, "seconds": (int, float), "command": str}
+IN_PLAY: dict[str, type | tuple[type, ...]] = {
+    "task": str,
+    "seed": int,
+    "attempt": int,
+    "turns": int,
+    "seconds": (int, float),
+    "command": str,
+}
 
 
 class RunTail:
