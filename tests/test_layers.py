@@ -24,9 +24,8 @@ FOLDERS = {
         ["generalization"],
         ["suites"],
         ["report"],
-        ["watch"],
         ["cli"],
-        ["verification"],
+        ["verification", "watch"],
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],

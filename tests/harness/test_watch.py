@@ -15,9 +15,9 @@ import pytest
 from envsuite import registry
 from envsuite.escaping import embedded, visible
 from harness import records
-from harness.cli import watch
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.watch import command
 from harness.watch.server import PageServer, Runs
 from harness.watch.tail import RunTail
 from tests import toys  # noqa: F401  registers the toys
@@ -159,14 +159,14 @@ def test_text_of_strangers_is_escaped_in_one_place():
 
 
 def test_ctrl_c_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, capsys):
-    command = [sys.executable, "-m", "harness.cli.watch", str(run)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    words = [sys.executable, "-m", "harness.watch.command", str(run)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     address = process.stdout.readline().split()[0]
     assert "envsuite-watch" in get(address)[0]
     port = address.split(":")[2].partition("/")[0]
     for words, message in (([str(run), "--port", port], f"--port {port}"), ([str(run / "no")], "There is no folder")):
         with pytest.raises(SystemExit) as stop:
-            watch.main(words)
+            command.main(words)
         error = capsys.readouterr().err
         assert stop.value.code == 2 and message in error and error.count("\n") == 1
     process.send_signal(signal.SIGINT)
