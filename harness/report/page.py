@@ -146,7 +146,8 @@ def _protocol(runs: Sequence[Run]) -> str:
         parts.append(f"history {history}, thinking {'on' if prompting['thinking'] else 'off'}")
         parts.append(f"admissible commands {prompting['admissible']}, grammar {prompting['grammar']}")
     if sampling := config.get("sampling"):
-        parts.append(f"temperature {sampling['temperature']:g}")
+        temperature = sampling["temperature"]
+        parts.append("the server's temperature" if temperature is None else f"temperature {temperature:g}")
     return " · ".join(parts)
 
 
