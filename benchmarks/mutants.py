@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import random
@@ -23,10 +24,11 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import mutant_swap
 from benchmarks.mutant_operators import PACKAGES, ROOT, Mutant, chosen
 
 SUBPROCESSES = {
@@ -62,8 +64,14 @@ def clone() -> Iterator[Path]:
         yield folder
 
 
-def in_child(folder: Path, tests: Sequence[str], seconds: float, plugin: Any = None) -> str:
-    """Runs tests in a forked process that imports the code anew: 'passed', 'failed', 'timeout' or 'none'."""
+def in_child(
+    folder: Path,
+    tests: Sequence[str],
+    seconds: float,
+    plugin: Any = None,
+    prepare: Callable[[], object] = mutant_swap.forget,
+) -> str:
+    """Runs tests in a forked process after `prepare()`: returns 'passed', 'failed', 'timeout' or 'none'."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -73,9 +81,8 @@ def in_child(folder: Path, tests: Sequence[str], seconds: float, plugin: Any = N
             quiet = os.open(os.devnull, os.O_RDWR)
             for stream in range(3):
                 os.dup2(quiet, stream)
-            os.chdir(folder)
-            sys.dont_write_bytecode = True
-            sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry or ".").resolve() != ROOT)]
+            enter(folder)
+            prepare()
             import pytest
 
             options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *([] if plugin else ["-x"])]
@@ -95,6 +102,21 @@ def in_child(folder: Path, tests: Sequence[str], seconds: float, plugin: Any = N
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(child, signal.SIGKILL)  # also what the tests started and left running
             os.waitpid(child, 0)
+
+
+def enter(folder: Path) -> None:
+    """Makes this process import the copy in `folder` instead of this checkout."""
+    os.chdir(folder)
+    sys.dont_write_bytecode = True
+    sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry or ".").resolve() not in (ROOT, folder))]
+
+
+def collect(files: Sequence[str]) -> None:
+    """Imports files of tests, and all that they need, into this process."""
+    import pytest
+
+    with open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files])
 
 
 class Recorder:
@@ -191,27 +213,31 @@ def run(mutants: Sequence[Mutant], maps: Path, journal: Path, seconds: float) ->
     covering = Covering(maps)
     done = {row["name"] for row in rows(journal)}
     end = time.monotonic() + seconds
-    for module in ("numpy", "pytest", "gymnasium", "hypothesis", "httpx", "torch", "transformers"):
-        with contextlib.suppress(ImportError):
-            __import__(module)
+    waiting = [(mutant, covering.tests(mutant)) for mutant in mutants if mutant.name not in done]
     with clone() as copy, journal.open("a") as file:
-        for mutant in mutants:
-            if mutant.name in done:
-                continue
-            tests = covering.tests(mutant)
+        enter(copy)
+        collect(sorted({test.partition("::")[0] for _, tests in waiting for test in tests}))
+        for mutant, tests in waiting:
             planned = sum(covering.seconds.get(test, 30.0) for test in tests)
             if time.monotonic() + 2 * planned + 10 > end:
                 print("time is over: run the command again for the rest")
                 break
             target = copy / mutant.path
             source = (ROOT / mutant.path).read_bytes()
-            target.write_bytes(source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
+            changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
+            target.write_bytes(changed)  # for processes that the tests start
+            prepare = mutant_swap.forget
+            if mutant.in_function:
+                functions = mutant_swap.functions_of(target)
+                prepare = functools.partial(mutant_swap.swap, functions, source, changed, target)
             began = time.monotonic()
-            outcome = in_child(copy, tests, 4 * planned + 30) if tests else "none"
+            outcome = in_child(copy, tests, 4 * planned + 30, prepare=prepare) if tests else "none"
             target.write_bytes(source)
             os.utime(target, (LONG_AGO, LONG_AGO))
             verdict = {"passed": "survived", "none": "not covered", "failed": "killed", "timeout": "killed"}[outcome]
             row = {"name": mutant.name, "area": mutant.area, "verdict": verdict, "tests": len(tests)}
+            if outcome == "timeout":
+                row["note"] = "timeout"
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
             print(f"{verdict:11} {time.monotonic() - began:5.1f} s {len(tests):3} tests  {mutant.name}", flush=True)

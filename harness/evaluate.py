@@ -51,7 +51,8 @@ ENV_TIMEOUT = 600.0
 class Sampling:
     """Sampling settings of a model."""
 
-    temperature: float = 0.0
+    temperature: float | None = 0.0
+    """None: the server's default"""
     top_p: float = 1.0
     max_tokens: int = 512
     action_mode: str = "write"
@@ -59,6 +60,10 @@ class Sampling:
     normalisation: str = "word"
     """normalisation of likelihoods: sum | token | word"""
     dtype: str = "auto"
+    reasoning_effort: str = ""
+    """sent to servers that know it; "": not sent"""
+    extra_body: str = ""
+    """JSON object whose fields are added to every request to a server, with sorted keys; "": none"""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,9 @@ class RunConfig:
         }
         if is_model(self.model):
             identity["sampling"] = asdict(self.sampling)
+            for name in ("reasoning_effort", "extra_body"):  # newer settings: without them, older ids stay
+                if not identity["sampling"][name]:
+                    del identity["sampling"][name]
             identity["prompting"] = asdict(self.prompting)
             if self.prompting.wording == "plain":  # keeps the ids of runs that are older than this setting
                 del identity["prompting"]["wording"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -123,7 +122,7 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
         console.print(tasks_table(across))
         output.append({"over_tasks": dict(across)})
     if args.json:
-        print(json.dumps(output, indent=2))
+        cli.print_json(output)
     if failure:
         cli.print_safely(f"error: {failure}", sys.stderr)
     return 1 if failure else 0

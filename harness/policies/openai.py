@@ -9,6 +9,7 @@ header, and removed from all messages.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import warnings
 from collections import Counter, deque
@@ -35,6 +36,8 @@ from harness.waiting import Outbox
 OPENAI = "https://api.openai.com/v1"
 OPTIONAL = ("seed", "chat_template_kwargs", "stop")
 """Request fields that a server may refuse, because results do not depend on them."""
+FLAGS = {"top_p": "--top-p", "reasoning_effort": "--reasoning-effort"}
+"""Request fields that a server may refuse, and the flag that the user then leaves out."""
 
 
 class OpenAIPolicy:
@@ -45,6 +48,8 @@ class OpenAIPolicy:
     (default: OPENAI_API_KEY for OpenAI's own address, none for others). `served_model_name` is the
     model's name on the server, if it differs. A request takes at most `timeout` seconds and is
     repeated up to `max_retries` times; `requests_per_minute` limits all requests together.
+    `temperature` None leaves it to the server, `reasoning_effort` and the JSON object `extra_body` are
+    added to each request, and `headers` ("NAME:VALUE") are sent and never stored.
     `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run
     if a server's weights change (`harness.policies.server_weights`).
 
@@ -64,7 +69,7 @@ class OpenAIPolicy:
         base_url: str | None = None,
         api_key_var: str | None = None,
         served_model_name: str | None = None,
-        temperature: float = 0.0,
+        temperature: float | None = 0.0,
         top_p: float = 1.0,
         max_tokens: int = 512,
         thinking: bool = True,
@@ -75,6 +80,9 @@ class OpenAIPolicy:
         price: Price | str | None = None,
         first_pause: float = 0.5,
         watch: bool = False,
+        reasoning_effort: str = "",
+        extra_body: str = "",
+        headers: Sequence[str] = (),
     ) -> None:
         if not model:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
@@ -94,7 +102,13 @@ class OpenAIPolicy:
             *(word for url in self.servers for word in secrets_of(url)),
         ]
         self._pace = Pace(requests_per_minute)
-        self._fields: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+        self._headers = _parsed_headers(headers)
+        self._secrets += [value for value in self._headers.values() if len(value) >= 4]
+        self._fields: dict[str, Any] = {"max_tokens": max_tokens, **(json.loads(extra_body) if extra_body else {})}
+        if temperature is not None:
+            self._fields["temperature"] = temperature
+        if reasoning_effort:
+            self._fields["reasoning_effort"] = reasoning_effort
         if top_p < 1:
             self._fields["top_p"] = top_p
         if stop:
@@ -225,7 +239,7 @@ class OpenAIPolicy:
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            headers = {**({"Authorization": f"Bearer {self._key}"} if self._key else {}), **self._headers}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
             self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits)
         return self._client
@@ -362,8 +376,11 @@ class OpenAIPolicy:
         if "temperature" in message and "temperature" in body:
             raise UsageError(
                 f"{description}. This model does not accept temperature {body['temperature']:g}: "
-                "set the value it supports, for example --temperature 1."
+                "use --temperature default."
             )
+        for name, flag in FLAGS.items():
+            if name in body and name in message:
+                raise UsageError(f"{description}. This model does not accept {name}: leave out {flag}.")
         for name in OPTIONAL:
             if name in body and name in message:
                 if name not in self._dropped:
@@ -393,3 +410,16 @@ class OpenAIPolicy:
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(shown, self.servers))!r})"
+
+
+def _parsed_headers(words: Sequence[str]) -> dict[str, str]:
+    """Parses NAME:VALUE words. Raises UsageError."""
+    headers = {}
+    for word in words:
+        name, colon, value = word.partition(":")
+        if not colon or not name.strip() or not word.isascii() or not word.isprintable():
+            raise UsageError(
+                "--header takes NAME:VALUE in printable ASCII (the word is not repeated here: it may be secret)."
+            )
+        headers[name.strip()] = value.strip()
+    return headers

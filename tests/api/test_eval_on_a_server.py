@@ -1,5 +1,6 @@
 """envsuite-eval against a loopback server: flags, API key, faults, and changed weights."""
 
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,17 @@ KEY = "sk-very-secret-0123456789"
 def run(out, server, *words, model="some/name", **environment):
     command = [sys.executable, "-m", "harness.cli.eval", "-m", model]
     command += ["-e", "hilo", "--module", "examples.hilo", "-n", "3", "-o", str(out)]
-    command += ["--base-url", server.url, "--served-model-name", "small-model", "--baselines", "none", *words]
+    command += [
+        "--base-url",
+        server.url,
+        "--served-model-name",
+        "small-model",
+        "--baselines",
+        "none",
+        "--num-workers",
+        "0",
+        *words,
+    ]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment})
 
 
@@ -44,6 +55,22 @@ def test_the_api_key_is_sent_in_the_header_only(tmp_path):
     assert not any(KEY.encode() in path.read_bytes() for path in files)
     (results,) = tmp_path.glob("**/results.jsonl")
     assert {record["model"] for record in records.read_results(results)} == {"some/name"}
+
+
+def test_a_run_with_the_servers_own_temperature_stores_it_and_never_a_header(tmp_path):
+    with running() as server:
+        server.says = "<action>3</action>"
+        words = ["--temperature", "default", "--extra-body", '{"b": 1, "a": [2]}', "--header", f"X-Key: {KEY}"]
+        done = run(tmp_path, server, *words)
+        assert done.returncode == 0, done.stderr
+        assert "temperature" not in server.requests[-1][0] and server.requests[-1][0]["a"] == [2]
+        assert server.requests[-1][1]["X-Key"] == KEY
+        refused = run(tmp_path, server, "--extra-body", '{"seed": 1}')
+    (config,) = tmp_path.glob("**/config.json")
+    sampling = json.loads(config.read_text())["sampling"]
+    assert sampling["temperature"] is None and sampling["extra_body"] == '{"a": [2], "b": 1}'
+    assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert refused.returncode == 2 and "--extra-body cannot set seed" in refused.stderr
 
 
 def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):

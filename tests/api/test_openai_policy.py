@@ -65,6 +65,41 @@ def test_request_and_reply_hold_all_fields(server):
     assert (reply.finish_reason, reply.error, reply.ids) == ("stop", "", ())
 
 
+def test_fields_and_headers_of_the_user_are_sent(server):
+    server.script = [answer("look")]
+    ask(
+        server,
+        temperature=None,
+        reasoning_effort="low",
+        extra_body='{"top_k": 20}',
+        headers=["X-Team: blue", "X-Trace:a:b"],
+    )
+    body, headers, _ = server.requests[0]
+    assert "temperature" not in body and (body["reasoning_effort"], body["top_k"]) == ("low", 20)
+    assert (headers["X-Team"], headers["X-Trace"]) == ("blue", "a:b")
+
+
+@pytest.mark.parametrize(
+    ("refused", "options", "advice"),
+    [
+        ("temperature does not support 0.0 with this model", {}, "--temperature default"),
+        ("Unrecognized argument: reasoning_effort", {"reasoning_effort": "low"}, "leave out --reasoning-effort"),
+        ("top_p is not supported", {"top_p": 0.5}, "leave out --top-p"),
+    ],
+)
+def test_a_refused_field_is_named_with_its_flag(server, refused, options, advice):
+    server.script = [refuse(400, refused)]
+    with pytest.raises(UsageError, match=advice):
+        ask(server, **options)
+
+
+@pytest.mark.parametrize("word", ["no colon", ": secret", "X-A: s\u00e9cret", "X-A: secret\nX-B: b"])
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(server, word):
+    with pytest.raises(UsageError, match="--header takes NAME:VALUE") as caught:
+        ask(server, headers=[word])
+    assert "secret" not in str(caught.value) and "s\u00e9cret" not in str(caught.value)
+
+
 def test_reasoning_and_tool_calls_become_text_that_the_grammars_parse(server):
     from harness.prompting.prompting import Prompting
 
@@ -107,7 +142,7 @@ SILENT = ("hang", "slow drip")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_transient_faults_are_retried(server, fault):
     server.script = [FAULTS[fault]]
-    reply = ask(server, timeout=10.0 if fault in SILENT else 60.0)[0]
+    reply = ask(server, timeout=3.0 if fault in SILENT else 60.0)[0]
     assert (reply.text, reply.error) == ("<action>look</action>", "")
     assert len(server.requests) == 2
     assert server.requests[0][0] == server.requests[1][0], "the same prompt and seed"
