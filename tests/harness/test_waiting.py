@@ -88,6 +88,11 @@ def test_a_wait_ends_when_another_thread_finishes_and_at_once_if_nothing_is_pend
     thread.start()
     assert [ticket for ticket, _ in outbox.take(None)] == [7]
     thread.join()
+    outbox.expect()
+    thread = threading.Timer(0.05, outbox.put, (0, 8, Reply("late")))
+    thread.start()
+    assert [ticket for ticket, _ in outbox.take(1e6)] == [8]
+    thread.join()
 
 
 def test_replies_to_cancelled_prompts_never_arrive():
