@@ -27,7 +27,7 @@ from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
-from harness import records
+from harness import hash_chain, records
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
 from harness.policies import is_model
@@ -38,7 +38,7 @@ from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
 from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.stats.summary import Summary, summarise
-from harness.types import Episode, Policy, Trajectory, WatchesWeights
+from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWeights
 
 DEFAULT_EXECUTION = Execution()
 ENV_TIMEOUT = 600.0
@@ -215,6 +215,7 @@ def evaluate(
         finally:
             journal.close()
         summary = {**config.identity(), **summarise(results)}
+        summary["results_hash"] = records.results_hash(folder / "results.jsonl")
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
     finally:
@@ -229,7 +230,12 @@ def _play(
         policy.keep_weights(weights)
     executor = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
-        yield from rollout(policy, todo, executor, config.prompting, config.max_turns)
+        with contextlib.closing(rollout(policy, todo, executor, config.prompting, config.max_turns)) as runs:
+            for run in runs:
+                if is_model(config.model):
+                    weights = policy.weights_hash() if isinstance(policy, HashesWeights) else ""
+                    run.chain = hash_chain.chain(run, config.prompting, config.model, weights)
+                yield run
     finally:
         executor.close()
 

@@ -1,31 +1,51 @@
-"""envsuite-replay: play a results file again and say whether it comes out the same."""
+"""envsuite-replay: plays results files again and reports differences; asks a model again for random turns."""
 
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from envsuite.errors import UsageError
 from harness import cli, records
 from harness.cli.common.flags import TRUSTED_HELP
+from harness.cli.common.players import run_options
+from harness.evaluate import RunConfig
+from harness.hash_chain import has_chain
+from harness.policies import is_model, make_policy
 from harness.replay import check
+from harness.resample import describe, resample
 from harness.suites import leaderboards
 from harness.suites.plan import parse_setting
+from harness.types import Policy
 
 
 def parser() -> argparse.ArgumentParser:
     top_parser = argparse.ArgumentParser(
-        prog="envsuite-replay", description="Re-execute the stored commands of results files."
+        prog="envsuite-replay",
+        description="Re-execute the stored commands of results files, or ask a model for its replies again.",
     )
     top_parser.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
-    top_parser.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
+    top_parser.add_argument(
+        "--check", action="store_true", help="compare observations, rewards, endings and hash chains (the default)"
+    )
     top_parser.add_argument(
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
     top_parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
     top_parser.add_argument("--num-workers", type=int, default=-1)
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
+    group = top_parser.add_argument_group("resampling", "asks a model again, to test whether it wrote the replies")
+    group.add_argument("--resample", type=int, default=0, metavar="K", help="ask for K random turns of each file")
+    group.add_argument("-m", "--model", default="", help="the model to ask; never taken from the file")
+    group.add_argument("--seed", type=int, default=None, help="of the draw; default: at random, and printed")
+    group.add_argument("--base-url", default=None, help="server of the model, as in envsuite-eval")
+    group.add_argument("--served-model-name", default=None, help="the model's name on the server")
+    group.add_argument("--api-key-var", default=None, help="environment variable that holds the key")
+    group.add_argument("--device", default="auto")
     return top_parser
 
 
@@ -37,10 +57,12 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     cli.import_modules(args.module)
     trusted = dict(parse_setting(word) for word in args.set)
+    if args.resample:
+        return _resample(args, trusted)
     failed = 0
     for path in args.files:
         file = records.results_file(path) if path.is_dir() else path
-        same = differ = 0
+        same = differ = chained = 0
         players: tuple[str, ...] = ()
         if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
             players = leaderboards.COMPUTED
@@ -49,12 +71,35 @@ def _main(argv: Sequence[str] | None) -> int:
                 failed += 1
         for record, difference in check(file, args.num_workers, players=players, trusted=trusted):
             same, differ = same + (not difference), differ + bool(difference)
+            chained += has_chain(record) and not difference
             if difference or args.verbose:
                 name = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
                 cli.print_safely(f"{file}: {name}: {difference or 'same'}", sys.stderr if difference else sys.stdout)
         print(f"{file}: {same} episodes replayed the same, {differ} differ")
+        if chained:
+            print(f"{file}: {chained} hash chains hold; SHA-256 of the records: {records.results_hash(file)}")
         failed += differ
     return 1 if failed else 0
+
+
+def _resample(args: argparse.Namespace, trusted: dict[str, Any]) -> int:
+    """Asks the model again and prints the statistics; returns 1 if a file speaks against the model."""
+    if args.resample < 1:
+        raise UsageError(f"--resample takes a number of turns, not {args.resample}.")
+    if not args.model or not is_model(args.model):
+        raise UsageError("--resample needs --model, the model that the file names: weights are your choice.")
+    seed = secrets.randbelow(2**31) if args.seed is None else args.seed
+
+    def make(config: RunConfig) -> Policy:
+        return make_policy(args.model, **run_options(args, config))
+
+    against = 0
+    for path in args.files:
+        file = records.results_file(path) if path.is_dir() else path
+        result = resample(file, args.model, make, args.resample, seed, trusted, args.num_workers)
+        against += result.log10_odds < 0
+        cli.print_safely(f"{file}: {describe(result, seed)}")
+    return 1 if against else 0
 
 
 if __name__ == "__main__":

@@ -31,6 +31,10 @@ class Handler(BaseHTTPRequestHandler):
             behaviour(self)
 
     def do_GET(self) -> None:
+        if self.server.fails_to_list:  # and drops the connection without saying so
+            send(self, 500, "Internal Server Error")
+            self.close_connection = True
+            return
         send(self, 200, json.dumps({"data": [{"id": name} for name in self.server.serves]}))
 
     def log_message(self, *_: object) -> None:
@@ -49,6 +53,7 @@ class Server(ThreadingHTTPServer):
         self.script: list[Behaviour] = []
         self.requests: list[tuple[dict, dict, float]] = []
         self.serves = ["small-model"]
+        self.fails_to_list = False
         self.says: str | Callable[[dict], str] = "<action>look</action>"
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 

