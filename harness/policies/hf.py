@@ -152,6 +152,7 @@ class HFPolicy:
         self.forget()
         self._conversations.clear()
         self.network = None
+        self._decoder = LockStep(None, self.settings, self._conversations.text)  # lets go of the weights
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from harness.lm.likelihood import (
     token_logprobs_apart,
     word_count,
 )
+from harness.lm.template import Template
 from harness.policies.hf import HFPolicy
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
@@ -64,9 +65,10 @@ class ScorePolicy(HFPolicy):
             raise UsageError(f"Unknown normalisation {normalisation!r}: {', '.join(NORMALISATIONS)}.")
         super()._set_up(name, network, tokenizer, **options)
         self._scores: OrderedDict[tuple[tuple[int, ...], tuple[Candidate, ...]], list[torch.Tensor]] = OrderedDict()
-        self._encoded = lru_cache(maxsize=CAPACITY)(self._encode)
         self.normalisation, self.close_tag = normalisation, close
         self.lead = lead or (" " if self.template.plain else "")  # words after 'Assistant:' begin with a space
+        # The cached function knows the tokenizer only: a bound method would keep the weights after `close`.
+        self._encoded = lru_cache(maxsize=CAPACITY)(partial(_encode, self.template, tokenizer, self.lead))
 
     def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
         replies: list[tuple[int, Reply]] = []
@@ -142,15 +144,6 @@ class ScorePolicy(HFPolicy):
         """Returns the tokens of the prompt, including `lead`, and of each command after it."""
         return self._encoded(tuple((message["role"], message["content"]) for message in messages), tuple(commands))
 
-    def _encode(
-        self, messages: tuple[tuple[str, str], ...], commands: tuple[str, ...]
-    ) -> tuple[list[int], list[Candidate]]:
-        ids, head, tail = self.template.open_end([{"role": role, "content": text} for role, text in messages])
-        encoded = candidates(self.tokenizer, head, tail, commands, self.lead)
-        if self.lead:
-            ids = ids[:head] + self.tokenizer(tail + self.lead, add_special_tokens=False)["input_ids"]
-        return ids, encoded
-
     def _score(self, key: str, ids: list[int], commands: Sequence[Candidate]) -> tuple[list[torch.Tensor], int]:
         """Returns the log-probs of each candidate's tokens, and the number of prompt tokens that
         were cached.
@@ -184,6 +177,17 @@ class ScorePolicy(HFPolicy):
         if key and prefix is not None:
             self._prefixes.put(key, prefix)
         return logprobs, reused
+
+
+def _encode(
+    template: Template, tokenizer: Any, lead: str, messages: tuple[tuple[str, str], ...], commands: tuple[str, ...]
+) -> tuple[list[int], list[Candidate]]:
+    """Returns the tokens of the prompt with `lead`, and of each command after it."""
+    ids, head, tail = template.open_end([{"role": role, "content": text} for role, text in messages])
+    encoded = candidates(tokenizer, head, tail, commands, lead)
+    if lead:
+        ids = ids[:head] + tokenizer(tail + lead, add_special_tokens=False)["input_ids"]
+    return ids, encoded
 
 
 def _longest(commands: Sequence[Candidate]) -> int:

@@ -1,12 +1,15 @@
 """HFPolicy, a local model as policy: tokens, log-probs, prefix reuse and context limits."""
 
+import gc
 import itertools
+import weakref
 
 import pytest
 import torch
 
 from envsuite.errors import UsageError
 from harness.policies.hf import HFPolicy, pick_device
+from harness.policies.score import ScorePolicy
 from harness.types import Prompt
 from tests.lm.tiny import tiny_model, tiny_tokenizer
 
@@ -211,3 +214,17 @@ def test_a_named_device_is_taken_and_one_that_is_not_there_is_refused():
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="finds no CUDA device"):
             pick_device("cuda:1")
+
+
+@pytest.mark.parametrize("kind", [HFPolicy, ScorePolicy])
+def test_a_closed_policy_lets_go_of_the_weights_at_once(kind):
+    network = tiny_model(len(TOKENIZER))
+    weights = weakref.ref(network.get_input_embeddings().weight)
+    who = kind.of(network, TOKENIZER, max_tokens=4)
+    who.act([Prompt([{"role": "user", "content": "look"}], key="talk", admissible=("go north", "go south"))])
+    del network
+    gc.collect()  # the model's own cycles
+    assert weights() is not None
+    who.close()
+    who.close()  # a second time does nothing
+    assert weights() is None
