@@ -18,9 +18,14 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     protocol_version = "HTTP/1.1"
+    dead = False
+    """the next request of this connection is dropped"""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.dead:
+            self.close_connection = True
+            return
         with self.server.lock:
             self.server.requests.append((body, dict(self.headers), time.monotonic()))
             says = self.server.says
@@ -31,9 +36,9 @@ class Handler(BaseHTTPRequestHandler):
             behaviour(self)
 
     def do_GET(self) -> None:
-        if self.server.fails_to_list:  # and drops the connection without saying so
+        if self.server.fails_to_list:
+            self.dead = True
             send(self, 500, "Internal Server Error")
-            self.close_connection = True
             return
         send(self, 200, json.dumps({"data": [{"id": name} for name in self.server.serves]}))
 
