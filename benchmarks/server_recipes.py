@@ -84,6 +84,7 @@ def vllm(say: Callable[[str], None]) -> Server:
     command += ["--max-num-seqs", "16", "--host", "127.0.0.1", "--generation-config", "vllm"]
     command += ["--enable-prompt-tokens-details"]  # else the usage has no cached tokens
     environment = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    environment["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{(os.cpu_count() or 1) - 1}"  # else it leaves one core out
     return Server("vLLM", VLLM, command, environment=environment)
 
 

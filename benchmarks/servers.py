@@ -98,10 +98,12 @@ def _run_step(server: Server, step: Step, folder: Path, anew: bool) -> None:
     if figures.exists() and not anew:
         return
     _say(f"{server.name}: {step.name}")
-    runs, log = folder / step.name, folder / f"{step.name}.log"
-    shutil.rmtree(runs, ignore_errors=True)
+    runs, log, interrupted = (folder / f"{step.name}{suffix}" for suffix in ("", ".log", ".interrupted"))
     folder.mkdir(parents=True, exist_ok=True)
-    log.unlink(missing_ok=True)
+    if not interrupted.exists() or anew:
+        shutil.rmtree(runs, ignore_errors=True)
+        interrupted.unlink(missing_ok=True)
+        log.unlink(missing_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -110,15 +112,18 @@ def _run_step(server: Server, step: Step, folder: Path, anew: bool) -> None:
     values: dict[str, Any] = {"server": server.name, "version": server.version, **dataclasses.asdict(step)}
     try:
         values["start_seconds"] = running.wait(url, server.served_name)
-        if step.killed:
-            values["interrupted"] = _play_until_killed(server, step, url, runs, running)
+        if step.killed and not interrupted.exists():
+            outcome = _play_until_killed(server, step, url, runs, running)
+            interrupted.write_text(json.dumps(outcome))  # if this script is stopped now, it continues from here
             running = RunningServer(server, port, log)
-            values["start_seconds_again"] = running.wait(url, server.served_name)
+            running.wait(url, server.served_name)
         code, message = _finish(_eval(server, step, url, runs, resume=step.killed))
     finally:
         running.stop()
     if code:
         raise EnvsuiteError(f"{step.name}: envsuite-eval ended with code {code}: {message}")
+    if step.killed:
+        values["interrupted"] = json.loads(interrupted.read_text())
     values |= _measure(_run_folder(runs))
     settings = {"task": TASK, "episodes": EPISODES, "max_turns": MAX_TURNS, "max_tokens": MAX_TOKENS}
     values |= {"settings": settings, "load": os.getloadavg()[0], "cpus": os.cpu_count()}
