@@ -25,10 +25,12 @@ DIGITS = 32
 """Hexadecimal digits of a hash, 128 bits."""
 
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+
+
 def _hash(value: Any) -> str:
     """Hashes a JSON value in its canonical form."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256(_encode(value).encode()).hexdigest()[:DIGITS]
 
 
 def prompts(run: Trajectory, prompting: Prompting) -> Iterator[Prompt]:
@@ -57,11 +59,10 @@ def prompt_hashes(run: Trajectory, prompting: Prompting) -> list[str]:
     known: dict[int, tuple[Any, str]] = {}  # by id; the message is kept, so that its id stays its own
     hashes = []
     for prompt in prompts(run, prompting):
-        parts = []
         for message in prompt.messages:
             if id(message) not in known:
                 known[id(message)] = message, _hash(message)
-            parts.append(known[id(message)][1])
+        parts = " ".join(known[id(message)][1] for message in prompt.messages)
         hashes.append(_hash([parts, list(prompt.tools)]))
     return hashes
 

@@ -28,6 +28,11 @@ HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, Sto
 """Stop reasons of the harness. The environment does not know them, so the check ends with the last
 stored turn.
 """
+PROMPTING: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("grammar", "admissible", "wording"), str),
+    **{"thinking": bool, "history": int, "history_reasoning": (bool, int)},
+}
+"""Types of the prompting settings in config.json."""
 MOST_MISSING = 100_000
 """Largest number of episodes that a config may list beyond those in the file."""
 
@@ -184,7 +189,9 @@ class RunFolder:
     def prompting(self) -> Prompting:
         """Returns the run's prompting settings. Raises DataError."""
         try:
-            return Prompting(**self.config["prompting"])
+            settings = self.config["prompting"]
+            records.check_types(settings, {name: PROMPTING[name] for name in settings})
+            return Prompting(**settings)
         except (KeyError, TypeError, EnvsuiteError) as error:
             raise DataError(f"{self.folder / 'config.json'} has no valid prompting settings: {error}.") from error
 

@@ -28,6 +28,12 @@ from harness.replay import RunFolder, first_difference, replayed
 from harness.types import HashesWeights, Policy, Prompt, Reply
 
 CONFIDENCE = 0.95
+SAMPLING: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("temperature", "top_p"), (int, float)),
+    **dict.fromkeys(("action_mode", "normalisation", "dtype"), str),
+    "max_tokens": int,
+}
+"""Types of the sampling settings in config.json."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,7 @@ def _config(folder: RunFolder, model: str, trusted: Mapping[str, Any]) -> RunCon
     task = registry.TASKS[config["task"]]
     try:
         sampling = Sampling(**config["sampling"])
-        records.check_types(vars(sampling), {"temperature": (int, float), "top_p": (int, float), "max_tokens": int})
+        records.check_types(vars(sampling), SAMPLING)
         reward_mode = str(config["reward_mode"])
     except (KeyError, TypeError) as error:
         raise UsageError(f"--resample needs a run of a language model; its config.json has no {error}.") from None

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from envsuite import registry
+from envsuite.errors import DataError
 from harness import replay
 from harness.cli.replay import main
 from harness.evaluate import Execution, RunConfig, Sampling, evaluate
@@ -117,6 +118,16 @@ def test_another_prompt_than_the_config_describes_is_named(results):
     values["prompting"]["history"] = 0
     config.write_text(json.dumps(values))
     assert any("turn 2: the prompt has another hash" in difference for difference in differences(results))
+
+
+@pytest.mark.parametrize("field", ["history_reasoning", "grammar"])
+def test_a_config_with_values_of_another_type_is_refused(results, field):
+    config = results.with_name("config.json")
+    values = json.loads(config.read_text())
+    values["prompting"][field] = ["all"]
+    config.write_text(json.dumps(values))
+    with pytest.raises(DataError, match="no valid prompting settings"):
+        differences(results)
 
 
 def test_the_hash_of_all_records_covers_their_order(results):
