@@ -71,11 +71,14 @@ class Resampled:
         the file's replies without reading the prompt.
 
         The model agrees with the rate at which it repeats itself (`stable`, by Laplace's rule), the
-        other player with the rate `chance`. Turns count as independent.
+        other player with the rate `chance`. Turns count as independent. Returns 0 if the model repeats
+        itself no more often than that player would agree: then agreement tells nothing.
         """
         k, agree = len(self.stored), self.agree
         genuine = (self.stable + 1) / (k + 2)
         guessed = min(max(self.chance, 1e-3), 1 - 1e-3)
+        if genuine <= guessed:
+            return 0.0
         return agree * math.log10(genuine / guessed) + (k - agree) * math.log10((1 - genuine) / (1 - guessed))
 
     @property

@@ -13,7 +13,7 @@ from harness.evaluate import Execution, RunConfig, Sampling, evaluate
 from harness.policies.openai import OpenAIPolicy
 from harness.prompting.prompting import Prompting
 from harness.records import read_results
-from harness.resample import Resampled, upper_bound
+from harness.resample import Resampled, describe, upper_bound
 from tests import toys  # noqa: F401  registers the toys
 from tests.api.hashing import hashing
 
@@ -170,6 +170,13 @@ def test_a_file_of_equal_replies_says_nothing():
     """A player that always replies the same would agree as well."""
     result = Resampled(["a"] * 10, ["a"] * 10, ["a"] * 10, total=100, chance=1.0, recorded_weights="", weights="")
     assert result.agree == 10 and result.log10_odds < 1
+
+
+def test_a_model_that_never_repeats_itself_says_nothing():
+    drawn = [str(number) for number in range(10)]
+    result = Resampled(["a"] * 10, drawn, drawn[::-1], total=100, chance=0.3, recorded_weights="", weights="")
+    assert result.log10_odds == 0.0
+    assert "shows little" in describe(result, seed=0)
 
 
 @pytest.mark.parametrize(("failures", "n", "bound"), [(0, 30, 1 - 0.05 ** (1 / 30)), (1, 10, 0.3942), (10, 10, 1.0)])
