@@ -102,6 +102,10 @@ gallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
 	$(BIN)/python -m docs._report_picture
 
+figures: setup  ## write the figures of the docs and the meta-analysis from stored results
+	$(BIN)/python -m docs._figures
+	$(BIN)/python -m docs._meta_analysis
+
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
 	$(BIN)/envsuite-models get smollm2-135m
 	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_docstrings.py tests/test_gallery.py tests/test_site.py
@@ -123,4 +127,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof server-proof profiles sandbox-proof swe-proof swe-manifest lint check equivalence leaderboards gallery docs-check boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof server-proof profiles sandbox-proof swe-proof swe-manifest lint check equivalence leaderboards gallery figures docs-check boards site constraints clean

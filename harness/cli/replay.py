@@ -1,11 +1,11 @@
-"""envsuite-replay: plays results files again and reports differences; asks a model again for random turns."""
+"""envsuite-replay: replays results files and reports every difference; asks a model again for random turns."""
 
 from __future__ import annotations
 
 import argparse
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
         prog="envsuite-replay",
         description="Re-execute the stored commands of results files, or ask a model for its replies again.",
     )
-    top_parser.add_argument("files", nargs="+", type=Path, help="results.jsonl, run folders, or leaderboards")
+    top_parser.add_argument(
+        "files", nargs="+", type=Path, help="results.jsonl, run folders, leaderboards, or folders of them"
+    )
     top_parser.add_argument(
         "--check", action="store_true", help="compare observations, rewards, endings and hash chains (the default)"
     )
@@ -36,10 +38,13 @@ def parser() -> argparse.ArgumentParser:
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
     top_parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
+    top_parser.add_argument(
+        "--sample", type=int, metavar="K", help="replay only K episodes of each file, always the same ones"
+    )
     top_parser.add_argument("--num-workers", type=int, default=-1)
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
     group = top_parser.add_argument_group("resampling", "asks a model again, to test whether it wrote the replies")
-    group.add_argument("--resample", type=int, default=0, metavar="K", help="ask for K random turns of each file")
+    group.add_argument("--resample", type=int, metavar="K", help="ask for K random turns of each file")
     group.add_argument("-m", "--model", default="", help="the model to ask; never taken from the file")
     group.add_argument("--seed", type=int, default=None, help="of the draw; default: at random, and printed")
     group.add_argument("--base-url", default=None, help="server of the model, as in envsuite-eval")
@@ -55,31 +60,62 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
+    if args.sample is not None and args.sample < 1:
+        raise UsageError(f"--sample must be at least 1, not {args.sample}.")
     cli.import_modules(args.module)
     trusted = dict(parse_setting(word) for word in args.set)
-    if args.resample:
+    if args.resample is not None:
         return _resample(args, trusted)
-    failed = 0
+    failed = checked = 0
     for path in args.files:
-        file = records.results_file(path) if path.is_dir() else path
-        same = differ = chained = 0
+        files = _files(path)
+        checked += len(files)
+        if not files:
+            print(f"{path}: skipped, it holds no records of episodes", flush=True)
         players: tuple[str, ...] = ()
         if (path / "metadata.json").exists():  # a leaderboard: is it complete, and under its suite's protocol?
             players = leaderboards.COMPUTED
             for fault in leaderboards.faults(leaderboards.read(path)):
                 cli.print_safely(f"{path}: {fault}", sys.stderr)
                 failed += 1
-        for record, difference in check(file, args.num_workers, players=players, trusted=trusted):
-            same, differ = same + (not difference), differ + bool(difference)
-            chained += has_chain(record) and not difference
-            if difference or args.verbose:
-                name = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
-                cli.print_safely(f"{file}: {name}: {difference or 'same'}", sys.stderr if difference else sys.stdout)
-        print(f"{file}: {same} episodes replayed the same, {differ} differ")
-        if chained:
-            print(f"{file}: {chained} hash chains hold; SHA-256 of the records: {records.results_hash(file)}")
-        failed += differ
+        for file in files:
+            failed += _replay(file, players, trusted, args)
+    if not checked:
+        raise UsageError(f"Nothing to replay in {', '.join(map(str, args.files))}: name results files or run folders.")
     return 1 if failed else 0
+
+
+def _files(path: Path) -> list[Path]:
+    """Returns the results files of a path: the file itself, a folder's own, or all that are below a folder."""
+    if not path.is_dir():
+        return [path]
+    file = records.results_file(path)
+    if file.exists() or (path / "metadata.json").exists():
+        return [file]
+    return sorted({*path.rglob("results.jsonl"), *path.rglob("results.jsonl.gz")})
+
+
+def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:
+    """Replays one file, prints what differs and the totals, and returns the number of differences."""
+    same = differ = chained = 0
+    stored = len(records.read_results(file))
+    total = min(stored, args.sample or stored)
+    terminal = sys.stderr.isatty()
+    for record, difference in check(file, args.num_workers, players=players, trusted=trusted, sample=args.sample):
+        same, differ = same + (not difference), differ + bool(difference)
+        chained += has_chain(record) and not difference
+        if terminal:
+            print(f"\r\x1b[K{file}: {same + differ:,} of {total:,} episodes\r", end="", file=sys.stderr, flush=True)
+        if difference or args.verbose:
+            name = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
+            cli.print_safely(f"{file}: {name}: {difference or 'same'}", sys.stderr if difference else sys.stdout)
+    part = f" (a sample of {stored:,})" if total < stored else ""
+    if terminal:
+        print("\x1b[K", end="", file=sys.stderr, flush=True)
+    print(f"{file}: {same} episodes replayed the same, {differ} differ{part}", flush=True)
+    if chained:
+        print(f"{file}: {chained} hash chains hold; SHA-256 of the records: {records.results_hash(file)}", flush=True)
+    return differ
 
 
 def _resample(args: argparse.Namespace, trusted: dict[str, Any]) -> int:
@@ -94,8 +130,7 @@ def _resample(args: argparse.Namespace, trusted: dict[str, Any]) -> int:
         return make_policy(args.model, **run_options(args, config))
 
     against = 0
-    for path in args.files:
-        file = records.results_file(path) if path.is_dir() else path
+    for file in [file for path in args.files for file in _files(path)]:
         result = resample(file, args.model, make, args.resample, seed, trusted, args.num_workers)
         against += result.log10_odds < 0
         cli.print_safely(f"{file}: {describe(result, seed)}")

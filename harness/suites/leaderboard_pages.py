@@ -19,6 +19,7 @@ again, so a forged, missing or outdated record is found.
 
 ```bash
 envsuite-replay --check leaderboards/*/   # play the records again, check the protocol
+envsuite-replay --check --sample 5 leaderboards/*/   # the same with 5 episodes a file
 make leaderboards                         # render the pages again
 make boards                               # play random player and expert again
 ```
@@ -71,11 +72,11 @@ def page(board: Board) -> str:
         f"`envsuite-replay --check leaderboards/{board.suite}`.\n",
     ]
     for task, knobs in dict.fromkeys(key[:2] for key in board.entries):
-        parts += _task_table(board, task, knobs, metric)
+        parts += _task_table(board, task, knobs, metric, fixed.get("over_splits", ""))
     return "\n".join(parts)
 
 
-def _task_table(board: Board, task: str, knobs: str, metric: str) -> list[str]:
+def _task_table(board: Board, task: str, knobs: str, metric: str, over_splits: str) -> list[str]:
     rows = {key: summarise(board.of(key)) for key in board.entries if key[:2] == (task, knobs)}
     heads = ["model", "success % [95 %]", *([metric] if metric else []), "reward [95 %]", "turns", "valid %", "run"]
     lines = [
@@ -91,7 +92,7 @@ def _task_table(board: Board, task: str, knobs: str, metric: str) -> list[str]:
         cells = [
             markdown(key[2]),
             percent(summary["success"]),
-            *([_metric(summary, metric)] if metric else []),
+            *([_metric(summary, metric, over_splits)] if metric else []),
             number(summary["reward"]),
             f"{summary['turns']:.1f}" if summary["turns"] is not None else "–",
             f"{100 * summary['valid_share']:.1f}" if summary["valid_share"] is not None else "–",
@@ -101,9 +102,12 @@ def _task_table(board: Board, task: str, knobs: str, metric: str) -> list[str]:
     return [*lines, ""]
 
 
-def _metric(summary: Summary, name: str) -> str:
+def _metric(summary: Summary, name: str, over_splits: str) -> str:
+    """Returns a metric with its interval and, where the suite names one, its mean deviation over splits of the data."""
     interval = summary["metrics"].get(name) if name not in summary else summary[name]
-    return number(interval) if interval else "–"
+    spread = summary["metrics"].get(over_splits)
+    text = number(interval) if interval else "–"
+    return f"{text} ± {spread['value']:.3f} over splits" if spread and spread["value"] is not None else text
 
 
 def index(boards: Sequence[Board]) -> str:
