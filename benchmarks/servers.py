@@ -3,7 +3,7 @@
     make server-proof
     python -m benchmarks.servers [vllm llamacpp transformers] [--steps ...] [--markdown benchmarks/servers.md]
 
-Every step starts the server anew and plays the same 50 episodes with greedy replies:
+Every step starts the server anew and plays the same episodes with greedy replies:
 
     undisturbed          8 episodes at once
     repeated             the same again: are the server's replies the same?
@@ -35,19 +35,28 @@ from benchmarks.server_table import render
 from envsuite.errors import EnvsuiteError
 from harness import records
 
-TASK = "BabyAI-easy-v0"
-EPISODES, MAX_TURNS, MAX_TOKENS = 50, 2, 10
+TASK = "VirtualHome-easy-v0"
+"""a task to whose prompts the small model gives different replies"""
+MAX_TOKENS = 10
 EVAL_LIMIT = 900.0
 """Seconds that a run may take."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One run against a freshly started server."""
+    """A run against a freshly started server."""
 
     name: str
     concurrent: int
     killed: bool = False
+
+
+@dataclass(frozen=True)
+class Size:
+    """Size of every run."""
+
+    episodes: int
+    max_turns: int
 
 
 STEPS = (
@@ -64,6 +73,8 @@ def main() -> int:
     parser.add_argument("servers", nargs="*", choices=[*RECIPES, []], help="default: all")
     parser.add_argument("--steps", nargs="+", choices=[step.name for step in STEPS], help="default: all")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/servers"), help="folder of runs and figures")
+    parser.add_argument("-n", "--episodes", type=int, default=50)
+    parser.add_argument("--max-turns", type=int, default=2, help="per episode")
     parser.add_argument("--anew", action="store_true", help="play finished steps again")
     parser.add_argument("--markdown", type=Path, help="write the table of all finished steps to this page")
     args = parser.parse_args()
@@ -74,7 +85,7 @@ def main() -> int:
             server = RECIPES[key](_say)
             for step in STEPS:
                 if not args.steps or step.name in args.steps:
-                    _run_step(server, step, args.output / key, args.anew)
+                    _run_step(server, step, args.output / key, Size(args.episodes, args.max_turns), args.anew)
         except (EnvsuiteError, OSError) as error:
             print(f"{key}: {error}", file=sys.stderr)
             missing += 1
@@ -92,7 +103,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _run_step(server: Server, step: Step, folder: Path, anew: bool) -> None:
+def _run_step(server: Server, step: Step, folder: Path, size: Size, anew: bool) -> None:
     """Plays one step and writes its figures to `folder/STEP.json`, unless that file exists."""
     figures = folder / f"{step.name}.json"
     if figures.exists() and not anew:
@@ -113,11 +124,11 @@ def _run_step(server: Server, step: Step, folder: Path, anew: bool) -> None:
     try:
         values["start_seconds"] = running.wait(url, server.served_name)
         if step.killed and not interrupted.exists():
-            outcome = _play_until_killed(server, step, url, runs, running)
+            outcome = _play_until_killed(server, step, url, runs, size, running)
             interrupted.write_text(json.dumps(outcome))  # if this script is stopped now, it continues from here
             running = RunningServer(server, port, log)
             running.wait(url, server.served_name)
-        code, message = _finish(_eval(server, step, url, runs, resume=step.killed))
+        code, message = _finish(_eval(server, step, url, runs, size, resume=step.killed))
     finally:
         running.stop()
     if code:
@@ -125,15 +136,16 @@ def _run_step(server: Server, step: Step, folder: Path, anew: bool) -> None:
     if step.killed:
         values["interrupted"] = json.loads(interrupted.read_text())
     values |= _measure(_run_folder(runs))
-    settings = {"task": TASK, "episodes": EPISODES, "max_turns": MAX_TURNS, "max_tokens": MAX_TOKENS}
+    settings = {"task": TASK, "max_tokens": MAX_TOKENS, **dataclasses.asdict(size)}
     values |= {"settings": settings, "load": os.getloadavg()[0], "cpus": os.cpu_count()}
     figures.write_text(json.dumps(values, indent=2) + "\n")
 
 
-def _eval(server: Server, step: Step, url: str, runs: Path, resume: bool) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness.cli.eval", "-m", MODEL, "-e", TASK, "-n", str(EPISODES)]
-    command += ["--base-url", url, "--served-model-name", server.served_name, "--max-turns", str(MAX_TURNS)]
-    command += ["--max-tokens", str(MAX_TOKENS), "--thinking", "off", "--baselines", "none", "--max-retries", "1"]
+def _eval(server: Server, step: Step, url: str, runs: Path, size: Size, resume: bool) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "harness.cli.eval", "-m", MODEL, "-e", TASK, "-n", str(size.episodes)]
+    command += ["--base-url", url, "--served-model-name", server.served_name, "--max-turns", str(size.max_turns)]
+    command += ["--max-tokens", str(MAX_TOKENS), "--thinking", "off", "--action-grammar", "bare"]
+    command += ["--baselines", "none", "--max-retries", "1"]
     command += ["-c", str(step.concurrent), "-o", str(runs), *(["--resume"] if resume else [])]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -149,12 +161,14 @@ def _finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, (output.strip().splitlines() or [""])[-1]
 
 
-def _play_until_killed(server: Server, step: Step, url: str, runs: Path, running: RunningServer) -> dict[str, Any]:
+def _play_until_killed(
+    server: Server, step: Step, url: str, runs: Path, size: Size, running: RunningServer
+) -> dict[str, Any]:
     """Kills the server after a third of the episodes; returns how the run ended."""
-    process = _eval(server, step, url, runs, resume=False)
+    process = _eval(server, step, url, runs, size, resume=False)
     try:
         deadline = time.monotonic() + EVAL_LIMIT
-        while _journal_lines(runs) < EPISODES // 3:
+        while _journal_lines(runs) < size.episodes // 3:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise EnvsuiteError(f"{step.name}: the run ended before the server was killed: {_finish(process)[1]}")
             time.sleep(0.05)
