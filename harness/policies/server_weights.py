@@ -167,12 +167,15 @@ class Weights:
             answer.raise_for_status()
         try:
             first = body_of(answer)["choices"][0]
-            text = self._hide(str(first["message"].get("content") or "")[:MOST_TEXT])
+            reply = str(first["message"].get("content") or "")
+            text = self._hide(reply)
             content = (first.get("logprobs") or {}).get("content") or ()
+            if text != reply:  # the tokens would spell the key
+                content = ()
             tokens = [(self._hide(str(entry["token"])), float(entry["logprob"])) for entry in content[:TOKENS]]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return None  # refused or invalid: the run's own requests report the error
-        return Fingerprint(await self._root(client, server), text, tuple(tokens))
+        return Fingerprint(await self._root(client, server), text[:MOST_TEXT], tuple(tokens))
 
     async def _root(self, client: httpx.AsyncClient, server: str) -> str:
         """Returns the source of the weights from the server's list of models; '' if it names none.
@@ -185,4 +188,4 @@ class Weights:
             roots = [str(model.get("root") or "") for model in models if model.get("id") == self._model]
         except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError):
             return ""
-        return self._hide(roots[0][:MOST_TEXT]) if roots else ""
+        return self._hide(roots[0])[:MOST_TEXT] if roots else ""

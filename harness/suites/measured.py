@@ -12,7 +12,7 @@ from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.reading import read_json
 from envsuite.types import knobs_json
 from harness.records import SCHEMA, check_types, schema_cure
-from harness.stats.estimates import Estimate, mean, mean_over_splits, proportion, width_to_deviation
+from harness.stats.estimates import Estimate, mean, mean_over_splits, proportion
 from harness.suites import suites
 from harness.suites.paper_table import Column, Row, TableCell
 
@@ -106,16 +106,13 @@ def _cell(interval: Mapping[str, Any], share: bool, over_splits: float | None) -
     value, low, high, n = (interval[name] for name in ("value", "low", "high", "n"))
     if not (0 <= value <= 1 and n):
         return TableCell(value, low, high, n, over_splits=over_splits)
-    estimate = _estimate(value, low, high, n, share, over_splits)
+    estimate = _estimate(value, interval.get("deviation") or 0.0, n, share, over_splits)
     return TableCell(value, *estimate.interval(), n, estimate, over_splits)
 
 
-def _estimate(
-    value: float, low: float | None, high: float | None, n: int, share: bool, over_splits: float | None
-) -> Estimate:
+def _estimate(value: float, deviation: float, n: int, share: bool, over_splits: float | None) -> Estimate:
     if share:
         return proportion(value, n)
-    deviation = 0.0 if low is None or high is None else width_to_deviation(low, high, n)
     if over_splits is None:
         return mean(value, deviation, n)
     return mean_over_splits(value, deviation, n, over_splits, SPLITS)
