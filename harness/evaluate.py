@@ -267,7 +267,7 @@ def _record(
 ) -> None:
     """Appends the played episodes to the journal, which already has `played` of them."""
     began = time.monotonic()
-    with timing.open("a") as times:
+    with timing.open("a", buffering=1) as times:
         for run in runs:
             record = records.record(run, config.model, config.reward_mode)
             journal.append(record)
