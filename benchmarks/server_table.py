@@ -21,7 +21,7 @@ PAIRS = (
 HEAD = """# Real model servers
 
 `make server-proof` (`python -m benchmarks.servers`): SmolLM2-135M plays {episodes} episodes of {task} against each
-server, greedily, at most {max_turns} turns with replies of at most {max_tokens} tokens. Every run starts the server
+server, greedily (turns per episode: {max_turns}, tokens per reply: at most {max_tokens}). Every run starts the server
 anew. vLLM and `transformers serve` hold the weights in float32; llama.cpp holds the original 4-bit file.
 """
 

@@ -246,11 +246,12 @@ def _play(
         policy.keep_weights(weights)
     executor = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
-        with contextlib.closing(rollout(policy, todo, executor, config.prompting, config.max_turns)) as runs:
+        runs = rollout(policy, todo, executor, config.prompting, config.max_turns)
+        with contextlib.closing(runs):  # type: ignore[type-var]
             for run in runs:
                 if is_model(config.model):
-                    weights = policy.weights_hash() if isinstance(policy, HashesWeights) else ""
-                    run.chain = hash_chain.chain(run, config.prompting, config.model, weights)
+                    digest = policy.weights_hash() if isinstance(policy, HashesWeights) else ""
+                    run.chain = hash_chain.chain(run, config.prompting, config.model, digest)
                 yield run
     finally:
         executor.close()

@@ -89,9 +89,8 @@ def check(
         knobs = registry.replay_knobs(task, next(iter(group.values()))["knobs"], trusted)
         config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
         execution = Execution(max_concurrent, num_workers)
-        runs = replayed(file, config, list(group.values()), execution, again=model in players)
-        for record, run in runs:
-            yield Verdict(record, _verdict(record, run, mode) or _chain_difference(record, run, folder))
+        for record, played in replayed(file, config, list(group.values()), execution, again=model in players):
+            yield Verdict(record, _verdict(record, played, mode) or _chain_difference(record, played, folder))
 
 
 def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:
