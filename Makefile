@@ -129,6 +129,7 @@ equivalence: dev  ## the native ALFWorld engine against the stock one on every g
 gallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
 	$(BIN)/python -m docs._report_picture
+	$(BIN)/python -m docs._watch_picture
 
 figures: setup  ## write the figures of the docs and the meta-analysis from stored results
 	$(BIN)/python -m docs._figures
