@@ -6,17 +6,35 @@ The commands, the leaderboards and the tables of published numbers all describe 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from envsuite import registry
 from envsuite.errors import UsageError
+from envsuite.reading import parse_json
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig, Sampling, resolve_split
 from harness.policies import record_name
+from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
 from harness.suites import suites
+
+OWN_FIELDS = {
+    "model",
+    "messages",
+    "prompt",
+    "tools",
+    "stream",
+    "n",
+    "seed",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "stop",
+}
+"""fields of a request that have flags of their own or belong to the harness"""
 
 
 @dataclass(frozen=True)
@@ -32,18 +50,22 @@ class RunRequest:
     seed: int = 0
     reward: str = "sparse"
     max_turns: int | None = None
-    temperature: float = 0.0
+    temperature: float | None = 0.0
     top_p: float = 1.0
     max_tokens: int = 512
     action_mode: str = "write"
     normalisation: str = "word"
     dtype: str = "auto"
+    reasoning_effort: str = ""
+    extra_body: str = ""
     history: int = -1
     thinking: str = "on"
     history_reasoning: str = "on"
     admissible: str = "latest"
     action_grammar: str = "action"
     prompt_wording: str = "plain"
+    protocol: str = ""
+    """a name in `harness.prompting.protocols.names()`; it fixes most of the settings above"""
     baseline_episodes: int | None = None
     explicit: frozenset[str] = frozenset()
     """fields that the caller set on purpose; a suite refuses those that contradict its protocol"""
@@ -134,10 +156,14 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
     for value, flag in ((request.repeats, "--repeats"), (request.max_tokens, "--max-tokens")):
         if value < 1:
             raise UsageError(f"{flag} must be at least 1, not {value}.")
-    if request.temperature < 0 or not 0 < request.top_p <= 1:
+    if (request.temperature or 0) < 0 or not 0 < request.top_p <= 1:
         raise UsageError(f"--temperature {request.temperature} must be >= 0 and --top-p {request.top_p} in (0, 1].")
     if request.max_turns is not None and request.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {request.max_turns}.")
+    words = ""
+    if request.protocol:
+        request = under_protocol(task, request)
+        words = protocols.load(request.protocol).available()
     task, split = resolve_split(task, request.split)
     config = RunConfig(
         task=task,
@@ -156,6 +182,8 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
             action_mode=request.action_mode,
             normalisation=request.normalisation,
             dtype=request.dtype,
+            reasoning_effort=request.reasoning_effort,
+            extra_body=_canonical_body(request.extra_body),
         ),
         prompting=Prompting(
             grammar=request.action_grammar,
@@ -164,10 +192,55 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
             history_reasoning=_history_reasoning(request.history_reasoning),
             admissible=request.admissible,
             wording=request.prompt_wording,
+            protocol=request.protocol,
+            words=words,
         ),
     )
     config.seeds  # noqa: B018  raises if the task has fewer games than were requested
     return config
+
+
+def _canonical_body(text: str) -> str:
+    """Returns a JSON object with sorted keys; '' for none. Raises UsageError."""
+    if not text:
+        return ""
+    try:
+        body = parse_json(text)
+    except ValueError as error:
+        raise UsageError(f"--extra-body takes a JSON object, and {text[:80]!r} is none: {error}") from None
+    if not isinstance(body, dict):
+        raise UsageError(f'--extra-body takes a JSON object such as {{"top_k": 20}}, not {text[:80]!r}.')
+    if fixed := OWN_FIELDS & body.keys():
+        raise UsageError(f"--extra-body cannot set {', '.join(sorted(fixed))}: that is what the run itself sends.")
+    return json.dumps(body, sort_keys=True)
+
+
+def under_protocol(task: Task, request: RunRequest) -> RunRequest:
+    """Returns the request with the flags that its protocol fixes. Raises UsageError if an explicit one contradicts."""
+    protocol = protocols.load(request.protocol)
+    if task.family not in protocol.families:
+        raise UsageError(
+            f"The protocol {protocol.name} is for {', '.join(protocol.families)}; {task.id} belongs to {task.family}."
+        )
+    if request.action_mode != "write":
+        raise UsageError(f"The protocol {protocol.name} reads written replies: leave out --action-mode.")
+    changes: dict[str, object] = {}
+    for field, value in protocol.flags.items():
+        if field == "set":
+            given = {parse_setting(word)[0] for word in request.knobs}
+            fixed = {parse_setting(word)[0]: word for word in value}
+            for knob in given & fixed.keys():
+                if fixed[knob] not in request.knobs:
+                    raise UsageError(f"The protocol {protocol.name} fixes --set {fixed[knob]}: drop the other value.")
+            changes["knobs"] = (*request.knobs, *(word for knob, word in fixed.items() if knob not in given))
+            continue
+        current = getattr(request, field)
+        if field in request.explicit and current != value:
+            raise UsageError(
+                f"The protocol {protocol.name} fixes --{field.replace('_', '-')} {value}, not {current}: drop the flag."
+            )
+        changes[field] = value
+    return request.replace(**changes)
 
 
 def _history_reasoning(word: str) -> bool | int:

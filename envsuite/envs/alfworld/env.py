@@ -88,6 +88,7 @@ class AlfworldEnv(TextEnv):
     """A household task per episode, in text. Rules: docs/envs/alfworld.md."""
 
     knobs = ALL_KNOBS
+    ranges = {"dense": (0.0, 1.0)}
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
