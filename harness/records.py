@@ -8,6 +8,7 @@
         timing.jsonl    duration of each episode
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
+        progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
 
 results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it
 is byte-identical after every run, interrupted or not.
@@ -161,10 +162,11 @@ def read_results(path: Path) -> list[Record]:
         ...     print(record["task"], record["model"], record["stop_reason"])
         Overcooked-easy-v0 expert solved
     """
-    return [_parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
+    return [parse_record(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
 
 
-def _parse(path: Path, number: int, line: bytes) -> Record:
+def parse_record(path: Path, number: int, line: bytes) -> Record:
+    """Parses and checks a line of a results file. Raises DataError naming the file and line."""
     try:
         record: Record = reading.parse_json(line)
         schema = record["schema_version"]  # another schema may differ in every other field
@@ -250,7 +252,7 @@ def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
     for number, line in reading.read_lines(path):
         if not line.endswith(b"\n"):
             break
-        yield line, _parse(path, number, line) if line.strip() else None
+        yield line, parse_record(path, number, line) if line.strip() else None
 
 
 class Journal:
@@ -348,7 +350,7 @@ class Results:
         for path in self.paths:
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
-                    yield light(_parse(path, number, line))
+                    yield light(parse_record(path, number, line))
 
 
 def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results:

@@ -79,7 +79,7 @@ class Reply:
     logprobs: Sequence[float] = ()
     """of `ids`: log-softmax over the full vocabulary at the sampling temperature"""
     finish_reason: str = "stop"
-    """stop | length | context"""
+    """stop | length | context; with `error`: silent (no answer) | refused (by the server)"""
     dropped_turns: int = 0
     """turns removed from the prompt to make it fit the context"""
     input_tokens: int = 0
@@ -135,6 +135,17 @@ class HashesWeights(Protocol):
 
     def weights_hash(self) -> str:
         """Returns the hash; '' if it is not known, for example before a server's first answer."""
+        ...
+
+
+@runtime_checkable
+class ReportsRetries(Protocol):
+    """Optional capability of a policy: it names the requests that wait for their next try."""
+
+    def retrying(self) -> list[tuple[str, float]]:
+        """Returns the reason and the monotonic time of the next try of each such request. Any
+        thread may call this.
+        """
         ...
 
 

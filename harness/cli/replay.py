@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     top_parser.add_argument(
         "--sample", type=int, metavar="K", help="replay only K episodes of each file, always the same ones"
     )
-    top_parser.add_argument("--num-workers", type=int, default=-1)
+    top_parser.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
     group = top_parser.add_argument_group("resampling", "asks a model again, to test whether it wrote the replies")
     group.add_argument("--resample", type=int, metavar="K", help="ask for K random turns of each file")

@@ -9,11 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
+from harness import cli
 from harness.cli.common.progress import RunProgress
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import is_model, make_policy, on_server, policy_options
 from harness.prompting.prompting import GRAMMARS
 from harness.records import Results, is_broken
+from harness.rollout.activity import Activity
 from harness.stats.summary import Summary
 from harness.types import Policy
 
@@ -78,18 +80,21 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
 
 
 def play(
-    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
+    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players
 ) -> tuple[Results, Summary]:
-    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
+    """Carries out one run, with its progress on stderr, within the budget that earlier runs of `players` have left."""
     how = dataclasses.replace(how, budget=players.left(how.budget, config))
-    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
+    console, activity = cli.console(stderr=True), Activity()
+    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), activity) as progress:
 
         def ended(record: Any, run: Any) -> None:
             progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
             if args.verbose or is_broken(record):
                 _tell(console, record)
 
-        records, summary = evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+        records, summary = evaluate(
+            config, args.output_dir, lambda: players.get(name, config), how, ended, activity=activity
+        )
         if progress.cached:
             console.print(
                 f"{name}: {progress.cached:,} of {progress.read:,} prompt tokens "
