@@ -168,6 +168,10 @@ class OpenAIPolicy:
         if self._weights is not None:
             self._weights.keep(path)
 
+    def weights_hash(self) -> str:
+        """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
+        return "" if self._weights is None else self._weights.hash()
+
     def close(self) -> None:
         self.cancel()
         if self._loop is not None and self._thread is not None:
