@@ -28,6 +28,8 @@ from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import records
+from harness.episodes.reused import ReusedEpisodes
+from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
 from harness.policies import is_model
@@ -41,6 +43,8 @@ from harness.stats.summary import Summary, summarise
 from harness.types import Episode, Policy, Trajectory, WatchesWeights
 
 DEFAULT_EXECUTION = Execution()
+OnEpisode = Callable[[Record, Trajectory | None], None]
+"""Receives the record of each episode, and the trajectory if it was played: None for a reused episode."""
 ENV_TIMEOUT = 600.0
 """Seconds for an environment in a worker to answer, unless `Execution.env_timeout` is set."""
 
@@ -101,6 +105,13 @@ class RunConfig:
                 del identity["prompting"]["wording"]
             identity["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
         return identity
+
+    def protocol(self) -> dict[str, Any]:
+        """Returns the settings that decide an episode of this run, whatever other episodes the run has."""
+        protocol = self.identity()
+        del protocol["seeds"], protocol["attempts"]
+        protocol["panel"] = protocol["panel"] and protocol["panel"][:2]  # name and hash, which covers the games
+        return protocol
 
     @property
     def run_id(self) -> str:
@@ -165,14 +176,17 @@ def evaluate(
     output_dir: Path,
     make_policy: Callable[[], Policy],
     execution: Execution = DEFAULT_EXECUTION,
-    on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
+    on_episode: OnEpisode = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
+    open_series: Callable[[], Series | None] = lambda: None,
 ) -> tuple[Results, Summary]:
     """Plays the episodes missing in the run folder; returns all records (`records.light`), sorted,
     and their summary.
 
     After an interruption, the journal has all finished episodes, and a later call with `resume`
     continues from there. `play` replaces the policy's rollout, for example when a person plays.
+    `open_series` returns stored episodes with the same settings, which are reused, and to which the
+    played ones are added; it is called if an episode is missing.
     Raises UsageError if the folder exists and `resume` is off, or if another process is writing to
     it; BudgetReached at a limit of `execution.budget`.
 
@@ -200,21 +214,35 @@ def evaluate(
         ) from None
     try:
         _write_config(folder, config, execution)
-        journal = Journal(journal_path)
+        reused = ReusedEpisodes(folder / "reused.jsonl")
+        journal = Journal(journal_path, reused.dates)
+        series = None
         try:
             done = journal.done()
+            reused.forget(done)
             todo = [episode for episode in episodes if episode.key not in done]
             weights = folder / "weights.json"
             if not done:
                 weights.unlink(missing_ok=True)  # no record depends on it
+            series = open_series() if todo else None
+            if series is not None:
+                for record in reused.take(series, todo, journal):
+                    on_episode(record, None)
+                todo = [episode for episode in todo if episode.key not in reused.dates]
             if todo:
                 runs = play(todo) if play else _play(config, todo, make_policy, execution, weights)
                 with contextlib.closing(runs):  # type: ignore[type-var]
-                    _record(config, runs, journal, len(done), folder / "timing.jsonl", execution.budget, on_episode)
+                    timing = folder / "timing.jsonl"
+                    played = len(episodes) - len(todo)
+                    _record(config, runs, journal, played, timing, execution.budget, on_episode, series)
             results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
         finally:
             journal.close()
-        summary = {**config.identity(), **summarise(results)}
+            if series is not None:
+                series.close()
+        summary = {**config.identity(), **summarise(results), "spent": journal.spent}
+        if reused.dates:
+            summary["reused"] = reused.summary()
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
     finally:
@@ -241,9 +269,10 @@ def _record(
     played: int,
     timing: Path,
     budget: Budget,
-    on_episode: Callable[[Record, Trajectory], None],
+    on_episode: OnEpisode,
+    series: Series | None,
 ) -> None:
-    """Appends the played episodes to the journal, which already has `played` of them."""
+    """Appends the played episodes to the journal, which already has `played` episodes, and to the store."""
     began = time.monotonic()
     with timing.open("a") as times:
         for run in runs:
@@ -252,6 +281,8 @@ def _record(
             line = {"key": list(run.episode.key), "seconds": round(run.seconds, 3), "ended": time.time()}
             line["cached_tokens"] = sum(turn.reply.cached_tokens for turn in run.turns)
             times.write(json.dumps(line) + "\n")
+            if series is not None:
+                series.append(record)
             on_episode(record, run)
             played += not run.broken
             limit = budget.reached([journal.spent], began)

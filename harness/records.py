@@ -6,6 +6,7 @@
         results.jsonl   the journal's records sorted by key, without superseded broken attempts;
                         written when the run ends
         timing.jsonl    duration of each episode
+        reused.jsonl    episodes that come from the store and were not played (harness.episodes)
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
 
@@ -151,10 +152,11 @@ def read_results(path: Path) -> list[Record]:
         ...     print(record["task"], record["model"], record["stop_reason"])
         Overcooked-easy-v0 expert solved
     """
-    return [_parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
+    return [parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
 
 
-def _parse(path: Path, number: int, line: bytes) -> Record:
+def parse(path: Path, number: int, line: bytes) -> Record:
+    """Returns the record of a line. Raises DataError, naming file and line, if it is not a valid record."""
     try:
         record: Record = reading.parse_json(line)
         schema = record["schema_version"]  # another schema may differ in every other field
@@ -240,7 +242,7 @@ def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
     for number, line in reading.read_lines(path):
         if not line.endswith(b"\n"):
             break
-        yield line, _parse(path, number, line) if line.strip() else None
+        yield line, parse(path, number, line) if line.strip() else None
 
 
 class Journal:
@@ -253,15 +255,17 @@ class Journal:
     ROW = 6
     """number of (task, knobs), seed, attempt, broken, offset, length"""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reused: Container[Key] = ()) -> None:
+        """`reused` has the keys of episodes that were not played for this run; it may grow."""
         self.path = path
         self.spent: dict[str, float] = dict.fromkeys(SPENT, 0)
-        """tokens and cost of all records, estimates included"""
+        """tokens and cost of all played records, estimates included"""
         self.estimated = False
         """a record has estimated tokens"""
         self._kinds: dict[tuple[str, str], int] = {}  # numbers of (task, knobs)
         self._rows = array("q")
         self._size = 0
+        self._reused = reused
         if path.exists():
             self._load()
         self._file = path.open("ab")
@@ -278,6 +282,8 @@ class Journal:
         task, knobs, seed, attempt = key_of(record)
         kind = self._kinds.setdefault((task, knobs), len(self._kinds))
         self._rows.extend((kind, seed, attempt, is_broken(record), self._size, length))
+        if (task, knobs, seed, attempt) in self._reused and not is_broken(record):
+            return
         estimated = record.get("estimated")
         self.estimated = self.estimated or estimated is not None
         for name in SPENT:
@@ -338,7 +344,7 @@ class Results:
         for path in self.paths:
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
-                    yield light(_parse(path, number, line))
+                    yield light(parse(path, number, line))
 
 
 def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results:

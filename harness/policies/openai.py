@@ -26,6 +26,7 @@ from harness.policies.chat_completions import Price, address, read, refusal, ret
 from harness.policies.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
 from harness.policies.http_answers import BoundedClient, body_of, encode
+from harness.policies.identities import Fingerprint
 from harness.policies.pacing import Pace, pause_before
 from harness.policies.server_weights import Weights
 from harness.prompting.messages import without_oldest_turn
@@ -158,6 +159,13 @@ class OpenAIPolicy:
         if self._weights is not None:
             self._weights.keep(path)
 
+    def served_weights(self) -> Fingerprint | None:
+        """Returns the fingerprint of the weights that are served now; None if they are not watched."""
+        if self._weights is None:
+            return None
+        asking = self._weights.ask(self._http, self.servers, self.timeout)
+        return asyncio.run_coroutine_threadsafe(asking, self._event_loop()).result()
+
     def close(self) -> None:
         self.cancel()
         if self._loop is not None and self._thread is not None:
@@ -254,9 +262,7 @@ class OpenAIPolicy:
             return reply
 
     async def _persist(self, prompt: Prompt, home: int, content: Any) -> Reply:
-        """Repeats a request until it succeeds or no retry is left: first at `home`, then at other
-        available servers.
-        """
+        """Repeats a request until it succeeds or no retry is left: at `home`, then at other servers."""
         server, attempt = home, 0
         while True:
             try:
@@ -275,9 +281,7 @@ class OpenAIPolicy:
             return reply
 
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
-        """Returns the request's body; `content` is the prompt's messages, or its tokens in a
-        subclass.
-        """
+        """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
         body: dict[str, Any] = {"model": self.served_name, "messages": list(content), **self._fields}
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
@@ -296,8 +300,7 @@ class OpenAIPolicy:
             body.pop(name, None)
         client = self._http()
         try:
-            # httpx limits the time between bytes, but not the time of a server that sends them
-            # slowly.
+            # httpx limits the time between bytes, but not the time of a server that sends slowly.
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)

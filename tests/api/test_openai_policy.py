@@ -9,8 +9,8 @@ import pytest
 from envsuite.errors import DataError, UsageError
 from harness.policies.chat_completions import Price
 from harness.policies.health import PAUSE
+from harness.policies.identities import Fingerprint
 from harness.policies.openai import SILENT_ROUNDS, OpenAIPolicy
-from harness.policies.server_weights import Fingerprint
 from harness.types import Prompt
 from tests.api import server as misbehaving
 from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse

@@ -51,16 +51,12 @@ class RunProgress(LiveBar):
         super().__init__(console, name, total, quiet)
         self.episodes = total
         self.ended = self.wins = self.broken = self.turns = self.faults = self.tokens = 0
-        self.read = self.cached = 0
+        self.read = self.cached = self.reused = 0
         self.began = self.said = time.monotonic()
 
     def __call__(self, record: Record, cached: int = 0) -> None:
         """Counts a finished episode; `cached` is the number of its prompt tokens that came from a cache."""
-        self.ended += 1
-        self.broken += is_broken(record)
-        self.wins += record["success"]
-        self.turns += record["num_turns"]
-        self.faults += sum(record["faults"].values())
+        self._count(record)
         self.tokens += record["output_tokens"]
         self.read += record["input_tokens"]
         self.cached += cached
@@ -68,12 +64,26 @@ class RunProgress(LiveBar):
             self.bar.update(self.row, advance=1, state=self.state())
         elif not self.quiet and (time.monotonic() - self.said > 10 or self.ended == self.episodes):
             self.said = time.monotonic()
-            left = (self.said - self.began) / self.ended * (self.episodes - self.ended)
+            left = (self.said - self.began) / (self.ended - self.reused) * (self.episodes - self.ended)
             self.console.print(
                 f"{self.name}: {self.ended}/{self.episodes}  {self.state()}  {left:.0f} s left",
                 highlight=False,
                 soft_wrap=True,
             )
+
+    def reuse(self, record: Record) -> None:
+        """Counts an episode that an earlier run has played: it takes neither time nor tokens."""
+        self._count(record)
+        self.reused += 1
+        if self.bar:
+            self.bar.update(self.row, advance=1, state=self.state())
+
+    def _count(self, record: Record) -> None:
+        self.ended += 1
+        self.broken += is_broken(record)
+        self.wins += record["success"]
+        self.turns += record["num_turns"]
+        self.faults += sum(record["faults"].values())
 
     def state(self) -> str:
         scored = max(1, self.ended - self.broken)
