@@ -14,7 +14,7 @@ from harness.stats.summary import Summary
 @dataclass(frozen=True)
 class Budget:
     """Limits at which a run stops cleanly; 0 means no limit. Tokens and cost include records from
-    earlier calls.
+    earlier calls of the run, but not reused episodes.
     """
 
     cost: float = 0.0

@@ -148,16 +148,18 @@ def play(
             )
     players.spend(config, summary)
     if "reused" in summary:
-        console.print(_reused(name, summary, len(config.all_episodes())), highlight=False, soft_wrap=True)
+        console.print(
+            _reused(f"{config.task.id} {name}", summary, len(config.all_episodes())), highlight=False, soft_wrap=True
+        )
     return records, summary
 
 
-def _reused(name: str, summary: Summary, episodes: int) -> str:
+def _reused(run: str, summary: Summary, episodes: int) -> str:
     """Returns a line about the episodes that earlier runs have played."""
     first, last = summary["reused"]["played"]
     when = f"on {first}" if first == last else f"between {first} and {last}"
     return (
-        f"{name}: {summary['reused']['episodes']} of {episodes} episodes were reused: they were played {when} with "
+        f"{run}: {summary['reused']['episodes']} of {episodes} episodes were reused: they were played {when} with "
         "the same settings (--reuse new plays them again)"
     )
 
