@@ -19,18 +19,7 @@ from harness import cli
 from harness.episodes.store import PART as EPISODES
 from harness.episodes.store import EpisodeStore
 
-PARTS = (
-    "alfworld",
-    "datascicoding",
-    "docker",
-    "envsuite",
-    "episodes",
-    "models",
-    "openml",
-    "play",
-    "swegym",
-    "textworld",
-)
+PARTS = ("alfworld", "datascicoding", "docker", "envsuite", "models", "openml", "play", "swegym", "textworld")
 """folders that may be removed from a cache without the marker, which an older version made"""
 
 
