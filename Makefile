@@ -83,6 +83,15 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
 	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
 
+# The lines to change (PATH, PATH:LINE or PATH:FIRST-LAST; default: those that differ from main), and the tests that may cover them.
+LINES ?= --changed main
+TESTS ?= $(wildcard tests/*/test_*.py tests/test_core.py tests/test_panels.py)
+mutants: dev  ## change one operator of the code at a time and run the tests that cover it: LINES="PATH:LINE ..." TESTS="FILE ..."
+	rm -rf build/mutants
+	$(BIN)/python -m benchmarks.mutants map $(TESTS)
+	$(BIN)/python -m benchmarks.mutants run $(LINES) --seconds 3600
+	$(BIN)/python -m benchmarks.mutants table
+
 lint: dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -98,6 +107,10 @@ equivalence: dev  ## the native ALFWorld engine against the stock one on every g
 gallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
 	$(BIN)/python -m docs._report_picture
+
+figures: setup  ## write the figures of the docs and the meta-analysis from stored results
+	$(BIN)/python -m docs._figures
+	$(BIN)/python -m docs._meta_analysis
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
 	$(BIN)/envsuite-models get smollm2-135m
@@ -120,4 +133,4 @@ constraints:  ## resolve constraints.txt again (needs uv)
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles sandbox-proof swe-proof swe-manifest lint check equivalence leaderboards gallery docs-check boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles sandbox-proof swe-proof swe-manifest lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints clean

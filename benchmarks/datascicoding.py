@@ -4,7 +4,7 @@ feature variant.
     python -m benchmarks.datascicoding [--markdown FILE]
 
 Published: POAD (Wen et al., 2024), Table 4, whose CAAFE columns are as printed there
-(`harness.suites.published`). Which rows the paper drew is not known; here they are drawn with seed
+(`harness.suites.published_numbers`). Which rows the paper drew is not known; here they are drawn with seed
 0 after dropping incomplete rows, which for pharyngitis gives exactly the paper's 512. The Kaggle
 sets need `envsuite-data add NAME FILE`, airlines a download from OpenML.
 """
@@ -16,7 +16,7 @@ from envsuite import registry
 from envsuite.envs.datascicoding import datasets, pipelines
 from envsuite.envs.datascicoding.menu import PAPER
 from envsuite.errors import DataError, MissingExtra
-from harness.suites import published
+from harness.suites import published_numbers
 
 COLUMNS = (("CodeLLaMA-7B + LoRA", "POAD-Best"), ("GPT-3.5", "CAAFE"), ("GPT-4", "CAAFE"))
 
@@ -38,10 +38,10 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args()
     printed = {
-        (first["task_variant"].replace("_", "-"), first["model"], first["method"]): f"{first['value']:.4f} "
-        f"± {first['std_or_ci']}"
-        for first in published.records()
-        if first["key"] == "poad" and first["metric"] == "ROC AUC"
+        (number.task_variant.replace("_", "-"), number.model, number.method): f"{number.value:.4f} "
+        f"± {number.spread.value}"
+        for number in published_numbers.numbers()
+        if number.key == "poad" and number.metric == "ROC AUC" and number.spread
     }
     lines = [
         "| data set | rows | expert | threshold | POAD-Best, CodeLlama-7B | CAAFE, GPT-3.5 | CAAFE, GPT-4 |",
@@ -68,7 +68,7 @@ def main() -> None:
             "# DataSciCoding: the expert compared with published scores\n\n"
             "From one run of `benchmarks/datascicoding.py`: mean "
             "ROC AUC over 5 random halves ± standard deviation over them. Published: POAD (Wen et al., 2024), Table 4, "
-            "from `harness.suites.published`; the rows drawn there are not known.\n\n"
+            "from `harness.suites.published_numbers`; the rows drawn there are not known.\n\n"
         )
         args.markdown.write_text(title + "\n".join(lines) + "\n")
 

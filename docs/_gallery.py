@@ -17,7 +17,7 @@ from envsuite import TextEnv, registry
 from envsuite.cache import write_atomically
 from envsuite.core import declared_knobs
 from envsuite.types import Task
-from harness.cli.envs import card
+from harness.cli.envs import card, share_of_wins
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "images" / "gallery"
@@ -103,8 +103,8 @@ def table(entry: Entry) -> str:
         cells = [
             f"`{name}`",
             measured["episodes"],
-            f"{100 * measured['random_success']:.0f} %",
-            f"{100 * measured['expert_success']:.0f} %",
+            share_of_wins(measured, "random"),
+            share_of_wins(measured, "expert"),
             measured["solution_length"]["mean"],
             choices,
             sizes(task),

@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 
 from envsuite import registry
 from harness import report
-from harness.cli.envs import card
+from harness.cli.envs import card, share_of_wins
 from harness.suites import leaderboard_pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,7 +148,7 @@ def cards() -> str:
             lines += [f"\n## {family}\n", "| task | games | random | expert | commands, mean (most) | choices, mean |"]
             lines.append("|---|--:|--:|--:|--:|--:|")
         length = measured.get("solution_length")
-        cells = [task.id, measured["episodes"], measured["random_success"], measured.get("expert_success", "–")]
+        cells = [task.id, measured["episodes"], *(share_of_wins(measured, player) for player in ("random", "expert"))]
         cells.append(f"{length['mean']} ({length['max']})" if length else "–")
         cells.append(measured["admissible_commands"]["mean"] or "–")
         lines.append(f"| {' | '.join(map(str, cells))} |")

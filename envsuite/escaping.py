@@ -30,6 +30,11 @@ def markdown(text: object) -> str:
     return re.sub(r"\b(www)\.", r"\1&#46;", escaped, flags=re.IGNORECASE)
 
 
+def markdown_code(text: object) -> str:
+    """Returns text as Markdown code that stays in its cell of a table."""
+    return f"`{one_line(text).replace('`', '').replace('|', '')}`"
+
+
 def _spelled(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

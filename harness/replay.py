@@ -7,6 +7,7 @@ counts with the folder's other files. The check cannot prove which model wrote t
 
 from __future__ import annotations
 
+import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ stored turn.
 MOST_MISSING = 100_000
 """Largest number of episodes that a config may list beyond those in the file."""
 
+RunKey = tuple[str, str, str, str]
+"""(task, canonical knobs, reward mode, model)"""
+
 SAME_FAULT = {"length": "format"}
 """Faults that a replay cannot tell apart: a reply without a command, cut off or not."""
 
@@ -48,27 +52,29 @@ def check(
     max_concurrent: int = 16,
     players: Container[str] = (),
     trusted: Mapping[str, Any] = {},
+    sample: int | None = None,
 ) -> Iterator[Verdict]:
     """Replays every record of a results file, which may have several models; yields verdicts as
     episodes end.
 
-    Records of `players`, which need no replies, are compared with new episodes of these players.
-    The file may come from a stranger: knobs that name files or choose the sandbox come from
-    `trusted`, the user's own settings. Raises UntrustedKnob if one of them is missing.
+    With `sample`, replays at most that many records, always the same ones. Records of `players`,
+    which need no replies, are compared with new episodes of these players. The file may come from a
+    stranger: knobs that name files or choose the sandbox come from `trusted`, the user's own
+    settings. Raises UntrustedKnob if one of them is missing.
     """
     registry.tasks("*")  # loads plugins
     registry.check_trusted(trusted)
     stored = records.read_results(file)
     if (file.parent / "config.json").exists():
         yield from RunFolder.read(file.parent).check(stored)
-    by_run: dict[tuple[str, str, str, str], dict[Key, Record]] = {}
+    by_run: dict[RunKey, dict[Key, Record]] = {}
     for record in stored:
         key = records.key_of(record)
         run = by_run.setdefault((record["task"], key[1], record["reward_mode"], record["model"]), {})
         if key in run:
             yield Verdict(record, "the file contains this episode twice")
         run[key] = record
-    for (task_id, _, mode, model), group in sorted(by_run.items()):
+    for (task_id, _, mode, model), group in sorted(_sampled(by_run, sample).items()):
         if task_id not in registry.TASKS:
             raise UnknownTask(f"{file}: no task {task_id!r} is registered here; name its module with --module.")
         task = registry.TASKS[task_id]
@@ -76,6 +82,17 @@ def check(
         config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
         execution = Execution(max_concurrent, num_workers)
         yield from _replay(file, config, list(group.values()), execution, again=model in players)
+
+
+def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:
+    """Returns at most `sample` records, drawn without replacement with a fixed seed, or all if it is None."""
+    places = [(run, key) for run in sorted(by_run) for key in sorted(by_run[run])]
+    if sample is None or sample >= len(places):
+        return by_run
+    chosen: dict[RunKey, dict[Key, Record]] = {}
+    for run, key in random.Random(0).sample(places, sample):
+        chosen.setdefault(run, {})[key] = by_run[run][key]
+    return chosen
 
 
 def _replay(

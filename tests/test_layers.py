@@ -25,6 +25,7 @@ FOLDERS = {
         ["suites"],
         ["report"],
         ["cli"],
+        ["verification"],
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],

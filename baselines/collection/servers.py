@@ -153,9 +153,10 @@ class Servers:
         reports a failure."""
         import httpx
 
-        from harness.policies.chat_completions import refusal
+        from harness.policies.chat_completions import hidden, refusal, secrets_of
 
         key = os.environ.get(self.settings.api_key_var, "") if self.settings.api_key_var else ""
+        secrets = [*([key] if key else []), *secrets_of(url)]
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = self.settings.timeout if tries > 1 else 10.0
         message = ""
@@ -168,14 +169,15 @@ class Servers:
                 message = f"{type(error).__name__} {error}".rstrip()
                 continue
             except httpx.InvalidURL as error:
-                raise UsageError(f"generation.base_url {_printable(url)} is no address: {error}") from None
-            message = refusal(answer)[:400]
+                message = hidden(str(error), secrets)
+                raise UsageError(f"generation.base_url {_printable(url)} is no address: {message}") from None
+            message = refusal(answer)
             try:
                 failed = answer.json()["success"] is False
             except (ValueError, KeyError, TypeError):
                 failed = False
-            return (500 if failed else answer.status_code), message.replace(key, "***") if key else message
-        return 0, message
+            return (500 if failed else answer.status_code), hidden(message, secrets)[:400]
+        return 0, hidden(message, secrets)
 
 
 def _printable(url: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.reading import Allowance
 from envsuite.sandbox import docker as driver
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.inside import archive
@@ -141,12 +142,17 @@ def copy_out(client: Any, image: str, path: str, target: Path, leave_out: Sequen
     `leave_out`.
 
     Links that point outside it are skipped. Nothing in the image is executed. Raises DataError if
-    `path` does not exist.
+    `path` does not exist or is too large.
     """
     import docker
 
+    allowance = Allowance(f"{path} of the image {image}")
+
     def kept(member: tarfile.TarInfo) -> bool:
-        return not set(member.name.split("/")[1:2]) & set(leave_out)
+        if set(member.name.split("/")[1:2]) & set(leave_out):
+            return False
+        allowance.add(member)
+        return True
 
     container = client.containers.create(image, ["true"], network_mode="none", labels={driver.LABEL: leftovers.owner()})
     try:

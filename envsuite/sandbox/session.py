@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.reading import check_tar
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.inside import archive, wire
 from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
@@ -114,7 +115,8 @@ class ZygoteSession(Session):
         if result.fate is not Fate.EXITED or result.exit_code:
             raise DataError(f"{path!r} cannot be copied out of the workspace ({result.fate}, is it there?).")
         try:
-            with tarfile.open(fileobj=io.BytesIO(result.value)) as tar:
+            with tarfile.open(fileobj=io.BytesIO(result.value), mode="r:") as tar:
+                check_tar(tar, path)
                 archive.extract(tar, str(target))
         except (tarfile.TarError, OSError) as error:
             raise DataError(f"{path!r} cannot be copied out of the workspace: {error}.") from error

@@ -13,6 +13,9 @@ from harness.policies import make_policy
 from harness.rollout.loop import rollout
 from harness.types import Trajectory
 
+IDLE_GAMES = 10
+"""most games of the idle player"""
+
 
 def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     """Measures the card of a task with `episodes` games of the random player and the expert each.
@@ -27,7 +30,7 @@ def measure(task: Task, episodes: int = 100, seed: int = 0) -> dict[str, Any]:
     card: dict[str, Any] = {
         "episodes": len(random),
         "random_success": round(mean(float(run.success) for run in random), 4),
-        "idle_success": round(mean(_idle(task, min(count, 10), seed)), 4),
+        "idle_success": round(mean(_idle(task, min(count, IDLE_GAMES), seed)), 4),
         "admissible_commands": {"mean": round(mean(commands), 1), "max": max(commands)},
         "observation_chars": {"mean": round(mean(observation_lengths)), "max": max(observation_lengths)},
         "max_steps": registry.knob_names(task)["max_steps"],

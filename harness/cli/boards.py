@@ -16,6 +16,7 @@ from pathlib import Path
 from envsuite.cache import write_atomically
 from envsuite.errors import MissingData
 from harness import cli
+from harness.cli.common import paper_tables
 from harness.evaluate import evaluate
 from harness.policies import make_policy
 from harness.suites import leaderboard_pages, leaderboards
@@ -51,7 +52,7 @@ def _main(argv: Sequence[str] | None) -> int:
         board = leaderboards.add(args.board, args.runs)
         print(f"{args.board}: {len(board.entries)} entries, {len(board.records):,} records")
     elif args.verb == "render":
-        for path, text in leaderboard_pages.pages(args.root).items():
+        for path, text in {**leaderboard_pages.pages(args.root), **paper_tables.pages(args.root)}.items():
             write_atomically(path, text)
             print(path)
     else:

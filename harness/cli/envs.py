@@ -21,6 +21,8 @@ from envsuite.core import declared_knobs
 from envsuite.errors import MissingExtra
 from envsuite.types import Task
 from harness import cli
+from harness.capacity.difficulty import IDLE_GAMES, measure
+from harness.stats.intervals import wilson
 
 
 def parser() -> argparse.ArgumentParser:
@@ -91,8 +93,6 @@ def _families(console: Console, as_json: bool) -> None:
 
 def _measure(console: Console, task: Task, episodes: int, seed: int) -> None:
     """Measures a task and writes its card into the source checkout, beside the environment."""
-    from harness.capacity.difficulty import measure
-
     path = Path(inspect.getfile(registry.env_class(task))).with_name("cards.json")
     cards = json.loads(path.read_text()) if path.exists() else {}
     cards[task.id] = measure(task, episodes, seed)
@@ -109,6 +109,16 @@ def card(task: Task) -> dict[str, Any]:
         return result
     except (FileNotFoundError, ModuleNotFoundError, ValueError, TypeError):
         return {}
+
+
+def share_of_wins(measured: dict[str, Any], player: str) -> str:
+    """Returns a player's success on a card with its 95 % interval; a dash if it was not measured."""
+    success = measured.get(f"{player}_success")
+    if success is None:
+        return "–"
+    games = min(measured["episodes"], IDLE_GAMES) if player == "idle" else measured["episodes"]
+    interval = wilson(round(success * games), games)
+    return f"{success:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def _plain(task: Task) -> dict[str, Any]:
@@ -145,7 +155,9 @@ def _card(console: Console, task: Task) -> None:
     if measured:
         table = Table(box=SIMPLE_HEAD, title="difficulty, measured", title_justify="left", show_header=False)
         for key, value in measured.items():
-            table.add_row(key, json.dumps(value) if isinstance(value, dict) else str(value))
+            player = key.removesuffix("_success")
+            text = share_of_wins(measured, player) if player != key else str(value)
+            table.add_row(key, json.dumps(value) if isinstance(value, dict) else text)
         console.print(table)
     else:
         console.print("  no card: this task was not measured", highlight=False)

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="envsuite-eval",
         usage="%(prog)s -m MODEL -e ENV [options]",
-        description="Evaluate a model on text environments.",
+        description="Evaluate models on text environments.",
         epilog="Example: envsuite-eval --model qwen2.5-3b --env alfworld",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -37,7 +37,8 @@ def parser() -> argparse.ArgumentParser:
         "-m",
         "--model",
         required=True,
-        help="random | blind | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
+        action="append",
+        help="repeatable; random | blind | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
     )
     parser.add_argument(
         "-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated"
@@ -68,19 +69,27 @@ def _main(argv: Sequence[str] | None) -> int:
     console = cli.console(stderr=args.json)
     cli.import_modules(args.module)
     notices: list[str] = []
-    plans = plan(run_request(args), args.env, notices)
+    args.model = list(dict.fromkeys(args.model))
+    for name in args.model:
+        record_name(name)  # raises early if a file cannot be read
+    plans = plan(run_request(args, args.model[0]), args.env, notices)
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
     how = execution(args)
     if args.dry_run:
-        for planned in plans:
-            describe(planned.config, args, console)
+        for config in _configs(plans, args.model):
+            describe(config, args, console)
         return 0
     if args.show_prompt:
-        for planned in plans:
-            show_prompt(planned.config, args.base_url)
+        for config in _configs(plans, args.model):
+            show_prompt(config, args.base_url)
         return 0
     return _evaluate(plans, how, args, console)
+
+
+def _configs(plans: Sequence[Planned], models: Sequence[str]) -> list[RunConfig]:
+    """Returns the run of every model on every task."""
+    return [_config_of(name, planned, models) for planned in plans for name in models]
 
 
 def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace, console: Console) -> int:
@@ -93,17 +102,20 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
         for planned in plans:
             config = planned.config
             rows: list[tuple[str, Summary]] = []
-            for name in [args.model, *baselines]:
+            for name in [*args.model, *baselines]:
                 own = _config_of(name, planned, args.model)
                 # Baselines are shared by all models of a task, so existing results are always resumed.
-                own_how = how if name == args.model else dataclasses.replace(how, resume=True, patience=600.0)
+                own_how = how if name in args.model else dataclasses.replace(how, resume=True, patience=600.0)
                 records, summary = play(own, name, args, own_how, players, console)
                 rows.append((name, summary))
                 files.setdefault(name, []).extend(records.paths)
                 if summary["broken"] and not summary["episodes"]:
                     first = next(iter(records))["error"]
                     failure = f"every episode of {name} on {config.task.id} broke; the first: {first}"
-            _print_tables(console, config, rows, args)
+            _print_tables(console, config, rows)
+            for name in args.model:
+                folder = _config_of(name, planned, args.model).folder(args.output_dir)
+                console.print(f"records: {folder}", highlight=False, soft_wrap=True)
             output.append({"run": str(config.folder(args.output_dir)), "rows": dict(rows)})
     if len(plans) > 1:
         across = [(name, over_tasks(Results(*paths))) for name, paths in files.items()]
@@ -116,16 +128,16 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
     return 1 if failure else 0
 
 
-def _config_of(name: str, planned: Planned, model: str) -> RunConfig:
+def _config_of(name: str, planned: Planned, models: Sequence[str]) -> RunConfig:
     config = dataclasses.replace(planned.config, model=record_name(name))
-    if name != model and planned.baseline_episodes:
+    if name not in models and planned.baseline_episodes:
         return dataclasses.replace(config, episodes=planned.baseline_episodes)
     return config
 
 
 def _baselines(args: argparse.Namespace) -> list[str]:
     """Returns the names after --baselines. Raises UsageError early if one is not a baseline."""
-    names = [name.strip() for name in args.baselines.split(",") if name.strip() not in ("", "none", args.model)]
+    names = [name.strip() for name in args.baselines.split(",") if name.strip() not in ("", "none", *args.model)]
     for name in names:
         if is_model(name):
             raise UsageError(
@@ -136,9 +148,7 @@ def _baselines(args: argparse.Namespace) -> list[str]:
     return names
 
 
-def _print_tables(
-    console: Console, config: RunConfig, rows: list[tuple[str, Summary]], args: argparse.Namespace
-) -> None:
+def _print_tables(console: Console, config: RunConfig, rows: list[tuple[str, Summary]]) -> None:
     panel = config.panel
     title = cli.titled(config.task.id, config.knobs)
     if panel:
@@ -148,7 +158,6 @@ def _print_tables(
     for table in (repeats_table(rows), type_table(rows)):
         if table:
             console.print(table)
-    console.print(f"records: {config.folder(args.output_dir)}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

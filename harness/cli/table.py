@@ -1,4 +1,4 @@
-"""envsuite-table: prints a published table next to our measurements."""
+"""envsuite-table: prints a published table next to our measurements, or everything known about one task."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from envsuite.cache import write_atomically
 from envsuite.errors import UsageError
 from harness import cli
 from harness.capacity import cost
 from harness.cli.common.flags import Parser, add_options, execution, run_request
 from harness.cli.common.paper_tables import as_json, as_markdown, as_table
 from harness.cli.common.players import Players, play
-from harness.suites import reproduce
+from harness.suites import meta_analysis, reproduce
+from harness.suites.forest_plot import draw
 from harness.suites.paper_table import PaperTable
 from harness.suites.published import table, tables
 
@@ -29,6 +31,10 @@ def parser() -> argparse.ArgumentParser:
         epilog="The flags after --metric are the same as in envsuite-eval; the suite fixes those that affect results.",
     )
     parser.add_argument("table", nargs="?", help="; ".join(tables()))
+    parser.add_argument(
+        "--task", default="", help="instead of a table: every published number and every run on this task, as Markdown"
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="with --task: write the numbers as a picture")
     parser.add_argument("--runs", action="append", type=Path, default=[], help="folders of runs (default: runs)")
     parser.add_argument("--run", choices=reproduce.SIZES, help="play what is missing first: " + "; ".join(_sizes()))
     parser.add_argument("-m", "--model", action="append", default=[], help="with --run: this model instead; repeatable")
@@ -36,13 +42,16 @@ def parser() -> argparse.ArgumentParser:
         "--row",
         action="append",
         default=[],
-        metavar="PUBLISHED=MODEL",
-        help="compare a published row with a model that was trained here",
+        metavar="PUBLISHED=MODEL[,MODEL...]",
+        help="compare a published row with models that were trained here: one per training seed, which are pooled",
     )
     parser.add_argument(
         "--studies", type=Path, metavar="DIR", help="add the results of small training studies: leaderboards/training"
     )
     parser.add_argument("--metric", default="", help="instead of the table's: success | reward | pass@4 | ...")
+    parser.add_argument(
+        "--margin", type=float, help="difference up to which two scores agree (default: the table's, mostly 0.1)"
+    )
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     add_options(parser)
     parser.set_defaults(output_dir=Path("runs"))
@@ -59,21 +68,25 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
+    if args.svg and not args.task:
+        raise UsageError("--svg needs --task.")
+    if args.task:
+        return _task(args)
     if args.table is None:
         for name, spec in tables().items():
             print(f"{name:18} {spec['title']}")
         return 0
     labels = [row.label for row in table(args.table).rows]
-    rows = dict(_row_and_model(word, labels) for word in args.row)
+    rows = dict(_row_and_models(word, labels) for word in args.row)
     folders = args.runs or [args.output_dir]
     if args.run:
         if args.output_dir not in folders:
             folders = [*folders, args.output_dir]
         console = cli.console(stderr=args.json or args.markdown)
-        _run(table(args.table, rows=rows), args, folders, console)
+        _run(table(args.table, rows=rows, margin=args.margin), args, folders, console)
         if args.dry_run:
             return 0
-    paper_table = table(args.table, folders, rows, args.metric, args.studies)
+    paper_table = table(args.table, folders, rows, args.metric, args.studies, args.margin)
     if args.json:
         print(json.dumps(as_json(paper_table), indent=2))
     elif args.markdown:
@@ -83,13 +96,26 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _row_and_model(word: str, labels: Sequence[str]) -> tuple[str, str]:
-    """Splits PUBLISHED=MODEL, where either part may contain '='."""
+def _task(args: argparse.Namespace) -> int:
+    """Prints everything known about one task. Raises UsageError if a table is named too."""
+    if args.table:
+        raise UsageError(f"--task stands instead of a table: drop {args.table!r} or --task.")
+    entries = meta_analysis.collect(args.task, args.runs or [args.output_dir])
+    if args.svg:
+        write_atomically(args.svg, draw(f"{args.task}: published numbers and our runs", meta_analysis.lines(entries)))
+    print(meta_analysis.page(args.task, entries))
+    return 0
+
+
+def _row_and_models(word: str, labels: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Splits PUBLISHED=MODEL[,MODEL...], where the row and the models may contain '='. Raises UsageError."""
     row = next((label for label in labels if word.startswith(f"{label}=")), word.rpartition("=")[0])
-    model = word[len(row) + 1 :]
-    if not (row and model):
-        raise UsageError(f"--row takes PUBLISHED=MODEL, not {word!r}.")
-    return row, model
+    models = tuple(name.strip() for name in word[len(row) + 1 :].split(","))
+    if not (row and all(models)):
+        raise UsageError(f"--row takes PUBLISHED=MODEL, or PUBLISHED=MODEL,MODEL for several seeds, not {word!r}.")
+    if len(set(models)) < len(models):
+        raise UsageError(f"--row {word!r} names a model twice: every training seed is a model of its own.")
+    return row, models
 
 
 def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path], console: Console) -> None:

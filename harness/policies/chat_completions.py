@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -80,9 +81,20 @@ def shown(url: str) -> str:
 
 
 def secrets_of(url: str) -> list[str]:
-    """Returns the password in a URL, as written and decoded."""
-    password = urlsplit(url).password or ""
-    return [word for word in dict.fromkeys([password, unquote(password)]) if len(word) >= 4]
+    """Returns the password in a URL: as written, decoded, and as the HTTP header sends it."""
+    parts = urlsplit(url)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if len(password) < 4:
+        return []
+    header = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return list(dict.fromkeys([header, parts.password or "", password]))
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """Replaces keys and passwords in text that is printed or stored."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
 
 
 def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Sequence[Message] = ()) -> Reply | None:

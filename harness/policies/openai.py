@@ -22,7 +22,7 @@ from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.escaping import one_line
 from harness import waiting
 from harness.policies.affinity import ServerAffinity
-from harness.policies.chat_completions import Price, address, read, refusal, retry_after, secrets_of, shown
+from harness.policies.chat_completions import Price, address, hidden, read, refusal, retry_after, secrets_of, shown
 from harness.policies.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
 from harness.policies.http_answers import BoundedClient, body_of, encode
@@ -391,9 +391,7 @@ class OpenAIPolicy:
 
     def _hidden(self, text: str) -> str:
         """Replaces the key and the passwords of addresses in text that is printed or stored."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return hidden(text, self._secrets)
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(shown, self.servers))!r})"

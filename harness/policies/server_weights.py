@@ -123,18 +123,17 @@ class Weights:
             answer.raise_for_status()
         try:
             first = body_of(answer)["choices"][0]
-            text = self._hide(str(first["message"].get("content") or "")[:MOST_TEXT])
+            reply = str(first["message"].get("content") or "")
+            text = self._hide(reply)
             content = (first.get("logprobs") or {}).get("content") or ()
+            if text != reply:  # the tokens would spell the key
+                content = ()
             tokens = [(self._hide(str(entry["token"])), float(entry["logprob"])) for entry in content[:TOKENS]]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return None  # refused or invalid: the run's own requests report the error
         try:
             models = body_of(await client.get(f"{server}/models"))["data"]
-            roots = [
-                self._hide(str(model.get("root") or "")[:MOST_TEXT])
-                for model in models
-                if model.get("id") == self._model
-            ]
+            roots = [self._hide(str(model.get("root") or "")) for model in models if model.get("id") == self._model]
         except (ValueError, LookupError, TypeError, AttributeError):
             roots = []
-        return Fingerprint(roots[0] if roots else "", text, tuple(tokens))
+        return Fingerprint(roots[0][:MOST_TEXT] if roots else "", text[:MOST_TEXT], tuple(tokens))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
-from envsuite.escaping import markdown
+from envsuite.escaping import markdown, markdown_code
 from harness.generalization import grids
 from harness.stats.summary import Summary, number, percent, summarise
-from harness.suites import suites
+from harness.suites import certificates, suites
 from harness.suites.leaderboards import COMPUTED, Board, EntryKey, read
 
 INDEX = """# Leaderboards
@@ -19,6 +19,7 @@ again, so a forged, missing or outdated record is found.
 
 ```bash
 envsuite-replay --check leaderboards/*/   # play the records again, check the protocol
+envsuite-replay --check --sample 5 leaderboards/*/   # the same with 5 episodes a file
 make leaderboards                         # render the pages again
 make boards                               # play random player and expert again
 ```
@@ -40,6 +41,10 @@ A board shows what was run; a missing model was not run. Published numbers with 
 [generalisation](generalisation/README.md), and learning curves in [training](training/README.md).
 """
 
+VERIFIED = """`envsuite-verify` replayed every record of the runs marked *verified*. It cannot verify which model
+wrote the replies.
+"""
+
 
 def folders(root: Path) -> list[Path]:
     """Returns the boards below a folder."""
@@ -49,7 +54,9 @@ def folders(root: Path) -> list[Path]:
 def pages(root: Path) -> dict[Path, str]:
     """Returns every page of the boards and grids below `root`, and the grids' heat maps, by path."""
     boards = {folder: read(folder) for folder in folders(root)}
-    board_pages = {folder / "README.md": page(board) for folder, board in boards.items()}
+    board_pages = {
+        folder / "README.md": page(board, certificates.certified(folder)) for folder, board in boards.items()
+    }
     return {
         root / "README.md": index(list(boards.values())),
         **board_pages,
@@ -57,8 +64,11 @@ def pages(root: Path) -> dict[Path, str]:
     }
 
 
-def page(board: Board) -> str:
-    """Returns a board as Markdown: one table per task, models in order of their success."""
+def page(board: Board, certified: Container[str] = ()) -> str:
+    """Returns a board as Markdown: one table per task, models in order of their success.
+
+    A run whose records have a digest in `certified` is marked as verified.
+    """
     fixed = suites.suite(board.suite)
     metric = fixed.get("metric", "")
     if metric == "reward":  # every table has a column for it
@@ -71,11 +81,15 @@ def page(board: Board) -> str:
         f"`envsuite-replay --check leaderboards/{board.suite}`.\n",
     ]
     for task, knobs in dict.fromkeys(key[:2] for key in board.entries):
-        parts += _task_table(board, task, knobs, metric)
+        parts += _task_table(board, task, knobs, metric, fixed.get("over_splits", ""), certified)
+    if certified:
+        parts.append(VERIFIED)
     return "\n".join(parts)
 
 
-def _task_table(board: Board, task: str, knobs: str, metric: str) -> list[str]:
+def _task_table(
+    board: Board, task: str, knobs: str, metric: str, over_splits: str, certified: Container[str]
+) -> list[str]:
     rows = {key: summarise(board.of(key)) for key in board.entries if key[:2] == (task, knobs)}
     heads = ["model", "success % [95 %]", *([metric] if metric else []), "reward [95 %]", "turns", "valid %", "run"]
     lines = [
@@ -91,19 +105,23 @@ def _task_table(board: Board, task: str, knobs: str, metric: str) -> list[str]:
         cells = [
             markdown(key[2]),
             percent(summary["success"]),
-            *([_metric(summary, metric)] if metric else []),
+            *([_metric(summary, metric, over_splits)] if metric else []),
             number(summary["reward"]),
             f"{summary['turns']:.1f}" if summary["turns"] is not None else "–",
             f"{100 * summary['valid_share']:.1f}" if summary["valid_share"] is not None else "–",
-            f"`{board.entries[key]['run_id']}`".replace("|", ""),
+            markdown_code(board.entries[key]["run_id"])
+            + (" verified" if certified and certificates.digest_of_records(board.of(key)) in certified else ""),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
 
 
-def _metric(summary: Summary, name: str) -> str:
+def _metric(summary: Summary, name: str, over_splits: str) -> str:
+    """Returns a metric with its interval and, where the suite names one, its mean deviation over splits of the data."""
     interval = summary["metrics"].get(name) if name not in summary else summary[name]
-    return number(interval) if interval else "–"
+    spread = summary["metrics"].get(over_splits)
+    text = number(interval) if interval else "–"
+    return f"{text} ± {spread['value']:.3f} over splits" if spread and spread["value"] is not None else text
 
 
 def index(boards: Sequence[Board]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.reading import read_json
 from envsuite.types import knobs_json
 from harness.records import SCHEMA, check_types, schema_cure
+from harness.stats.estimates import Estimate, mean, mean_over_splits, proportion, width_to_deviation
 from harness.suites import suites
 from harness.suites.paper_table import Column, Row, TableCell
 
@@ -28,14 +30,37 @@ RENAMED = {"action_grammar": "grammar", "prompt_wording": "wording"}
 """flags that `prompting` of a run stores under another name"""
 
 
-def rows(
-    metric: str, columns: list[Column], suite: str, folders: Iterable[Path], explicit: bool = False
-) -> tuple[list[Row], list[str]]:
-    """Returns a row per model with finished runs of the columns' tasks, and a line per run under another protocol.
+SPLITS = 5
+"""splits of the data whose deviation a run's metric gives"""
 
-    Raises UsageError if runs of one model differ in protocol, or if `metric` was set by the user and no run has it.
+
+@dataclass
+class Measured:
+    """Our rows of a table, and the runs that are not in it."""
+
+    rows: list[Row]
+    left_out: list[str] = field(default_factory=list)
+    """a line per run under another protocol"""
+    unlike: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(model, column) -> the first setting in which such a run differs"""
+
+
+def read(
+    metric: str,
+    columns: list[Column],
+    suite: str,
+    folders: Iterable[Path],
+    explicit: bool = False,
+    over_splits: str = "",
+    seeds: Sequence[tuple[str, ...]] = (),
+) -> Measured:
+    """Returns a row per model with finished runs of the columns' tasks, and the runs under another protocol.
+
+    `over_splits` names the metric with the deviation over splits of the data. `seeds` names models that differ in
+    their training seed alone and are pooled. Raises UsageError if runs of one model, or of such models, differ in
+    protocol, or if `metric` was set by the user and no run has it.
     """
-    left_out: list[str] = []
+    result = Measured([])
     known: set[str] = set()
     by_task: dict[tuple[str, str], list[Column]] = {}
     for column in columns:
@@ -44,6 +69,7 @@ def rows(
     cells: dict[str, dict[str, TableCell]] = {}
     first: dict[str, tuple[Path, dict[str, Any]]] = {}
     episodes: dict[tuple[str, str], int] = {}
+    group_of = {model: models[0] for models in seeds for model in models}
     for path in sorted(path for folder in folders for path in folder.glob("**/summary.json")):
         summary = _read(path)
         label = summary["model"]
@@ -51,24 +77,48 @@ def rows(
         if not matching:
             continue
         if departure := _departure(summary, suite):
-            left_out.append(f"{path.parent}: {departure}")
+            result.left_out.append(f"{path.parent}: {departure}")
+            result.unlike.update({(label, column.name): departure for column in matching})
             continue
         known |= {"success", "reward", "progression", *summary.get("repeats", ()), *summary["metrics"]}
         for column in matching:
             interval = _interval(summary, metric, column.task_type)
             if interval is None or interval["value"] is None:
                 continue
-            _refuse_unlike(path, label, summary, first.setdefault(label, (path, summary)))
+            group = group_of.get(label, label)
+            _refuse_unlike(path, group, summary, first.setdefault(group, (path, summary)))
             if episodes.get((label, column.name), 0) >= summary["episodes"]:
                 continue  # of several runs of one protocol the largest counts
             episodes[label, column.name] = summary["episodes"]
-            cell = TableCell(interval["value"], interval["low"], interval["high"], interval["n"])
+            deviation = (summary["metrics"].get(over_splits) or {}).get("value") if over_splits else None
+            cell = _cell(interval, metric == "success" and summary.get("attempts", 1) == 1, deviation)
             cells.setdefault(label, {})[column.name] = cell
     if explicit and known and metric not in known:
         raise UsageError(
             f"No run has a metric {metric!r}: there are {', '.join(sorted(known))}.{did_you_mean(metric, known)}"
         )
-    return [Row(label, True, by_column, label) for label, by_column in sorted(cells.items())], left_out
+    result.rows = [Row(label, True, by_column, (label,)) for label, by_column in sorted(cells.items())]
+    return result
+
+
+def _cell(interval: Mapping[str, Any], share: bool, over_splits: float | None) -> TableCell:
+    """Returns a cell with the likelihood of its score; a score outside [0, 1] has none and keeps the run's interval."""
+    value, low, high, n = (interval[name] for name in ("value", "low", "high", "n"))
+    if not (0 <= value <= 1 and n):
+        return TableCell(value, low, high, n, over_splits=over_splits)
+    estimate = _estimate(value, low, high, n, share, over_splits)
+    return TableCell(value, *estimate.interval(), n, estimate, over_splits)
+
+
+def _estimate(
+    value: float, low: float | None, high: float | None, n: int, share: bool, over_splits: float | None
+) -> Estimate:
+    if share:
+        return proportion(value, n)
+    deviation = 0.0 if low is None or high is None else width_to_deviation(low, high, n)
+    if over_splits is None:
+        return mean(value, deviation, n)
+    return mean_over_splits(value, deviation, n, over_splits, SPLITS)
 
 
 def _departure(summary: dict[str, Any], name: str) -> str:

@@ -39,7 +39,7 @@ def models(table: PaperTable, size: str) -> list[tuple[str, int | None]]:
         return [(name, FEW) for name in BASELINES]
     if size == "small":
         return [*((name, None) for name in BASELINES), (BUNDLED, FEW)]
-    return [(name, None) for name in dict.fromkeys(row.model for row in table.rows if row.model and not row.ours)]
+    return [(name, None) for name in dict.fromkeys(name for row in table.rows if not row.ours for name in row.models)]
 
 
 def missing_runs(

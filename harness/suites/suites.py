@@ -14,7 +14,7 @@ from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import Panel, Task
 
 PREFIX = "suite:"
-NOT_FLAGS = ("tasks", "after", "caps", "panels", "games", "metric", "free", "needs")
+NOT_FLAGS = ("tasks", "after", "caps", "panels", "games", "metric", "over_splits", "free", "needs")
 FEWER = ("episodes", "baseline_episodes")
 """settings that a user may lower; the table then shows the smaller n"""
 STANDARD: dict[str, Any] = {

@@ -50,7 +50,9 @@ def gpt2(folder, checkpointing):
 
 
 def play(model, acting, task="HiLo-v0", count=4, prompting=WHOLE, max_turns=6):
+    model.lm.train()
     actor = Actor(model, acting, prompting, 1.0)
+    assert not model.lm.training  # dropout would change the log-probs that training compares with
     todo = [episode(registry.TASKS[task], seed) for seed in range(count)]
     runs = sorted(rollout(actor, todo, LocalExecutor(count), prompting, max_turns), key=lambda run: run.episode.key)
     return actor, runs

@@ -262,6 +262,13 @@ def index(tmp_path, monkeypatch):
     use_alone(monkeypatch, tmp_path / "simple")
 
 
+def test_an_archive_that_is_too_large_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "MOST_ARCHIVE", 2**20)
+    path = sdist(tmp_path, {**TREE, "src/wordy/data.txt": "0" * 2**21})
+    with pytest.raises(DataError, match=r"wordy-1\.0\.tar\.gz holds more than 1 MB"):
+        sdists.look(path, tmp_path, (), (), (), "")
+
+
 def test_a_package_is_fetched_by_name_with_pip(index, tmp_path):
     results = build.admit(tmp_path / "tasks", "wordy==1.0", split="train")
     assert (results.title, results.split) == ("wordy 1.0", "train")

@@ -1,5 +1,6 @@
 """Behaviour that all commands share: names, control characters, interrupts, the cache, and files' permissions."""
 
+import json
 import os
 import re
 import stat
@@ -11,6 +12,7 @@ from envsuite.escaping import markdown, one_line, terminal
 from harness import cli
 from harness.cli import cache
 from harness.stats.summary import result_table, summarise
+from tests import toys  # noqa: F401
 
 
 def test_names_with_markup_are_printed_unchanged(capsys):
@@ -95,3 +97,17 @@ def test_no_text_becomes_markup_of_a_page(text):
     unescaped = re.sub(r"\\.", "", markdown(text))
     assert not set(unescaped) & set("[]|`<>\n") and "://" not in unescaped
     assert "www." not in unescaped and "@evil" not in unescaped
+
+
+def test_every_model_named_is_played_once(tmp_path, capsys):
+    from harness.cli import eval as command
+
+    words = ["-e", "HiLo-v0", "-n", "2", "-o", str(tmp_path), "--json"]
+    with pytest.raises(SystemExit) as done:
+        command.main(["-m", "idle", "-m", "expert", "-m", "idle", *words])
+    assert done.value.code == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert list(result["rows"]) == ["idle", "expert", "random"]
+    assert sorted(path.parent.parent.name for path in tmp_path.glob("*/*/summary.json")) == [
+        "HiLo-v0--expert", "HiLo-v0--idle", "HiLo-v0--random",
+    ]  # fmt: skip

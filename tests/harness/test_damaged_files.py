@@ -1,9 +1,11 @@
 """Damaged run folders, boards, curves and grids: a command ends with one line and exit code 2."""
 
 import gzip
+import io
 import json
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -209,6 +211,93 @@ def test_archives_that_grow_without_end_are_refused_in_bounded_memory(tmp_path):
     blank, long, megabytes = done.stdout.splitlines()
     assert "holds more than" in blank and "is longer than 32 MB" in long
     assert int(megabytes) < 500
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_many_tiny_values_are_refused_in_bounded_memory(packed, tmp_path):
+    """Every line is allowed by itself: 300,000 empty objects take 22 MB, and 100 such lines would take 2 GB."""
+    line = b'{"a":[' + b"{}," * 299_999 + b"{}]}\n"
+    path = tmp_path / ("results.jsonl.gz" if packed else "results.jsonl")
+    content = line * (100 if packed else 30)
+    path.write_bytes(gzip.compress(content, 6) if packed else content)
+    done = subprocess.run(
+        [sys.executable, "-c", TINY_VALUES, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    message, megabytes = done.stdout.splitlines()
+    assert "the file holds more than" in message and "too many for its size" in message
+    assert int(megabytes) < 600
+
+
+TINY_VALUES = BOMB.replace(
+    "records.read_results(Path(file))", "records.read_lines(Path(file), list, 'row', 'remove it')"
+)
+
+
+def test_values_are_counted_outside_strings_only():
+    text = json.dumps(["," * reading.MOST_VALUES * 2, '"[{' * 10])
+    assert reading.parse_json(text) == json.loads(text)
+    with pytest.raises(ValueError, match="more than 1,000,000 values"):
+        reading.parse_json("[" + "0," * reading.MOST_VALUES + "0]")
+
+
+def test_records_with_many_commas_in_their_texts_are_read(tmp_path):
+    """A line's exact number of values is counted if commas are dense."""
+    line = json.dumps({"text": ",[" * 2_000_000})
+    (tmp_path / "curve.jsonl").write_text(f"{line}\n{line}\n")
+    assert len(list(reading.read_lines(tmp_path / "curve.jsonl"))) == 2
+
+
+def tar_of(path: Path, members: list[tarfile.TarInfo], mode: str = "w:gz") -> Path:
+    """An archive whose members hold as many zeros as their headers say, at most 4 MB each."""
+    with tarfile.open(path, mode) as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+    return path
+
+
+def member(name: str, size: int = 0, **fields) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.size = size
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made
+
+
+def test_a_tar_archive_is_opened_only_if_its_members_fit_together(tmp_path):
+    path = tar_of(tmp_path / "a.tar.gz", [member(f"a/{number}", 2**20) for number in range(4)])
+    with reading.open_tar(path, 2**22) as tar:
+        assert len(tar.getmembers()) == 4
+        assert tar.extractfile("a/3").read() == bytes(2**20)
+    with pytest.raises(DataError, match=r"a\.tar\.gz holds more than 4 MB or 200,000 files"):
+        with reading.open_tar(path, 2**22 - 1):
+            pass
+
+
+def test_a_tar_archive_with_an_endless_name_is_refused(tmp_path):
+    """tarfile reads the header of a long name whole, before anything could look at the member."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2 * reading.MOST_DOCUMENT
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024)))
+    with pytest.raises(DataError, match="holds more than"), reading.open_tar(tmp_path / "a.tar.gz"):
+        pass
+
+
+@pytest.mark.parametrize("mode", ["w:xz", "w:bz2", "w"])
+def test_a_tar_archive_in_another_compression_is_refused(mode, tmp_path):
+    path = tar_of(tmp_path / "a.tar.gz", [member("a")], mode)
+    with pytest.raises(DataError, match="cannot be read"), reading.open_tar(path):
+        pass
+
+
+def test_a_tar_archive_with_too_many_members_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_MEMBERS", 20)
+    path = tar_of(tmp_path / "a.tar.gz", [member(str(number)) for number in range(21)])
+    with pytest.raises(DataError, match="20 files"), reading.open_tar(path):
+        pass
 
 
 def test_a_pipe_is_not_read(tmp_path):

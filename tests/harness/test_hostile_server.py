@@ -1,5 +1,6 @@
 """Servers that answer with anything at all: a run ends with one line or plays on, and believes no impossible number."""
 
+import base64
 import gzip
 import json
 import math
@@ -11,6 +12,7 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, EnvsuiteError, UsageError
 from harness import records
+from harness.cli.eval import main as envsuite_eval
 from harness.evaluate import Budget, BudgetReached, Execution, RunConfig, evaluate
 from harness.policies import http_answers
 from harness.policies.chat_completions import Price, address
@@ -218,6 +220,33 @@ def test_a_key_and_a_password_are_in_no_message(server, monkeypatch):
         with pytest.raises(EnvsuiteError) as caught:
             ask(server, api_key_var="MY_KEY", base_url=url)
         assert KEY not in str(caught.value) and "hunter2secret" not in str(caught.value)
+
+
+def test_a_password_is_hidden_also_as_the_header_sends_it(server):
+    header = base64.b64encode(b"user:hunter2secret").decode()
+    server.script = [refuse(404, f"You sent Authorization: Basic {header}")]
+    with pytest.raises(EnvsuiteError, match=r"Basic \*\*\*") as caught:
+        ask(server, base_url=server.url.replace("http://", "http://user:hunter2secret@"))
+    assert header not in str(caught.value)
+
+
+def test_a_dry_run_prints_no_password(capsys):
+    with pytest.raises(SystemExit):
+        envsuite_eval(
+            [
+                "-m",
+                "m",
+                "-e",
+                "HiLo-v0",
+                "-n",
+                "1",
+                "--dry-run",
+                "--base-url",
+                "http://user:hunter2secret@localhost:1/v1",
+            ]
+        )
+    output = capsys.readouterr()
+    assert "http://localhost:1/v1" in output.out and "hunter2secret" not in output.out + output.err
 
 
 @pytest.mark.parametrize(

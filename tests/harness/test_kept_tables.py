@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from harness import records
-from harness.cli.common.paper_tables import as_markdown
+from harness.cli.common.paper_tables import pages
 from harness.replay import check
 from harness.stats.summary import summarise
-from harness.suites.published import table, tables
+from harness.suites.published import tables
 
 TABLES = Path(__file__).resolve().parents[2] / "leaderboards" / "tables"
 RUNS = sorted(path.parent for path in TABLES.glob("records/*/*/summary.json"))
@@ -17,10 +17,10 @@ RUNS = sorted(path.parent for path in TABLES.glob("records/*/*/summary.json"))
 
 def test_every_stored_page_equals_the_rendering_of_its_records(monkeypatch):
     monkeypatch.chdir(TABLES.parents[1])  # the pages name skipped runs by their relative path
-    folder = Path("leaderboards/tables")
-    for name in tables():
-        paper_table = table(name, [folder / "records"], studies=folder.parent / "training")
-        assert (folder / f"{name}.md").read_text() == as_markdown(paper_table) + "\n", name
+    rendered = pages(Path("leaderboards"))
+    assert len(rendered) == len(tables())
+    for path, text in rendered.items():
+        assert path.read_text() == text, f"{path} does not match its records: make leaderboards"
 
 
 def test_every_stored_page_has_our_row_or_the_reason_it_has_none():

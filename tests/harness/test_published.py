@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,11 @@ from harness.cli import table as command
 from harness.cli.common import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
-from harness.suites import measured, published, reproduce, suites, training_studies
-from harness.suites.paper_table import TableCell, verdict
+from harness.suites import measured, published, published_numbers, reproduce, suites, training_studies
 from harness.suites.plan import RunRequest
 from tests import toys  # noqa: F401
 
+ROOT = Path(__file__).resolve().parents[2]
 LISTED = [
     "poad-1", "poad-4", "poad-5", *(f"guide-{number}" for number in range(1, 14)), "verlog-babyai", "glam-4",
     "gigpo-alfworld", "balrog-babyai",
@@ -24,9 +25,9 @@ LISTED = [
 
 
 def test_all_published_numbers_are_in_the_package():
-    numbers = published.records()
+    numbers = published_numbers.numbers()
     assert len(numbers) == 1687
-    assert all(number["source"] and number["paper"] for number in numbers)
+    assert all(number.source and number.paper for number in numbers)
 
 
 def test_every_listed_table_exists():
@@ -51,13 +52,13 @@ def test_every_column_has_numbers_and_every_task_exists_and_belongs_to_the_suite
 @pytest.mark.parametrize("name", published.tables())
 def test_numbers_quoted_in_footnotes_are_in_the_published_tables(name):
     """Looks up every 'Table(s) N ... print(s) X' among the published numbers."""
-    everything = published.records()
+    everything = published_numbers.numbers()
     for text in published.table(name).footnotes.values():
         for tables, value in re.findall(r"Tables? ([\d, and]+) prints? (0\.\d+)", text):
             for number in re.findall(r"\d+", tables):
                 printed = [
-                    entry["value"] for entry in everything
-                    if entry["key"] == "guide" and entry["table_or_figure"].split()[1] == number
+                    entry.value for entry in everything
+                    if entry.key == "guide" and entry.table_or_figure.split()[1] == number
                 ]  # fmt: skip
                 assert float(value) in printed, (name, number, value)
 
@@ -93,12 +94,90 @@ def test_a_run_fills_only_its_own_column_and_gives_the_cell_a_verdict(tmp_path):
     summary(tmp_path / "a", "qwen2.5-1.5b")
     paper_table = published.table("guide-1", [tmp_path])
     (ours,) = [row for row in paper_table.rows if row.ours]
-    assert ours.cells == {"w2-o3-q4": TableCell(0.1, 0.05, 0.18, 100)}
+    (cell,) = ours.cells.values()
+    assert (cell.value, cell.n) == (0.1, 100) and 0.05 < cell.low < cell.high < 0.18
     base, ppo = (row for row in paper_table.rows if not row.ours)
-    assert paper_table.status(base, "w2-o3-q4") == "within interval"
     assert paper_table.status(base, "w8-o3-q4") == paper_table.status(ppo, "w2-o3-q4") == "not run"
-    trained = published.table("guide-1", [tmp_path], {ppo.label: "qwen2.5-1.5b"})
-    assert trained.status(next(row for row in trained.rows if row.label == ppo.label), "w2-o3-q4") == "deviates"
+    assert paper_table.verdicts[base.label, "w2-o3-q4"].in_words() == (
+        "not comparable (protocol: the printed number is that of 16 steps, ours has 12)"
+    )
+
+
+def test_a_row_of_ours_beside_a_published_one_gets_the_difference_and_a_word(tmp_path):
+    summary(tmp_path / "a", "mine", task="TextWorld-w8-o3-q4-v0")
+    ppo = "Qwen2.5-1.5B-Instruct, multi-turn PPO"
+    trained = published.table("guide-1", [tmp_path], {ppo: ["mine"]})
+    verdict = trained.verdicts[ppo, "w8-o3-q4"]
+    assert verdict.word == "differs" and verdict.difference.value == pytest.approx(0.1 - 0.68)
+    assert verdict.difference.high < -0.4 and verdict.p_differs < 1e-6
+    (row,) = [row for row in trained.rows if row.label == ppo]
+    assert trained.status(row, "w8-o3-q4") == "differs"
+
+
+def test_training_seeds_are_pooled_as_clusters(tmp_path):
+    """Three seeds of very different success leave a wider interval than the same number of games of one model."""
+    ppo = "Qwen2.5-1.5B-Instruct, multi-turn PPO"
+    for name, wins in (("a", 0.9), ("b", 0.6), ("c", 0.3)):
+        success = {"value": wins, "low": 0.0, "high": 1.0, "n": 100}
+        summary(tmp_path / name, name, task="TextWorld-w8-o3-q4-v0", success=success)
+    alone = {"value": 0.6, "low": 0.0, "high": 1.0, "n": 300}
+    summary(tmp_path / "d", "d", task="TextWorld-w8-o3-q4-v0", success=alone, episodes=300, seeds=[1, 300])
+    pooled = published.table("guide-1", [tmp_path], {ppo: ["a", "b", "c"]})
+    single = published.table("guide-1", [tmp_path], {ppo: ["d"]})
+    (row,) = [row for row in pooled.rows if row.label == ppo]
+    cell = pooled.measured(row).cells["w8-o3-q4"]
+    other = single.measured(row.__class__(ppo, False, {}, ("d",))).cells["w8-o3-q4"]
+    assert (cell.seeds, cell.n) == (3, 300) and cell.value == pytest.approx(other.value)
+    assert cell.high - cell.low > 3 * (other.high - other.low)
+    text = paper_tables.as_markdown(pooled)
+    assert "measured: a, b, c" in text and "n=300 in 3 seeds" in text and "two methods" not in text
+    assert "two methods" in paper_tables.as_markdown(single)
+
+
+def test_training_seeds_of_different_protocols_are_refused(tmp_path):
+    summary(tmp_path / "a", "a")
+    summary(tmp_path / "b", "b", attempts=3)
+    with pytest.raises(UsageError, match="are different protocols"):
+        published.table("guide-1", [tmp_path], {"Qwen2.5-1.5B-Instruct, multi-turn PPO": ["a", "b"]})
+
+
+def test_a_run_under_another_protocol_makes_its_cell_not_comparable(tmp_path):
+    summary(tmp_path / "a", "qwen2.5-1.5b", task="TextWorld-w8-o3-q4-v0", sampling={"temperature": 0.0})
+    paper_table = published.table("guide-1", [tmp_path])
+    base = "Qwen2.5-1.5B-Instruct, base (zero-shot)"
+    assert paper_table.verdicts[base, "w8-o3-q4"].in_words() == (
+        "not comparable (protocol: temperature is 0.0, the suite's 0.4)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "metric", "reason"),
+    [
+        ("poad-1", "VirtualHome-cheese-v0", "success", "discount: success beside the printed episodic return"),
+        ("guide-1", "TextWorld-w8-o3-q4-v0", "reward", "metric: reward beside the printed success rate"),
+        ("poad-4", "DataSciCoding-pharyngitis-v0", "", "metric: the best of training is no mean"),
+    ],
+)
+def test_another_quantity_is_not_comparable(tmp_path, name, task, metric, reason):
+    row = next(row for row in published.table(name).rows if not row.ours)
+    column = next(column.name for column in published.table(name).columns if column.task == task)
+    seeds = [registry.TASKS[task].splits[suites.suite(published.tables()[name]["suite"])["split"] or "test"][0], 9]
+    dense = {"reward_mode": suites.suite(published.tables()[name]["suite"])["reward"]}
+    metrics = {"auc": {"value": 0.7, "low": 0.6, "high": 0.8, "n": 9}}
+    summary(tmp_path / "a", "mine", task=task, metrics=metrics, seeds=seeds, **dense)
+    paper_table = published.table(name, [tmp_path], {row.label: ["mine"]}, metric)
+    verdict = paper_table.verdicts[row.label, column]
+    assert verdict.word == "not comparable" and verdict.reason.startswith(reason), verdict
+
+
+def test_auc_is_compared_and_its_spread_over_splits_is_kept(tmp_path):
+    rows = published.table("poad-4", [ROOT / "leaderboards" / "tables" / "records"]).rows
+    (expert,) = [row for row in rows if row.ours and row.label == "expert"]
+    cell = expert.cells["balance_scale"]
+    assert cell.value == pytest.approx(0.8398, abs=1e-4) and cell.over_splits == pytest.approx(0.0487, abs=1e-4)
+    assert cell.low < cell.value - 0.05 and cell.high < 1  # ten equal episodes are one program on five splits
+    for row in rows:
+        assert all(0 <= cell.low < cell.high <= 1 for cell in row.cells.values())
 
 
 def test_a_column_with_knobs_takes_runs_with_these_knobs(tmp_path):
@@ -214,13 +293,6 @@ def test_another_schema_names_the_migration_and_a_truncated_summary_is_named(tmp
         published.table("guide-1", [tmp_path])
 
 
-def test_verdicts():
-    assert verdict(TableCell(0.17), TableCell(0.15, 0.1, 0.2, 100)) == "within interval"
-    assert verdict(TableCell(0.17, 0.14, 0.2), TableCell(0.15, 0.1, 0.2, 100)) == "reproduced"
-    assert verdict(TableCell(0.9), TableCell(0.15, 0.1, 0.2, 100)) == "deviates"
-    assert verdict(TableCell(0.9), TableCell(0.15)) == "no interval"
-
-
 def run(*words):
     with pytest.raises(SystemExit) as done:
         command.main([str(word) for word in words])
@@ -252,7 +324,8 @@ def test_a_published_row_of_the_random_player_is_compared_with_ours(tmp_path, ca
     assert run("glam-4", "--run", "tiny", "-m", "random", "-n", "4", "-o", tmp_path, "--json") == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
     (mine,) = [cell for cell in cells if cell["row"] == "none, Random" and cell["measured"]]
-    assert mine["status"] in ("reproduced", "within interval", "deviates") and mine["published"]["value"] == 0.15
+    assert mine["status"] == "cannot tell" and mine["published"]["printed"]["value"] == 0.15
+    assert mine["verdict"]["difference"]["low"] < 0 < mine["verdict"]["difference"]["high"]
 
 
 def test_columns_with_missing_games_are_named_and_the_others_are_played(tmp_path, capsys, monkeypatch):
@@ -272,6 +345,9 @@ def test_columns_with_missing_games_are_named_and_the_others_are_played(tmp_path
         (["guide-1", "--run", "tiny", "--reward", "dense"], "fixes --reward sparse"),
         (["guide-1", "--row", "Qwen=random"], "has no row 'Qwen'"),
         (["guide-1", "--row", "Qwen"], "PUBLISHED=MODEL"),
+        (["guide-1", "--row", "Qwen=a,a"], "names a model twice"),
+        (["guide-1", "--row", "Qwen=a,,b"], "PUBLISHED=MODEL"),
+        (["guide-1", "--margin", "2"], "margin is a difference of scores between 0 and 1, not 2.0"),
         (["giude-1"], "Did you mean 'guide-1'"),
     ],
 )
@@ -284,8 +360,8 @@ def test_impossible_requests_raise_a_one_line_error(words, message, tmp_path, ca
 def test_names_of_rows_and_models_may_contain_equals_signs():
     labels = [row.label for row in published.table("guide-13").rows]
     label = next(run for run in labels if "=" in run)
-    assert command._row_and_model(f"{label}=runs/lr=1e-5/model", labels) == (label, "runs/lr=1e-5/model")
-    assert command._row_and_model("none, Random=random", labels) == ("none, Random", "random")
+    assert command._row_and_models(f"{label}=runs/lr=1e-5/model", labels) == (label, ("runs/lr=1e-5/model",))
+    assert command._row_and_models("none, Random=a,b", labels) == ("none, Random", ("a", "b"))
 
 
 def test_larger_sizes_include_the_runs_of_smaller_ones():

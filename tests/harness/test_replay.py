@@ -141,3 +141,32 @@ def test_a_reply_that_was_cut_off_replays_as_one_without_a_command(alone):
     change(alone, lambda lines: lines.append(record))
     assert len(list(replay.check(alone))) == 13
     assert differences(alone) == []
+
+
+def test_a_sample_replays_a_fixed_part_of_each_file(alone, capsys):
+    def replayed(*words):
+        with pytest.raises(SystemExit) as done:
+            main([str(word) for word in words])
+        return done.value.code, capsys.readouterr()
+
+    code, printed = replayed("--check", "--sample", 5, "-v", alone)
+    lines = printed.out.splitlines()
+    assert code == 0 and len(lines) == 6 and "5 episodes replayed the same, 0 differ (a sample of 12)" in lines[-1]
+    assert sorted(replayed("--sample", 5, "-v", alone)[1].out.splitlines()) == sorted(lines)
+    code, printed = replayed("--sample", 100, alone)
+    assert code == 0 and "12 episodes replayed the same, 0 differ\n" in printed.out
+    code, printed = replayed("--sample", 0, alone)
+    assert code == 2 and "--sample must be at least 1" in printed.err
+
+
+def test_a_folder_of_folders_is_replayed_and_one_without_episodes_is_named(results, tmp_path, capsys):
+    empty = tmp_path / "grids"
+    empty.mkdir()
+    with pytest.raises(SystemExit) as done:
+        main(["--check", str(empty), str(results.parents[1])])
+    printed = capsys.readouterr().out
+    assert done.value.code == 0
+    assert f"{empty}: skipped, it holds no records of episodes" in printed and "12 episodes replayed" in printed
+    with pytest.raises(SystemExit) as done:
+        main([str(empty)])
+    assert done.value.code == 2 and "Nothing to replay" in capsys.readouterr().err

@@ -126,6 +126,14 @@ def test_a_template_that_fails_to_render_raises_one_clear_error():
         template.render(talk("rules", "a"))
 
 
+def test_a_template_that_never_ends_raises_one_clear_error(monkeypatch):
+    monkeypatch.setattr("harness.lm.template.MOST_SECONDS", 0.2)
+    endless = "".join(f"{{% for n{depth} in 'x' * 9999 %}}" for depth in range(5)) + "{% endfor %}" * 5
+    template = Template(tiny_tokenizer(endless), {END})
+    with pytest.raises(UsageError, match=r"the chat template ran longer than 0\.2 s"):
+        template.render(talk("rules", "a"))
+
+
 def test_a_model_without_a_template_gets_plain_text():
     template = Template(tiny_tokenizer(None), {END})
     assert template.plain

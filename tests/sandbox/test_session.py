@@ -91,6 +91,19 @@ def test_a_hostile_link_is_not_followed_when_copied_out(clean, tmp_path):
         clean.copy_out("nothing", tmp_path / "out")
 
 
+@pytest.mark.parametrize("driver", ["bwrap", "landlock"])
+def test_a_closed_session_leaves_no_open_file(driver):
+    working(driver)
+
+    def opened() -> int:
+        with sandbox.open(sandbox.Spec(workspace="/testbed", limits=LIMITS), driver) as session:
+            assert session.run("true").exit_code == 0
+        return len(os.listdir("/proc/self/fd"))
+
+    first = opened()
+    assert [opened(), opened()] == [first, first]
+
+
 def test_reset_restores_the_snapshot_after_any_change(clean):
     clean.run("echo old > a; mkdir d; echo x > d/x; ln -s a l; chmod 700 a")
     clean.snapshot()

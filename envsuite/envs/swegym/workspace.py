@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from envsuite.envs.swegym.edits import EditAction
 from envsuite.errors import DataError, EngineFailure
+from envsuite.reading import check_tar
 from envsuite.sandbox import leftovers
 from envsuite.sandbox.protocol import Fate, Limits, Session
 
@@ -197,7 +198,8 @@ class Workspace:
             raise DataError(f"The files of the repository cannot be read ({done.fate}).")
         contents = {}
         try:
-            with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+            with tarfile.open(fileobj=io.BytesIO(done.stdout), mode="r:") as tar:
+                check_tar(tar, "the repository")
                 for member in tar:
                     file = tar.extractfile(member) if member.isfile() else None
                     if file is not None:

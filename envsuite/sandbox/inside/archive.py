@@ -30,7 +30,7 @@ def unpack(root: str, path: str, data: bytes) -> int:
     """Extracts a tar below `root`/`path`. Returns 0."""
     target = os.path.join(root, path)
     os.makedirs(target, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
         extract(tar, target)
     return 0
 

@@ -37,7 +37,7 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
         from harness.lm.model_files import resolve
 
         served = on_server(config.model, args.base_url)
-        where = args.base_url or "OpenAI" if served else resolve(config.model.removeprefix("hf:"))
+        where = _servers(args.base_url) if served else resolve(config.model.removeprefix("hf:"))
         say(f"model     {config.model} -> {where}")
         say(f"sampling  {config.sampling}")
         say(f"prompt    {config.prompting}")
@@ -47,6 +47,15 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
     if args.nodes:
         for line in _predicted(config, args):
             say(line)
+
+
+def _servers(base_url: str | None) -> str:
+    """Returns the servers' addresses without passwords."""
+    if base_url is None:
+        return "OpenAI"
+    from harness.policies.chat_completions import shown
+
+    return ",".join(map(shown, base_url.split(",")))
 
 
 def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,11 +17,14 @@ from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, did_you_mean
+from envsuite.reading import open_tar
 
 SOURCES = Path(__file__).parent / "sources"
 DESCRIBED = "packages.json"
 _LEFT_OUT = ("docs", ".github", "changelog.d", "examples")
 """folders of an archive that tests do not need"""
+MOST_ARCHIVE = 256 * 2**20
+"""bytes of all files in a source archive"""
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def tree(chosen: Package) -> dict[str, str]:
 def read_archive(archive: Path) -> dict[str, str]:
     """Returns the text files of a source archive by path below its top folder."""
     texts = {}
-    with tarfile.open(archive) as tar:
+    with open_tar(archive, MOST_ARCHIVE) as tar:
         for member in tar:
             path = member.name.partition("/")[2]
             parts = path.split("/")

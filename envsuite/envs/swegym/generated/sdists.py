@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Sequence
 from email import message_from_bytes
@@ -23,6 +22,7 @@ from envsuite.envs.swegym.generated import packages
 from envsuite.envs.swegym.generated.packages import Package
 from envsuite.envs.swegym.tampering import is_test
 from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.reading import open_tar
 from envsuite.sandbox.packages import closure
 
 LARGE = 4_000_000
@@ -76,7 +76,7 @@ def look(
     """Describes the package in an archive. Raises DataError, MissingExtra, UsageError."""
     try:
         data, files, metadata = archive.read_bytes(), packages.read_archive(archive), _metadata(archive)
-    except (OSError, tarfile.TarError, EOFError) as error:
+    except OSError as error:
         raise DataError(f"The source archive {archive} cannot be read: {error}.") from None
     name, version = re.sub(r"[-_.]+", "-", metadata["Name"]).lower(), metadata["Version"]
     if (size := sum(map(len, files.values()))) > LARGE:
@@ -142,12 +142,12 @@ def _pip(*words: str) -> str:
 
 
 def _members(archive: Path) -> list[str]:
-    with tarfile.open(archive) as tar:
+    with open_tar(archive, packages.MOST_ARCHIVE) as tar:
         return [member.name.partition("/")[2] for member in tar if member.isfile()]
 
 
 def _metadata(archive: Path) -> Message:
-    with tarfile.open(archive) as tar:
+    with open_tar(archive, packages.MOST_ARCHIVE) as tar:
         for member in tar:
             if member.isfile() and member.name.partition("/")[2] == "PKG-INFO":
                 file = tar.extractfile(member)

@@ -13,7 +13,6 @@ import json
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any
 from envsuite.cache import cache_dir
 from envsuite.envs.swegym.published import interpreters
 from envsuite.errors import DataError
+from envsuite.reading import open_tar
 from envsuite.sandbox.inside import archive
 
 _BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -174,7 +174,7 @@ def _fetch(requirement: str, environment: Path, target: Path) -> None:
         downloaded = next(Path(folder).glob("*.tar.gz"), None)
         if downloaded is None:
             raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
-        with tarfile.open(downloaded) as tar:
+        with open_tar(downloaded) as tar:
             archive.extract(tar, str(Path(folder, "tree")))
         (top,) = Path(folder, "tree").iterdir()
         top.rename(target)

@@ -1,0 +1,292 @@
+"""Mutation testing: changes one operator or constant of the code at a time and runs the tests that cover its line.
+
+    python -m benchmarks.mutants map tests/harness/test_rollout.py ...   # which tests cover which lines
+    python -m benchmarks.mutants run harness/rollout/loop.py --sample 20  # PATH, PATH:LINE or PATH:FIRST-LAST
+    python -m benchmarks.mutants run --changed main                       # lines that differ from a revision
+    python -m benchmarks.mutants table --journal benchmarks/mutants.jsonl --markdown benchmarks/mutants.md
+
+All of it happens in a copy of the tracked files, without ../shared. Verdicts are appended to a journal, and a later
+`run` skips mutants that it holds. `map` needs the package coverage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.mutant_operators import PACKAGES, ROOT, Mutant, chosen
+
+SUBPROCESSES = {
+    "envsuite/sandbox/inside/": ("tests/sandbox/test_archive.py", "tests/sandbox/test_session.py"),
+}
+"""tests of code that runs in child processes, which coverage does not see"""
+MOST_SECONDS = 20.0
+"""planned duration of the tests of one mutant, shortest first"""
+LONG_AGO = 1_500_000_000
+"""modification time of unchanged files, so that Python never uses the compiled file of another version"""
+
+# ---- running tests --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def clone() -> Iterator[Path]:
+    """Makes a copy of the tracked files with their compiled modules, without golden data."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
+        folder = Path(scratch, "main")
+        names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
+        for name in names.decode().split("\0")[:-1]:
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+                os.utime(folder / name, (LONG_AGO, LONG_AGO))
+        (Path(scratch) / "empty").mkdir()
+        subprocess.run([sys.executable, "-m", "compileall", "-q", *PACKAGES, "tests"], cwd=folder, check=True)
+        os.environ.update(
+            ENVSUITE_SHARED=str(Path(scratch, "nothing")), PYTHONPATH=str(folder), PYTHONDONTWRITEBYTECODE="1",
+            OMP_NUM_THREADS="1", ENVSUITE_CACHE=str(Path(scratch, "cache")),
+        )  # fmt: skip
+        os.environ.pop("CI", None)
+        yield folder
+
+
+def in_child(folder: Path, tests: Sequence[str], seconds: float, plugin: Any = None) -> str:
+    """Runs tests in a forked process that imports the code anew: 'passed', 'failed', 'timeout' or 'none'."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.setsid()
+            quiet = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(quiet, stream)
+            os.chdir(folder)
+            sys.dont_write_bytecode = True
+            sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry or ".").resolve() != ROOT)]
+            import pytest
+
+            options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *([] if plugin else ["-x"])]
+            code = int(pytest.main([*options, *tests], plugins=[plugin] if plugin else []))
+        finally:
+            os._exit(code)
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                code = os.waitstatus_to_exitcode(status)
+                return {0: "passed", 5: "none"}.get(code, "failed")
+            time.sleep(0.02)
+        return "timeout"
+    finally:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.killpg(child, signal.SIGKILL)  # also what the tests started and left running
+            os.waitpid(child, 0)
+
+
+class Recorder:
+    """A pytest plugin that writes which lines each passing test covers, and how long it takes."""
+
+    def __init__(self, folder: Path, output: Path) -> None:
+        import coverage
+
+        self.folder, self.output = folder, output
+        # Contexts need the tracer that knows them; data stays in memory.
+        self.coverage = coverage.Coverage(data_file=None, source=[str(folder / name) for name in PACKAGES])
+        self.seconds: dict[str, float] = {}
+        self.coverage.start()
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        self.coverage.switch_context(item.nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when == "call" and report.passed:
+            self.seconds[report.nodeid] = report.duration + self.seconds.get(report.nodeid, 0.0)
+        elif report.when == "setup" and report.passed:
+            self.seconds[report.nodeid] = min(report.duration, 1.0)  # shared fixtures are set up once
+        if report.skipped or report.failed:
+            self.seconds.pop(report.nodeid, None)
+
+    def pytest_sessionfinish(self) -> None:
+        self.coverage.stop()
+        data = self.coverage.get_data()
+        lines: dict[str, dict[str, list[str]]] = {}
+        for file in data.measured_files():
+            path = str(Path(file).relative_to(self.folder))
+            for line, tests in data.contexts_by_lineno(file).items():
+                known = [test for test in tests if test in self.seconds]
+                if known:
+                    lines.setdefault(path, {})[str(line)] = known
+        self.output.write_text(json.dumps({"seconds": self.seconds, "lines": lines}))
+
+
+def make_map(tests: Sequence[str], folder: Path) -> None:
+    """Writes the map of each file of tests; files that have one are skipped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with clone() as copy:
+        for file in tests:
+            output = folder / f"{file.replace('/', '.')}.json"
+            if output.exists():
+                continue
+            began = time.monotonic()
+            outcome = in_child(copy, [file], 280, Lazy(copy, output))
+            print(f"{file}: {outcome}, {time.monotonic() - began:.0f} s", flush=True)
+
+
+class Lazy:
+    """A pytest plugin that makes the Recorder inside the child, before any module of the project is imported."""
+
+    def __init__(self, folder: Path, output: Path) -> None:
+        self._arguments = folder, output
+
+    def pytest_configure(self, config: Any) -> None:
+        config.pluginmanager.register(Recorder(*self._arguments))
+
+
+class Covering:
+    """The tests that cover a line, shortest first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.seconds: dict[str, float] = {}
+        self._lines: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._files: dict[str, set[str]] = defaultdict(set)
+        """tests that run any line of a file: those for lines that run once, when the module is imported"""
+        for file in sorted(folder.glob("*.json")):
+            table = json.loads(file.read_text())
+            self.seconds.update(table["seconds"])
+            for path, lines in table["lines"].items():
+                for line, tests in lines.items():
+                    self._lines[path, int(line)].update(tests)
+                    self._files[path].update(tests)
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        covering = self._lines[mutant.path, mutant.line] if mutant.in_function else self._files[mutant.path]
+        tests = sorted(covering, key=lambda test: (self.seconds[test], test))
+        within: list[str] = []
+        total = 0.0
+        for test in tests:
+            total += self.seconds[test] + 0.02
+            if total > MOST_SECONDS and within:
+                break
+            within.append(test)
+        more = [file for prefix, files in SUBPROCESSES.items() if mutant.path.startswith(prefix) for file in files]
+        return within + more
+
+
+def run(mutants: Sequence[Mutant], maps: Path, journal: Path, seconds: float) -> None:
+    """Runs mutants until `seconds` are over; appends a line to the journal for each."""
+    covering = Covering(maps)
+    done = {row["name"] for row in rows(journal)}
+    end = time.monotonic() + seconds
+    for module in ("numpy", "pytest", "gymnasium", "hypothesis", "httpx", "torch", "transformers"):
+        with contextlib.suppress(ImportError):
+            __import__(module)
+    with clone() as copy, journal.open("a") as file:
+        for mutant in mutants:
+            if mutant.name in done:
+                continue
+            tests = covering.tests(mutant)
+            planned = sum(covering.seconds.get(test, 30.0) for test in tests)
+            if time.monotonic() + 2 * planned + 10 > end:
+                print("time is over: run the command again for the rest")
+                break
+            target = copy / mutant.path
+            source = (ROOT / mutant.path).read_bytes()
+            target.write_bytes(source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
+            began = time.monotonic()
+            outcome = in_child(copy, tests, 4 * planned + 30) if tests else "none"
+            target.write_bytes(source)
+            os.utime(target, (LONG_AGO, LONG_AGO))
+            verdict = {"passed": "survived", "none": "not covered", "failed": "killed", "timeout": "killed"}[outcome]
+            row = {"name": mutant.name, "area": mutant.area, "verdict": verdict, "tests": len(tests)}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.flush()
+            print(f"{verdict:11} {time.monotonic() - began:5.1f} s {len(tests):3} tests  {mutant.name}", flush=True)
+
+
+# ---- results --------------------------------------------------------------------------------------------------------
+
+
+def rows(journal: Path) -> list[dict[str, Any]]:
+    """Returns the journal's rows; a later row replaces an earlier one of the same mutant."""
+    if not journal.exists():
+        return []
+    read = [json.loads(line) for line in journal.read_text().splitlines()]
+    return list({row["name"]: row for row in read}.values())
+
+
+def table(journal: Path) -> str:
+    """Returns the counts per area and the survivors as Markdown. A row's `equivalent` states why no test can fail."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows(journal):
+        counts[row["area"]]["equivalent" if "equivalent" in row else row["verdict"]] += 1
+    lines = ["| area | mutants | killed | equivalent | survived or not covered | killed, without equivalent ones |",
+             "|---|--:|--:|--:|--:|--:|"]  # fmt: skip
+    total = Counter[str]()
+    for area, count in [*sorted(counts.items()), ("all", total)]:
+        total += count if count is not total else Counter()
+        alive = count["survived"] + count["not covered"]
+        decided = count["killed"] + alive
+        share = f"{100 * count['killed'] / decided:.0f} %" if decided else "–"
+        lines.append(f"| {area} | {count.total()} | {count['killed']} | {count['equivalent']} | {alive} | {share} |")
+    for title, equivalent in (("Survived or not covered", False), ("Equivalent", True)):
+        named = [row for row in rows(journal) if row["verdict"] != "killed" and ("equivalent" in row) == equivalent]
+        lines += ["", f"{title}:", ""]
+        for row in named:
+            reason = row.get("equivalent") or row.get("note", row["verdict"])
+            lines.append(f"- `{' '.join(row['name'].split())}`: {reason}")
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """# Mutants
+
+One operator, constant, condition or call of the code is changed at a time, and the tests that cover its line run: a
+test that fails kills the mutant. The lines were drawn at random from modules of each area, in a copy of the
+repository without golden data beside it. An equivalent mutant behaves as the code does, so no test can kill it.
+`benchmarks/mutants.jsonl` holds the verdicts, and `make mutants` changes the lines that differ from main.
+
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["map", "run", "table"])
+    parser.add_argument("paths", nargs="*", help="map: files of tests; run: modules, PATH:LINE, PATH:FIRST-LAST")
+    parser.add_argument("--changed", default="", metavar="REV", help="run: lines that differ from a revision")
+    parser.add_argument("--sample", type=int, default=0, help="run: at most so many mutants of each path (default all)")
+    parser.add_argument("--seed", type=int, default=0, help="run: seed of the sample")
+    parser.add_argument("--seconds", type=float, default=240.0, help="run: stop before this time is over")
+    parser.add_argument("--maps", type=Path, default=ROOT / "build" / "mutants", help="folder of the maps")
+    parser.add_argument("--journal", type=Path, default=ROOT / "build" / "mutants" / "journal.jsonl")
+    parser.add_argument("--markdown", type=Path, help="table: the page to write")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs the blocks that clean up
+    if args.verb == "map":
+        make_map(args.paths, args.maps)
+    elif args.verb == "run":
+        mutants: list[Mutant] = []
+        for group in [[path] for path in args.paths] + ([[]] if args.changed else []):
+            drawn = chosen(group, "" if group else args.changed)
+            random.Random(args.seed).shuffle(drawn)
+            mutants += drawn[: args.sample or None]
+        run(mutants, args.maps, args.journal, args.seconds)
+    else:
+        text = HEAD + table(args.journal)
+        print(text) if args.markdown is None else args.markdown.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""Verification of a stranger's run folder or board in the sandbox: `envsuite-verify`.
+
+`command` copies the folder into a sandbox and writes the certificate; `inside` is the program that reads, replays
+and renders it there.
+"""

@@ -1,0 +1,74 @@
+"""The program that runs in the sandbox: reads, replays and renders one folder.
+
+`handle` gets the paths as JSON and returns its findings as JSON. It is loaded as a file, without its package.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+MOST_DIFFERENCES = 20
+"""differences that are reported"""
+
+
+def handle(payload: bytes) -> bytes:
+    """Returns the findings about a folder, or an `error` with one line."""
+    job = json.loads(payload)
+    site = tempfile.mkdtemp(prefix="site-")
+    for package in job["packages"]:  # Landlock does not let a run list the folder that holds them
+        os.symlink(package, os.path.join(site, os.path.basename(package)))
+    sys.path.insert(0, site)
+    os.environ.update(job["environment"], ENVSUITE_CACHE=tempfile.mkdtemp(prefix="cache-"))
+    from envsuite.errors import EnvsuiteError
+    from envsuite.sandbox.drivers import NoSandbox
+
+    try:
+        return json.dumps(examine(Path(job["folder"]))).encode()
+    except NoSandbox:
+        error = (
+            "These records need a sandbox for their programs, which cannot start inside another: use envsuite-replay."
+        )
+        return json.dumps({"error": error}).encode()
+    except (EnvsuiteError, ModuleNotFoundError) as error:
+        return json.dumps({"error": str(error)}).encode()
+
+
+def examine(folder: Path) -> dict[str, Any]:
+    """Replays every record of a folder, checks its protocol, and renders its report."""
+    from harness import records, replay, report
+    from harness.suites import certificates, leaderboards
+
+    board = leaderboards.read(folder) if (folder / "metadata.json").exists() else None
+    differences = list(leaderboards.faults(board)) if board else []
+    rows: dict[Any, list[Any]] = {}
+    counts: dict[Any, int] = {}
+    verdicts = replay.check(records.results_file(folder), num_workers=0, players=leaderboards.COMPUTED if board else ())
+    for record, difference in verdicts:
+        key = leaderboards.entry_key(record) if "knobs" in record else None
+        if difference:
+            where = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
+            differences.append(f"{where}: {difference}")
+        else:
+            counts[key] = counts.get(key, 0) + 1
+    for record in records.read_results(records.results_file(folder)):
+        rows.setdefault(leaderboards.entry_key(record), []).append(record)
+    page = report.render(report.gather([folder]), "verification", 1, 1.0, 60.0)
+    return {
+        "entries": [
+            {
+                "task": key[0],
+                "knobs": json.loads(key[1]),
+                "model": key[2],
+                "records": len(group),
+                "replayed": counts.get(key, 0),
+                "sha256": certificates.digest_of_records(group),
+            }
+            for key, group in sorted(rows.items())
+        ],
+        "differences": differences[:MOST_DIFFERENCES],
+        "differ": len(differences),
+        "rendered_bytes": len(page.encode()),
+    }

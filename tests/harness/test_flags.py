@@ -1,0 +1,204 @@
+"""Flags of the commands reach what they are for; each is called as a user calls it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from envsuite.cache import cache_dir
+from harness.cli import boards, cache, check, compare, data, envs, eval, generalize, models, new, play, report, table
+from harness.cli import replay as replay_command
+from harness.verification import command as verify
+from tests import toys  # noqa: F401
+from tests.api.server import running
+
+
+def call(main, words, capsys) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    output = capsys.readouterr()
+    return stop.value.code or 0, output.out, output.err
+
+
+def played(folder: Path, capsys, *words) -> list[dict]:
+    """The records of the random player on one game of HiLo."""
+    code, _, error = call(
+        eval.main,
+        ["-m", "random", "-e", "HiLo-v0", "-n", "1", "--max-turns", "2", "--num-workers", "0", "-o", folder, *words],
+        capsys,
+    )
+    assert code == 0, error
+    (results,) = folder.glob("HiLo-v0--random/*/results.jsonl")
+    return [json.loads(line) for line in results.read_text().splitlines()]
+
+
+def test_repeats_play_every_game_so_many_times(tmp_path, capsys):
+    assert [record["attempt"] for record in played(tmp_path, capsys, "-r", "2")] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        (["--top-p", "0.25"], "top_p=0.25"),
+        (["--normalisation", "token", "--action-mode", "score"], "normalisation='token'"),
+        (["--history-reasoning", "2"], "history_reasoning=2"),
+        (["--prompt-wording", "synonyms"], "wording='synonyms'"),
+    ],
+)
+def test_settings_of_prompts_and_sampling_are_in_the_plan(words, setting, capsys):
+    model = ["-m", "some-model", "--base-url", "http://localhost:9/v1"]
+    code, output, _ = call(eval.main, [*model, "-e", "HiLo-v0", "-n", "1", "--dry-run", *words], capsys)
+    assert code == 0 and setting in output
+
+
+@pytest.mark.parametrize("words", [["--timeout", "0"], ["--requests-per-minute", "-1"]])
+def test_limits_of_requests_reach_the_policy(words, tmp_path, capsys):
+    with running() as server:
+        code, _, error = call(
+            eval.main, ["-m", "m", "-e", "HiLo-v0", "-n", "1", "--base-url", server.url, "-o", tmp_path, *words], capsys
+        )
+    assert code == 2 and "must be positive" in error and not server.requests
+
+
+def test_a_prediction_for_a_cluster_depends_on_its_cpus(capsys):
+    words = ["-m", "random", "-e", "babyai", "-n", "500", "--dry-run", "--nodes", "4", "--max-concurrent", "64"]
+    outputs = [call(eval.main, [*words, "--cpus-per-node", count], capsys) for count in (1, 32)]
+    assert [code for code, _, _ in outputs] == [0, 0] and outputs[0][1] != outputs[1][1]
+
+
+def test_a_card_shows_knobs_levels_and_measured_difficulty(capsys):
+    code, output, _ = call(envs.main, ["BabyAI-goto-v0", "--card"], capsys)
+    assert code == 0 and "BabyAI-goto-v0" in output and "what it does" in output and "difficulty, measured" in output
+
+
+def test_a_check_plays_only_the_first_games_of_a_panel(capsys):
+    code, output, _ = call(check.main, ["--gold", "Instances", "--times", "1", "-n", "1"], capsys)
+    assert code == 0 and "1 games, 0 to exclude" in output
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> list[Path]:
+    """Runs of two players on the same games, with another reward mode each."""
+    output = tmp_path_factory.mktemp("pair")
+    for model, mode in (("random", "sparse"), ("expert", "dense")):
+        with pytest.raises(SystemExit):
+            eval.main(
+                ["-m", model, "-e", "HiLo-v0", "-n", "30", "--max-turns", "2", "--set", "size=6", "--reward", mode,
+                 "--num-workers", "0", "-o", str(output / model)]
+            )  # fmt: skip
+    return [next((output / model).glob(f"HiLo-v0--{model}/*")) for model in ("random", "expert")]
+
+
+def test_runs_that_differ_in_a_setting_are_compared_only_if_it_is_allowed(pair, capsys):
+    code, _, error = call(compare.main, pair, capsys)
+    assert code == 2 and "reward_mode" in error
+    assert call(compare.main, [*pair, "--allow", "reward_mode"], capsys)[0] == 0
+
+
+def test_effect_level_and_power_change_the_number_of_games_needed(pair, capsys):
+    def compared(*words) -> dict:
+        code, output, _ = call(compare.main, [*pair, "--allow", "reward_mode", "--json", *words], capsys)
+        assert code == 0
+        (difference,) = json.loads(output)["differences"]
+        return difference
+
+    plain = compared()
+    assert compared("--effect", "0.2")["needed"] < plain["needed"]
+    assert compared("--power", "0.99")["needed"] > plain["needed"]
+    wide, narrow = compared("--level", "0.001")["mean"], compared("--level", "0.3")["mean"]
+    assert wide["high"] - wide["low"] > narrow["high"] - narrow["low"]
+
+
+def test_runs_without_a_common_game_cannot_be_compared(tmp_path, capsys):
+    for seed in (0, 1):
+        played(tmp_path / str(seed), capsys, "--seed", seed)
+    folders = [path.parent for path in tmp_path.glob("*/*/*/config.json")]
+    code, _, error = call(compare.main, folders, capsys)
+    assert code == 2 and "have no game in common" in error
+
+
+def test_a_report_has_its_title_and_can_mix_settings(pair, tmp_path, capsys):
+    output = tmp_path / "report.html"
+    words = [*pair, "-o", output, "--title", "Two <players>", "--replay", "0"]
+    pages = []
+    for more in ([], ["--allow", "reward_mode"]):
+        code, _, error = call(report.main, [*words, *more], capsys)
+        assert code == 0, error
+        page = output.read_text()
+        assert "<title>Two &lt;players&gt;</title>" in page
+        pages.append(page)
+    assert pages[0] != pages[1]
+
+
+def test_pictures_of_a_report_fit_the_limit(tmp_path, capsys):
+    words = ["-m", "random", "-e", "Overcooked-easy-v0", "-n", "1", "--max-turns", "2", "--num-workers", "0"]
+    assert call(eval.main, [*words, "-o", tmp_path], capsys)[0] == 0
+    sizes = []
+    for megabytes in (0, 5):
+        output = tmp_path / f"{megabytes}.html"
+        code, _, error = call(report.main, [tmp_path, "-o", output, "--pictures", megabytes, "--replay", "1"], capsys)
+        assert code == 0, error
+        sizes.append(output.stat().st_size)
+    assert sizes[0] + 1000 < sizes[1]
+
+
+def test_a_table_reads_other_folders_of_runs_and_lists_studies(tmp_path, capsys):
+    studies = Path(__file__).resolve().parents[2] / "leaderboards" / "training"
+    code, output, _ = call(table.main, ["guide-10", "--runs", tmp_path, "--studies", studies, "--markdown"], capsys)
+    plain = call(table.main, ["guide-10", "--runs", tmp_path, "--markdown"], capsys)
+    assert code == plain[0] == 0 and output.startswith("### ") and output != plain[1] and "small trainings" in output
+
+
+def test_the_pages_of_other_boards_are_rendered(tmp_path, capsys):
+    code, output, _ = call(boards.main, ["render", "--root", tmp_path], capsys)
+    assert code == 0 and (tmp_path / "README.md").exists() and str(tmp_path / "README.md") in output
+
+
+def test_a_person_plays_under_a_name_and_not_under_a_players(tmp_path, capsys):
+    code, _, error = call(play.main, ["HiLo-v0", "--player", "expert", "-o", tmp_path], capsys)
+    assert code == 2 and "--player 'expert' is the name of a built-in player" in error
+
+
+def test_a_cleared_cache_needs_yes_where_nobody_can_answer(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    (cache_dir("games") / "one").touch()
+    monkeypatch.setattr("sys.stdin", (tmp_path / "cache" / "games" / "one").open())
+    code, _, error = call(cache.main, ["clear"], capsys)
+    assert code == 2 and "add --yes" in error and (tmp_path / "cache" / "games").exists()
+    assert call(cache.main, ["clear", "--yes"], capsys)[0] == 0 and not (tmp_path / "cache" / "games").exists()
+
+
+def test_tasks_of_language_need_a_folder_that_exists(tmp_path, capsys):
+    words = ["-m", "some-model", "--language", "agreement", "--language-tasks", tmp_path / "missing", "-o", tmp_path]
+    code, _, error = call(generalize.main, words, capsys)
+    assert code == 2 and "missing is no folder" in error
+
+
+FAILING = {
+    "eval": (eval.main, ["-m", "random", "-e", "no-such-task"]),
+    "envs": (envs.main, ["no-such-task"]),
+    "check": (check.main, ["no-such-task"]),
+    "compare": (compare.main, ["nowhere", "nowhere"]),
+    "replay": (replay_command.main, ["nowhere"]),
+    "report": (report.main, ["nowhere"]),
+    "table": (table.main, ["no-such-table"]),
+    "generalize": (generalize.main, ["-m", "random", "-e", "no-such-task"]),
+    "play": (play.main, ["no-such-task"]),
+    "new": (new.main, ["Not A Name"]),
+    "models": (models.main, ["get", "no/such/model"]),
+    "data get": (data.main, ["get", "no-such-data"]),
+    "cache clear": (cache.main, ["clear", "no-such-part", "-y"]),
+    "boards add": (boards.main, ["add", "nowhere", "nowhere"]),
+    "verify": (verify.main, ["nowhere"]),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_verbose_adds_the_traceback_to_the_one_line(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main, words = FAILING[name]
+    code, _, short = call(main, words, capsys)
+    assert code == 2 and re.fullmatch(r"error: .*\n", short), short
+    code, _, long = call(main, [*words, "-v"], capsys)
+    assert code == 2 and long.startswith("Traceback") and long.splitlines()[-1] == short.strip()

@@ -1,0 +1,135 @@
+"""envsuite-verify: records replay in a sandbox, a certificate names every file, and boards mark verified runs."""
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from envsuite import registry
+from envsuite.errors import DataError
+from harness import records
+from harness.evaluate import RunConfig, evaluate
+from harness.policies import make_policy
+from harness.suites import certificates, leaderboard_pages, leaderboards
+from harness.verification.command import main
+from tests.conftest import need_driver
+
+BOARD = Path(__file__).resolve().parents[2] / "leaderboards" / "overcooked"
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory) -> Path:
+    """A finished run of two games."""
+    output = tmp_path_factory.mktemp("run")
+    config = RunConfig(registry.TASKS["BabyAI-goto-v0"], "random", episodes=2, max_turns=4)
+    evaluate(config, output, lambda: make_policy("random"))
+    return config.folder(output)
+
+
+@pytest.fixture
+def folder(played, tmp_path) -> Path:
+    return Path(shutil.copytree(played, tmp_path / "run"))
+
+
+def verify(*words, capsys) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    output = capsys.readouterr()
+    return stop.value.code, output.out + output.err
+
+
+@pytest.mark.parametrize("driver", ["bwrap", "landlock"])
+def test_a_certificate_names_every_file_and_what_cannot_be_verified(driver, folder, capsys):
+    need_driver(driver)
+    code, output = verify(folder, "--sandbox", driver, capsys=capsys)
+    assert code == 0 and "2 records replay" in output and "which model wrote the replies" in output
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["sandbox"] == driver and certificate["rendered_bytes"] > 1000
+    assert certificate["files"] == certificates.file_digests(folder)
+    assert {"config.json", "results.jsonl", "journal.jsonl"} <= certificate["files"].keys()
+    (entry,) = certificate["entries"]
+    assert (entry["task"], entry["model"], entry["records"]) == ("BabyAI-goto-v0", "random", 2)
+    assert certificates.certified(folder) == {
+        certificates.digest_of_records(records.read_results(folder / "results.jsonl"))
+    }
+
+
+def changed(folder: Path, **fields) -> None:
+    """Changes the first record in the results and in the journal alike."""
+    for name in ("results.jsonl", "journal.jsonl"):
+        first, *others = (folder / name).read_text().splitlines(keepends=True)
+        (folder / name).write_text("".join([json.dumps({**json.loads(first), **fields}) + "\n", *others]))
+
+
+def test_a_forged_record_gets_no_certificate(folder, capsys):
+    need_driver("bwrap")
+    changed(folder, reward=1.0, success=True)
+    code, output = verify(folder, capsys=capsys)
+    assert code == 1 and "success: stored True, replayed False" in output and "not verified: 1 differences" in output
+    assert not (folder / "certificate.json").exists()
+
+
+def test_a_damaged_or_empty_folder_ends_in_one_line(folder, tmp_path, capsys):
+    need_driver("bwrap")
+    (folder / "results.jsonl").write_text("[" * 100_000 + "\n")
+    code, output = verify(folder, capsys=capsys)
+    assert code == 2 and "results.jsonl:1 is not a record" in output and output.count("\n") == 1
+    (tmp_path / "empty").mkdir()
+    code, output = verify(tmp_path / "empty", capsys=capsys)
+    assert code == 2 and output.startswith("error: ") and output.count("\n") == 1
+
+
+def test_a_folder_with_a_link_or_a_pipe_is_refused_before_anything_is_read(folder, capsys):
+    (folder / "secret").symlink_to("/etc/passwd")
+    assert verify(folder, capsys=capsys) == (
+        2, f"error: {folder}/secret is a link, a device or a pipe: only plain files can be verified.\n"
+    )  # fmt: skip
+    (folder / "secret").unlink()
+    os.mkfifo(folder / "results.jsonl.gz")
+    assert verify(folder, capsys=capsys)[0] == 2
+
+
+def test_too_many_files_are_refused(tmp_path):
+    for number in range(certificates.MOST_FILES + 1):
+        (tmp_path / str(number)).touch()
+    with pytest.raises(DataError, match="more than 512 MB or 10,000 files"):
+        certificates.file_digests(tmp_path)
+
+
+def test_the_digest_of_a_folder_depends_on_names_and_contents(tmp_path):
+    (tmp_path / "a").write_text("1")
+    digests = [certificates.digest_of_files(certificates.file_digests(tmp_path))]
+    (tmp_path / "README.md").write_text("rendered from the records")
+    assert certificates.digest_of_files(certificates.file_digests(tmp_path)) == digests[0]
+    (tmp_path / "a").write_text("2")
+    digests.append(certificates.digest_of_files(certificates.file_digests(tmp_path)))
+    (tmp_path / "a").rename(tmp_path / "b")
+    digests.append(certificates.digest_of_files(certificates.file_digests(tmp_path)))
+    assert len(set(digests)) == 3
+
+
+def test_a_board_marks_verified_runs_until_a_record_changes(tmp_path):
+    board = leaderboards.read(BOARD)
+    key = next(key for key in board.entries if key[2] == "expert")
+    assert "verified" not in leaderboard_pages.page(board)
+    copy = Path(shutil.copytree(BOARD, tmp_path / "overcooked"))
+    entry = {"sha256": certificates.digest_of_records(board.of(key))}
+    certificates.write(copy / certificates.NAME, {"entries": [entry]})
+    page = leaderboard_pages.pages(tmp_path)[copy / "README.md"]
+    (line,) = [line for line in page.splitlines() if line.endswith(" verified |")]
+    assert line.startswith("| expert |") and board.entries[key]["run_id"] in line
+    rows = [{**record, "reward": 7.0} if leaderboards.entry_key(record) == key else record for record in board.records]
+    (copy / "results.jsonl.gz").write_bytes(gzip.compress(b"".join(map(records.dump, rows))))
+    assert not [
+        line for line in leaderboard_pages.pages(tmp_path)[copy / "README.md"].splitlines() if "verified |" in line
+    ]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"schema_version": "other", "entries": []}', "{", '{"entries": [1]}'])
+def test_a_damaged_certificate_is_refused(text, tmp_path):
+    (tmp_path / certificates.NAME).write_text(text)
+    with pytest.raises(DataError, match="is not a certificate"):
+        certificates.certified(tmp_path)
