@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import zipfile
 import zlib
 from collections import Counter
@@ -60,7 +61,7 @@ def read(path: Path) -> list[Run]:
             try:
                 settings, episodes = parse(path)
                 return _runs(path, settings, list(episodes))
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
+            except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:  # zipfile, too
                 raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}): was it changed?") from error
     return []
 
@@ -93,10 +94,26 @@ def _samples(spec: Mapping[str, Any], ours: Mapping[str, Any], summaries: Any) -
     for sample in summaries:
         records.check_types(sample, {"id": (str, int), "epoch": int})
         error = sample.get("error")
-        scores = sample.get("scores") or {}
-        values = {} if error else {str(name): _value(score["value"]) for name, score in scores.items()}
-        game = int(sample["id"]) if str(sample["id"]).isdecimal() else sample["id"]
-        yield OtherEpisode(spec["model"], spec["task"], game, values, knobs, str(error or ""))
+        scores = {} if error else _inspect_scores(sample.get("scores") or {})
+        yield OtherEpisode(spec["model"], spec["task"], _game(sample["id"]), scores, knobs, str(error or "no score"))
+
+
+def _inspect_scores(scores: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the numbers of a sample by scorer, or by scorer and name; without lists and missing values."""
+    values: dict[str, float] = {}
+    for scorer, score in scores.items():
+        value = score["value"]
+        named = (
+            {f"{scorer}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {scorer: value}
+        )
+        values |= {name: _value(part) for name, part in named.items() if not isinstance(part, (list, type(None)))}
+    return values
+
+
+def _game(sample_id: str | int) -> str | int:
+    """Returns the number of a sample if its id is one, otherwise its id."""
+    text = str(sample_id)
+    return int(text) if re.fullmatch("0|[1-9][0-9]{0,17}", text) else sample_id
 
 
 def _documents(path: Path) -> list[Any]:

@@ -97,8 +97,7 @@ def of_files(model: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def of_server(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Identifies a served model by its name, its servers and its price, which is part of a record."""
-    from harness.policies.chat_completions import address, shown
-    from harness.policies.openai import OPENAI
+    from harness.policies.chat_completions import OPENAI, address, shown
 
     urls = (options.get("base_url") or OPENAI).split(",")
     return {

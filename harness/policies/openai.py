@@ -22,7 +22,17 @@ from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.escaping import one_line
 from harness import waiting
 from harness.policies.affinity import ServerAffinity
-from harness.policies.chat_completions import Price, address, hidden, read, refusal, retry_after, secrets_of, shown
+from harness.policies.chat_completions import (
+    OPENAI,
+    Price,
+    address,
+    hidden,
+    read,
+    refusal,
+    retry_after,
+    secrets_of,
+    shown,
+)
 from harness.policies.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
 from harness.policies.http_answers import BoundedClient, body_of, encode
@@ -33,7 +43,6 @@ from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
 from harness.waiting import Outbox
 
-OPENAI = "https://api.openai.com/v1"
 SILENT_ROUNDS = 3
 """The run ends after this many failed replies in a row per prompt in flight, instead of breaking
 all its episodes.

@@ -62,6 +62,13 @@ def test_an_inspect_log_gives_scores_by_sample_and_epoch_without_errors(tmp_path
     assert len({record["seed"] for record in run.records}) == 3
 
 
+def test_scores_of_inspect_may_have_several_values(tmp_path):
+    values = {("1", 1): {"success": 1, "steps": 7, "note": None}, ("01", 1): [1, 2]}
+    (run,) = other_runs.read(inspect_log(tmp_path / "one.eval", "m", values))
+    (record,) = run.records
+    assert record["seed"] == 1 and record["metrics"] == {"match.success": 1.0, "match.steps": 7.0}
+
+
 def test_two_inspect_logs_are_compared_on_their_common_samples(tmp_path, capsys):
     better = inspect_log(tmp_path / "b.eval", "better", {(str(n), 1): "C" for n in range(12)})
     worse = inspect_log(tmp_path / "w.eval", "worse", {(str(n), 1): "I" for n in range(2, 14)})
@@ -177,6 +184,11 @@ def test_damaged_files_are_one_line(tmp_path, capsys):
             archive.writestr("header.json", header)
             archive.writestr("summaries.json", summaries)
         refused(bad, "bad.eval")
+    content = bytearray(bad.read_bytes())
+    for mark, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # both headers of the first member say: encrypted
+        content[content.index(mark) + place] |= 1
+    bad.write_bytes(content)
+    refused(bad, "encrypted")
     with zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", b" " * (2**26 + 1))
     refused(bad, "larger than 64 MB")
