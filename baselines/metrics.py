@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from envsuite.types import StopReason
-from harness.stats.intervals import wilson
+from harness.stats.intervals import success_interval
 from harness.types import Trajectory
 
 
@@ -41,7 +41,7 @@ def outcome_metrics(ended: Sequence[Trajectory]) -> dict[str, float]:
 
 def evaluation_metrics(runs: Sequence[Trajectory]) -> dict[str, Any]:
     """Returns the success rate of evaluation episodes with its 95 % interval, and their means."""
-    interval = wilson(sum(run.success for run in runs), len(runs))
+    interval = success_interval([run.success for run in runs], range(len(runs)))
     names = sorted({name for run in runs for name in run.metrics})
     means = {name: float(np.mean([run.metrics[name] for run in runs if name in run.metrics])) for name in names}
     return {

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import floors
 from envsuite.cache import write_atomically
 from envsuite.errors import UsageError
-from harness.stats.intervals import Interval, success_interval, wilson
+from harness.stats.intervals import Interval, success_interval
 from harness.stats.summary import summarise
 from harness.suites import leaderboards
 
@@ -66,7 +66,7 @@ def _table(task: str, model: str) -> str:
     (path,) = (ROOT / "leaderboards" / "tables" / "records").glob(f"{task}--{model}/*/summary.json")
     success = json.loads(path.read_text())["success"]
     wins = round(success["value"] * success["n"])
-    return f"{wins} of {success['n']} games, {_percent(wilson(wins, success['n']))}"
+    return f"{wins} of {success['n']} games, {_percent(Interval(**success))}"
 
 
 def _percent(interval: Interval) -> str:

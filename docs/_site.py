@@ -24,7 +24,7 @@ from harness.suites import leaderboard_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 HOWTO = (
-    *("model-server", "own-environment", "read-episodes", "reuse-episodes", "reproduce", "leaderboard"),
+    *("install", "model-server", "own-environment", "read-episodes", "reuse-episodes", "reproduce", "leaderboard"),
     *("train-one-gpu", "ray", "other-tools"),
 )
 """how-to pages in the order of a project; others follow"""
@@ -157,12 +157,18 @@ def cards() -> str:
 
 def command_line() -> str:
     """Returns the help of every command, as its parser prints it."""
-    os.environ["COLUMNS"] = "84"  # the width to which argparse folds
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     parts = []
-    for name, target in sorted(scripts.items()):
-        text = importlib.import_module(target.partition(":")[0]).parser().format_help()
-        parts.append(f"\n## {name}\n\n```text\n{text.rstrip()}\n```\n")
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "84"  # the width to which argparse folds
+    try:
+        for name, target in sorted(scripts.items()):
+            text = importlib.import_module(target.partition(":")[0]).parser().format_help()
+            parts.append(f"\n## {name}\n\n```text\n{text.rstrip()}\n```\n")
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
     return "".join(parts)
 
 

@@ -1,6 +1,7 @@
 """envsuite: text environments for language-model agents."""
 
 from envsuite import envs as _menu  # noqa: F401  registers the tasks; imports no engine
+from envsuite import plugins as _plugins
 from envsuite.core import TextEnv
 from envsuite.errors import EnvsuiteError
 from envsuite.registry import make, register, register_family, tasks
@@ -24,3 +25,5 @@ __all__ = [
     "register_family",
     "tasks",
 ]
+
+_plugins.load_declared()

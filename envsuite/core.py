@@ -41,6 +41,9 @@ class TextEnv(gym.Env[str, str], ABC):
     """knob settings of the difficulty levels easy, medium and hard"""
     experts: ClassVar[tuple[str, ...]] = ("",)
     """kinds that `expert(kind)` accepts; '' is the upper bound in tables; () without an expert"""
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {}
+    """(smallest, largest) value of `metrics()` by name and, under `dense`, of an episode's dense return, where they are
+    known for all knobs; confidence intervals use them"""
     isolate: ClassVar[bool] = False
     """True if the engine is slow or must not share a process: the rollout then uses worker processes"""
     instructions: str = ""

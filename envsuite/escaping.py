@@ -1,4 +1,7 @@
-"""Escapes for text from outside: `terminal` for what is printed, `markdown` for what is written into a page."""
+"""Escapes for text from outside: `terminal` for what is printed, `markdown` for what is written into a page.
+
+`in_ascii` spells text for terminals without Unicode.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ _CONTROL = re.compile(
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions of writing
     "\u2028\u2029\ufeff\ud800-\udfff]"  # separators, byte order mark, lone surrogates
 )
+_IN_ASCII = {"–": "-", "—": "-", "−": "-", "×": "x", "±": "+-", "≥": ">=", "≤": "<=", "→": "->", "…": "..."}
 _MARKUP = re.compile(r"([\\`*|\[\]])")
 
 
@@ -28,6 +32,11 @@ def markdown(text: object) -> str:
     escaped = escaped.replace("://", ":&#47;&#47;")  # addresses become links by themselves
     escaped = re.sub(r"@(?=[\w-]+\.)", "&#64;", escaped)
     return re.sub(r"\b(www)\.", r"\1&#46;", escaped, flags=re.IGNORECASE)
+
+
+def in_ascii(text: str) -> str:
+    r"""Returns text in ASCII characters: dashes and signs as people type them, all others as `\u00e9`."""
+    return "".join(_IN_ASCII.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in text)
 
 
 def markdown_code(text: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -12,18 +11,17 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
+from envsuite import plugins
 from envsuite.core import TextEnv, check_knobs, declared_knobs
 from envsuite.errors import MissingExtra, UnknownTask, UntrustedKnob, UsageError, did_you_mean
 from envsuite.types import Family, Panel, RewardMode, ShapingUnit, Task
 
 NAMESPACE = "envsuite"
-PLUGINS = "envsuite.envs"  # entry-point group for other packages; each entry is called or imported once
 
 T = TypeVar("T")
 
 TASKS: dict[str, Task] = {}
 FAMILIES: dict[str, Family] = {}
-_plugins_loaded = False
 
 
 def register(task: Task) -> None:
@@ -152,7 +150,7 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
         >>> [task.level for task in tasks("overcooked-[emh]*-v0") if task.level]
         ['easy', 'medium', 'hard']
     """
-    _load_plugins()
+    plugins.load_all()
     name_pattern = pattern.removeprefix(NAMESPACE + "/")
     lower = name_pattern.lower()
     by_lower = {name.lower(): task for name, task in TASKS.items()}
@@ -292,20 +290,3 @@ def _with_extra(task: Task, build_env: Callable[[], T]) -> T:
             f"{task.id} needs the package {error.name!r}, which is not installed: "
             f"pip install 'envsuite[{task.requires}]'"
         ) from error
-
-
-def _load_plugins() -> None:
-    """Loads environments of other packages from their entry points, on the first use of the registry."""
-    global _plugins_loaded
-    if _plugins_loaded:
-        return
-    _plugins_loaded = True
-    import importlib.metadata  # imported here because it takes a third of the package's import time
-
-    for entry in importlib.metadata.entry_points(group=PLUGINS):
-        try:
-            loaded = entry.load()
-            if callable(loaded):
-                loaded()
-        except Exception as error:  # a faulty plugin must not break the suite
-            warnings.warn(f"Plugin {entry.name!r} ({entry.value}) was skipped: {error}", stacklevel=2)

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ import envsuite
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
-from envsuite.errors import UsageError, did_you_mean
+from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import records
 from harness.episodes.reused import ReusedEpisodes
@@ -103,6 +104,8 @@ class RunConfig:
             identity["prompting"] = asdict(self.prompting)
             if self.prompting.wording == "plain":  # keeps the ids of runs that are older than this setting
                 del identity["prompting"]["wording"]
+            if not self.prompting.protocol:
+                del identity["prompting"]["protocol"], identity["prompting"]["words"]
             identity["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
         return identity
 
@@ -204,6 +207,7 @@ def evaluate(
     journal_path = folder / "journal.jsonl"
     if not execution.resume and journal_path.exists() and journal_path.stat().st_size:
         raise UsageError(f"{folder} exists: continue with --resume, remove it, or choose another --output-dir.")
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock")
     try:
@@ -245,8 +249,20 @@ def evaluate(
             summary["reused"] = reused.summary()
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
+    except MissingExtra:
+        if is_new:
+            _remove(folder, output_dir)
+        raise
     finally:
         lock.release()
+
+
+def _remove(folder: Path, output_dir: Path) -> None:
+    """Removes the folder of a run that played nothing, and the empty folders above it up to `output_dir`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # raised by the first that is not empty
+        for path in (folder.parent, output_dir):
+            path.rmdir()
 
 
 def _play(

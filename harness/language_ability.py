@@ -19,7 +19,7 @@ from typing import Any
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
 from harness.stats.compare import sign_flip
-from harness.stats.intervals import Interval, paired, wilson
+from harness.stats.intervals import SHARE, interval_fields, mean_interval, paired
 
 BUILT_IN = ("agreement", "household")
 SCHEMA = "envsuite-language-1"
@@ -115,16 +115,16 @@ def report(results: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, An
     first, *later = results
     rows = []
     for task, items in results[first].items():
-        right = {name: wilson(int(sum(of[task])), len(of[task])) for name, of in results.items()}
+        right = {name: mean_interval(of[task], limits=SHARE) for name, of in results.items()}
         row: dict[str, Any] = {
             "task": task,
-            "accuracy": {name: _interval_fields(interval) for name, interval in right.items()},
+            "accuracy": {name: interval_fields(interval) for name, interval in right.items()},
             "change": {},
         }
         for name in later:
             deltas = [after - before for before, after in zip(items, results[name][task], strict=True)]
-            change = paired(deltas, [right[name]], [right[first]])
-            row["change"][name] = {**_interval_fields(change), "p": sign_flip_of(deltas)}
+            change = paired(deltas, SHARE)
+            row["change"][name] = {**interval_fields(change), "p": sign_flip_of(deltas)}
         rows.append(row)
     return {"schema_version": SCHEMA, "models": list(results), "tasks": rows}
 
@@ -141,8 +141,3 @@ def write(folder: Path, contents: dict[str, Any]) -> Path:
     path = folder / "language.json"
     write_atomically(path, json.dumps(contents, indent=2) + "\n")
     return path
-
-
-def _interval_fields(interval: Interval) -> dict[str, Any]:
-    plain = {key: None if value != value else value for key, value in interval._asdict().items()}
-    return {"mean": plain.pop("value"), **plain}

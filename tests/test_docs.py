@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "leaderboards" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "PYPI.md",
+    ROOT / "leaderboards" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SAVED = re.compile(r"Save (?:it|this) as `(\S+)`")
 MODELS = Path(os.environ.get("ENVSUITE_CACHE") or Path.home() / ".cache" / "envsuite") / "models"
@@ -34,7 +39,7 @@ def follow(page: Path, work: Path) -> dict[str, str]:
         "PATH": f"{commands}:{os.environ['PATH']}",
         "HOME": str(work),
         "ENVSUITE_CACHE": str(MODELS.parent),
-        "COLUMNS": "120",
+        "COLUMNS": "160",
     }
     text = page.read_text()
     printed = {}

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
-BASE = {"types", "errors", "spaces", "core", "registry", "panels", "cache"}
+BASE = {"types", "errors", "spaces", "core", "plugins", "registry", "panels", "cache"}
 FOLDERS = {
     "harness": [
         ["types"],

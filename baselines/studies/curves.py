@@ -130,7 +130,7 @@ def _row(value: str, runs: Sequence[dict[str, Any]], seeds: int) -> str:
     ran = f"{len(runs)} of {seeds}"
     if not runs:
         return f"| {value} | {ran} |" + " not run |" * (len(COLUMNS) - 1)
-    mean, low, high, _ = student([run["updates"][-1]["success"] for run in runs])
+    mean, low, high = student([run["updates"][-1]["success"] for run in runs])[:3]
     bounds = f"{max(0.0, low):.2f} to {min(1.0, high):.2f}" if len(runs) > 1 else "one seed"
     reached = [steps for run in runs if (steps := steps_to(run, 0.9)) < math.inf]
     to_90 = f"none of {len(runs)}"

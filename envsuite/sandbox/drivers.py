@@ -100,5 +100,10 @@ def probe(name: str) -> str:
     return "" if result.exit_code == 0 else f"`true` ended with {result.exit_code}"
 
 
+def cure(name: str) -> str:
+    """Returns how to make the driver work, in one sentence."""
+    return str(_module(name).CURE)
+
+
 def _module(name: str) -> Any:
     return importlib.import_module(f"envsuite.sandbox.{name}")

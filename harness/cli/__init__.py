@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TextIO
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
-from envsuite.escaping import one_line, terminal
+from envsuite.escaping import one_line
+from harness.cli.common.terminal import SafeConsole, accept_any_text, console, print_safely
 
-
-class SafeConsole(Console):
-    """A console that escapes control characters in all text, so that no name or message can control the terminal."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(terminal(segment.text), segment.style)
-
-
-def console(stderr: bool = False) -> Console:
-    """Returns the console for tables and progress. It is wide if it is no terminal, so that logs are not folded.
-
-    Markup and emoji codes in names are printed as they are.
-    """
-    stream = sys.stderr if stderr else sys.stdout
-    return SafeConsole(stderr=stderr, width=None if stream.isatty() else 160, markup=False, emoji=False)
-
-
-def print_safely(text: object, file: TextIO | None = None) -> None:
-    """Prints text with its control characters escaped."""
-    print(terminal(text), file=file or sys.stdout)
+__all__ = [
+    "SafeConsole",
+    "add_executor",
+    "add_verbose",
+    "console",
+    "import_modules",
+    "print_safely",
+    "run",
+    "titled",
+]
 
 
 def titled(task: str, knobs: Mapping[str, Any]) -> str:
@@ -78,6 +66,7 @@ def run(
     """
     words = sys.argv[1:] if argv is None else argv
     verbose = "-v" in words or "--verbose" in words
+    accept_any_text()
     try:
         code = command(argv)
     except (EnvsuiteError, OSError) as error:
@@ -89,10 +78,20 @@ def run(
         from harness.evaluate import BudgetReached
 
         stopped = isinstance(error, BudgetReached)
-        print(f"{'stopped' if stopped else 'error'}: {one_line(error)}", file=sys.stderr)
+        print(f"{'stopped' if stopped else 'error'}: {one_line(_explained(error))}", file=sys.stderr)
         sys.exit(3 if stopped else 2)
     except KeyboardInterrupt:
         kept = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
         print(f"\nstopped{kept}", file=sys.stderr)
         sys.exit(130)
     sys.exit(code or 0)
+
+
+def _explained(error: Exception) -> str:
+    """Returns the message of an error; for a folder or file without permission, with the remedy."""
+    if isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS):
+        return (
+            f"No permission for {error.filename} ({error.strerror}): work in a folder that you may write to, or name "
+            "one, for example with --output-dir."
+        )
+    return str(error)

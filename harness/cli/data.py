@@ -17,11 +17,14 @@ from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
+from harness.prompting import protocols
 from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.stats.compare import read_run
 from harness.suites.plan import parse_setting
 
 FETCHERS = {"alfworld": "envsuite.envs.alfworld.games.data:download"}
+PROMPTS = "prompts/"
+"""prefix of the names of published prompts"""
 EXPORTS = {
     "parquet": "one file of rows",
     "hf": "a folder for datasets.load_from_disk",
@@ -36,8 +39,17 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    get = verbs.add_parser("get", help="download official data: " + ", ".join(FETCHERS))
+    get = verbs.add_parser(
+        "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())
+    )
     get.add_argument("name")
+    get.add_argument(
+        "--from",
+        dest="local",
+        type=Path,
+        default=None,
+        help="for prompts/NAME: a checkout of the protocol's repository, in place of the download",
+    )
     add = verbs.add_parser("add", help="add your own copy of a dataset file, after a check of its schema and checksum")
     add.add_argument("name")
     add.add_argument("file", type=Path)
@@ -93,11 +105,7 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console()
     if args.verb == "get":
-        if args.name not in FETCHERS:
-            raise UsageError(
-                f"Nothing to get for {args.name!r}: it can be {', '.join(FETCHERS)}.{did_you_mean(args.name, FETCHERS)}"
-            )
-        console.print(f"{args.name}: {registry.load(FETCHERS[args.name])()}", highlight=False, soft_wrap=True)
+        console.print(f"{args.name}: {_get(args.name, args.local)}", highlight=False, soft_wrap=True)
     elif args.verb == "add":
         kept = registry.load(ADDERS["datascicoding"])(args.name, args.file)
         console.print(f"{args.name}: kept as {kept}", highlight=False, soft_wrap=True)
@@ -114,6 +122,22 @@ def _main(argv: Sequence[str] | None) -> int:
     else:
         _demos(args)
     return 0
+
+
+def _gettable() -> list[str]:
+    return [*FETCHERS, *(PROMPTS + name for name in protocols.names())]
+
+
+def _get(name: str, local: Path | None) -> object:
+    """Downloads data or words by name; returns where they are. Raises UsageError, DataError."""
+    if name not in _gettable():
+        known = _gettable()
+        raise UsageError(f"Nothing to get for {name!r}: it can be {', '.join(known)}.{did_you_mean(name, known)}")
+    if name.startswith(PROMPTS):
+        return protocols.load(name.removeprefix(PROMPTS)).fetch(local)
+    if local is not None:
+        raise UsageError(f"--from is for {PROMPTS}NAME, not for {name}.")
+    return registry.load(FETCHERS[name])()
 
 
 def _export(args: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ from envsuite.errors import MissingExtra
 from envsuite.types import Task
 from harness import cli
 from harness.capacity.difficulty import IDLE_GAMES, measure
-from harness.stats.intervals import wilson
+from harness.stats.intervals import success_interval
 
 
 def parser() -> argparse.ArgumentParser:
@@ -117,7 +117,8 @@ def share_of_wins(measured: dict[str, Any], player: str) -> str:
     if success is None:
         return "–"
     games = min(measured["episodes"], IDLE_GAMES) if player == "idle" else measured["episodes"]
-    interval = wilson(round(success * games), games)
+    wins = round(success * games)
+    interval = success_interval([True] * wins + [False] * (games - wins), range(games))
     return f"{success:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 

@@ -20,6 +20,7 @@ from harness.cli.common.players import Players, play
 from harness.cli.common.preview import describe, show_prompt
 from harness.evaluate import Execution, RunConfig
 from harness.policies import ADVISED, is_model, record_name
+from harness.prompting import protocols
 from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.suites.plan import Planned, plan
@@ -154,6 +155,11 @@ def _print_tables(console: Console, config: RunConfig, rows: list[tuple[str, Sum
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         title += f"  panel {panel.digest} ({len(config.seeds)} played, {len(panel):,}{of} present)"
+    if config.prompting.protocol and is_model(config.model):
+        neutral = config.prompting.words == protocols.NEUTRAL
+        title += f"  protocol {config.prompting.protocol}" + (
+            " in neutral words, not the published ones" if neutral else ""
+        )
     console.print(result_table(title, rows))
     for table in (repeats_table(rows), type_table(rows)):
         if table:

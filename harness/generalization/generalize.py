@@ -2,8 +2,8 @@
 
 A place is a task with knobs and a split. Axes span a grid of places; `generalization.toml` defines named splits into
 seen and unseen places. The gap is the mean over seen places minus the mean over unseen ones, with equal weights. Its
-interval resamples games within each place; if all games of a place ended alike, the intervals of the places are
-combined instead. If the places hold the same games in different words, the differences are paired by game.
+interval combines the intervals of the places. If the places hold the same games in different words, the differences
+are paired by game.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import declared_knobs
@@ -28,8 +26,9 @@ from envsuite.types import Task
 from harness.generalization.grids import SCHEMA
 from harness.prompting.rewording import WORDINGS
 from harness.records import Record
-from harness.stats.aggregate import difference, game_scores
-from harness.stats.intervals import Interval, bootstrap, paired, success_interval, unpaired
+from harness.stats.aggregate import game_scores
+from harness.stats.intervals import Interval, Range, interval_fields, mean_interval, paired, square_and_add
+from harness.stats.ranges import known_ranges
 
 SAME_GAMES = ("wording", "prompt-wording", "observation", "dialect")
 """axes that only change the wording of the same games"""
@@ -77,6 +76,8 @@ class GridCell:
     """score by seed"""
     run: str
     turns: float = math.nan
+    limits: Range | None = None
+    """range of the metric, where it is known"""
 
 
 def model(word: str) -> EvaluatedModel:
@@ -166,14 +167,11 @@ def cell(model: EvaluatedModel, place: GridPlace, records: Iterable[Record], met
     except KeyError:
         raise UsageError(f"{run} has no metric {metric!r}.") from None
     scored = [record for record in records if record["seed"] in scores and record["stop_reason"] != "broken"]
-    if metric == "success":
-        interval = success_interval(
-            [bool(record["success"]) for record in scored], [record["seed"] for record in scored]
-        )
-    else:
-        interval = bootstrap(list(scores.values()))
+    reward_modes = {record["reward_mode"] for record in scored}
+    limits = known_ranges(place.task.id, reward_modes.pop()).get(metric) if len(reward_modes) == 1 else None
+    interval = mean_interval(list(scores.values()), limits=limits)
     turns = sum(record["num_turns"] for record in scored) / len(scored) if scored else math.nan
-    return GridCell(model, place, interval, scores, str(run), turns)
+    return GridCell(model, place, interval, scores, str(run), turns, limits)
 
 
 @dataclass(frozen=True)
@@ -204,12 +202,9 @@ def gaps(cells: Sequence[GridCell]) -> list[GeneralizationGap]:
                 _mean(cell.scores[seed] for cell in seen) - _mean(cell.scores[seed] for cell in unseen)
                 for seed in sorted(common)
             ]
-            interval = paired(deltas, seen_intervals, unseen_intervals)
-        elif any(len(set(cell.scores.values())) == 1 for cell in own):
-            interval = unpaired(seen_intervals, unseen_intervals)
+            interval = paired(deltas, own[0].limits)
         else:
-            scores = [[np.array(list(cell.scores.values())) for cell in side] for side in (seen, unseen)]
-            interval = difference(*scores)
+            interval = square_and_add(seen_intervals, unseen_intervals)
         result.append(GeneralizationGap(own[0].model, len(seen), len(unseen), interval, same_games))
     return result
 
@@ -256,7 +251,7 @@ def write_grid(
         "cells": [
             {
                 "at": {**({"model": cell.model.label} if several else {}), **cell.place.at},
-                **_interval_fields(cell.interval),
+                **interval_fields(cell.interval),
                 "seen": cell.model.was_trained_at(cell.place),
                 "task": cell.place.task.id,
                 "knobs": dict(cell.place.knobs),
@@ -270,7 +265,7 @@ def write_grid(
                 "seen": gap.seen,
                 "unseen": gap.unseen,
                 "paired": gap.paired,
-                **_interval_fields(gap.interval),
+                **interval_fields(gap.interval),
             }
             for gap in gaps(cells)
         ],
@@ -278,9 +273,3 @@ def write_grid(
     write_atomically(folder / "grid.json", json.dumps(contents, indent=2) + "\n")
     write_atomically(folder / "heatmap.svg", svg(contents))
     return contents
-
-
-def _interval_fields(interval: Interval) -> dict[str, Any]:
-    """Returns an interval as JSON fields mean, low, high and n, with null for unknown values."""
-    plain = {key: None if value != value else value for key, value in interval._asdict().items()}
-    return {"mean": plain.pop("value"), **plain}

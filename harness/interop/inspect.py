@@ -5,6 +5,8 @@ A game is a sample and its attempts are epochs. Success, reward and progression 
 
 from __future__ import annotations
 
+import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import envsuite
 from envsuite.errors import UsageError
 from harness.interop.rows import messages, writable
 from harness.records import Record, is_broken
+from harness.stats.aggregate import game_scores
 from harness.stats.compare import Run
-from harness.stats.intervals import bootstrap
 
 SCORES = ("success", "reward", "progression")
 
@@ -35,14 +37,13 @@ def write_log(run: Run, path: Path) -> None:
     if path.suffix not in (".eval", ".json"):
         raise UsageError(f"inspect reads .eval and .json files, not {path.name!r}: use one of these suffixes.")
     scored = [record for record in run.records if not is_broken(record)]
-    clusters = [record["seed"] for record in scored]
     scores = []
     for name in SCORES:
-        interval = bootstrap([float(record[name]) for record in scored], clusters)
-        # Half the width of the 95 % interval, divided by 1.96, is the standard error that inspect displays.
-        error = (interval.high - interval.low) / (2 * 1.96)
-        metrics = {"mean": EvalMetric(name="mean", value=interval.value)}
-        if error == error:
+        by_game = list(game_scores(scored, name).values())
+        mean = statistics.fmean(by_game) if by_game else math.nan
+        metrics = {"mean": EvalMetric(name="mean", value=mean)}
+        if len(by_game) > 1:
+            error = statistics.stdev(by_game) / math.sqrt(len(by_game))
             metrics["stderr"] = EvalMetric(name="stderr", value=error)
         scores.append(EvalScore(name=name, scorer=name, metrics=metrics))
     config = run.config

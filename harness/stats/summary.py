@@ -13,7 +13,8 @@ from rich.table import Table
 from envsuite.types import knobs_json
 from harness.records import FAULTS, Record, is_broken
 from harness.stats import aggregate
-from harness.stats.intervals import Interval, bootstrap, success_interval
+from harness.stats.intervals import SHARE, Interval, Range, mean_interval, success_interval
+from harness.stats.ranges import known_ranges
 
 Summary = dict[str, Any]
 
@@ -29,9 +30,10 @@ def summarise(records: Iterable[Record]) -> Summary:
         >>> games = read_results(Path("leaderboards/overcooked/results.jsonl.gz"))
         >>> easy = [game for game in games if game["task"] == "Overcooked-easy-v0"]
         >>> percent(summarise(game for game in easy if game["model"] == "random")["success"])
-        '10.0 [2.8, 30.1] n=20'
+        '10.0 [1.2, 31.7] n=20'
     """
     broken, clusters = 0, list[tuple[str, str, int]]()
+    protocols: set[tuple[str, str]] = set()  # (task, reward mode)
     columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}
     sums: dict[str, float] = dict.fromkeys(("num_turns", "input_tokens", "output_tokens", "dropped_turns", "cost"), 0)
     faults = dict.fromkeys(FAULTS, 0)
@@ -46,6 +48,7 @@ def summarise(records: Iterable[Record]) -> Summary:
             continue
         place = len(clusters)
         clusters.append((record["task"], knobs_json(record["knobs"]), record["seed"]))
+        protocols.add((record["task"], record["reward_mode"]))
         for name, column in columns.items():
             column.append(record[name])
         for name in sums:
@@ -58,6 +61,7 @@ def summarise(records: Iterable[Record]) -> Summary:
             metrics[name][1].append(place)
         by_type[record["labels"].get("task_type", "")].append(place)
     count, turns = len(clusters), sums["num_turns"]
+    ranges: dict[str, Range] = known_ranges(*protocols.pop()) if len(protocols) == 1 else {}
 
     def success(places: Sequence[int]) -> dict[str, Any]:
         wins = columns["success"]
@@ -67,14 +71,14 @@ def summarise(records: Iterable[Record]) -> Summary:
         "episodes": count,
         "broken": broken,
         "success": success(range(count)),
-        "reward": _plain(bootstrap(columns["reward"], clusters)),
-        "progression": _plain(bootstrap(columns["progression"], clusters)),
+        "reward": _plain(mean_interval(columns["reward"], clusters, ranges.get("reward"))),
+        "progression": _plain(mean_interval(columns["progression"], clusters, SHARE)),
         "repeats": {
             name: _plain(interval)
             for name, interval in aggregate.repeated([bool(win) for win in columns["success"]], clusters).items()
         },
         "metrics": {
-            name: _plain(bootstrap(values, [clusters[i] for i in places]))
+            name: _plain(mean_interval(values, [clusters[i] for i in places], ranges.get(name)))
             for name, (values, places) in sorted(metrics.items())
         },
         "turns": turns / count if count else None,
@@ -87,10 +91,10 @@ def summarise(records: Iterable[Record]) -> Summary:
 
 
 def _plain(interval: Interval) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and math.isnan(value) else value
-        for key, value in interval._asdict().items()
-    }
+    fields = interval._asdict()
+    if interval.deviation is None:
+        del fields["deviation"]
+    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in fields.items()}
 
 
 def over_tasks(records: Iterable[Record]) -> Summary:

@@ -16,7 +16,7 @@ from harness.cli import eval as eval_cli
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.stats import aggregate
-from harness.stats.intervals import wilson
+from harness.stats.intervals import SHARE, bounded
 from tests import toys  # noqa: F401
 
 RLIABLE = json.loads(Path(__file__).with_name("rliable.json").read_text())
@@ -78,28 +78,22 @@ def test_resampling_keeps_the_number_of_games_of_every_task():
 
 def test_identical_shares_still_have_an_interval():
     repeats = aggregate.repeated([False] * 12, [game // 2 for game in range(12)])
-    assert set(repeats.values()) == {wilson(0, 6)}
-    assert aggregate.repeated([True] * 12, [game // 2 for game in range(12)])["pass^2"] == wilson(6, 6)
+    assert set(repeats.values()) == {bounded([0.0] * 6, SHARE)}
+    assert aggregate.repeated([True] * 12, [game // 2 for game in range(12)])["pass^2"] == bounded([1.0] * 6, SHARE)
     assert math.isnan(aggregate.profile([np.zeros(5), np.ones(5)])[0.0].low)  # no resample differs
-    assert aggregate.profile([np.zeros(5), np.zeros(5)])[0.5] == wilson(0, 10)
+    assert aggregate.profile([np.zeros(5), np.zeros(5)])[0.5] == bounded([0.0] * 10, SHARE)
     # One task is always won, the other never: the first bound can only fall, the second only
     # rise, and each task has weight one half.
     both = aggregate.success_over_tasks([np.ones(10), np.zeros(20)])
     assert (both.value, both.n) == (0.5, 30)
-    assert both.low == pytest.approx(0.5 - (1 - wilson(10, 10).low) / 2)
-    assert both.high == pytest.approx(0.5 + wilson(0, 20).high / 2)
+    assert both.low == pytest.approx(0.5 - (1 - bounded([1.0] * 10, SHARE).low) / 2)
+    assert both.high == pytest.approx(0.5 + bounded([0.0] * 20, SHARE).high / 2)
     assert aggregate.success_over_tasks([]).n == 0
 
 
 def test_empty_scores_give_nan():
     for estimate in (aggregate.interquartile_mean([]), aggregate.mean_over_tasks([]), aggregate.profile([])[0.5]):
         assert math.isnan(estimate.value) and math.isnan(estimate.low) and estimate.n == 0
-
-
-def test_interval_of_a_difference_matches_the_known_standard_error():
-    # a proportion of 0.5 on 100 games each side: standard error 0.0707, 95 % interval +-0.139
-    result = aggregate.difference([np.tile([0.0, 1.0], 50)], [np.tile([0.0, 1.0], 50)])
-    assert result.value == 0 and result.high - result.low == pytest.approx(0.277, abs=0.03) and result.n == 200
 
 
 def folder(out, model, **kwargs):
@@ -128,12 +122,11 @@ def test_pass_at_k_is_in_the_summary_and_printed_by_eval_and_compare(tmp_path, c
     assert "pass^2" in output and "over tasks" in output and "n=8" in output
 
 
-def test_a_task_without_spread_still_widens_the_interval():
-    """Three wins in three games keep a Wilson interval; resampling them would give zero width."""
+def test_the_mean_over_tasks_combines_the_intervals_of_the_tasks():
     uniform, mixed = np.ones(3), np.array([1.0, 0.0, 1.0, 0.0])
+    single = aggregate.success_over_tasks([uniform])
+    assert single[:4] == pytest.approx(bounded(uniform, SHARE)[:4])
     both = aggregate.success_over_tasks([uniform, mixed])
-    assert both.value == pytest.approx((1 + 0.5) / 2)
-    alone = aggregate.success_over_tasks([uniform])
-    assert alone.low == pytest.approx(wilson(3, 3).low, abs=0.05) and alone.low < 0.7
-    assert aggregate.success_over_tasks([mixed, mixed]) == aggregate.mean_over_tasks([mixed, mixed])
-    assert aggregate.success_over_tasks([uniform, mixed]) != aggregate.mean_over_tasks([uniform, mixed])
+    assert both.value == pytest.approx((1 + 0.5) / 2) and both.n == 7
+    spread = (bounded(uniform, SHARE).value - bounded(uniform, SHARE).low, 0.5 - bounded(mixed, SHARE).low)
+    assert both.low == pytest.approx(0.75 - np.hypot(*spread) / 2)

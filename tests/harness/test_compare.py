@@ -15,7 +15,7 @@ from harness.cli.compare import _repeats, main
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.stats.compare import DRAWS, EXACT_UP_TO, compare, holm, read_run, refuse_unlike, sign_flip, standing
-from harness.stats.intervals import square_and_add, wilson
+from harness.stats.intervals import SHARE, bounded
 from tests import toys  # noqa: F401
 
 
@@ -93,17 +93,20 @@ def test_identical_runs_need_zero_further_games(tmp_path, capsys):
 def test_a_run_that_won_all_or_no_games_keeps_an_interval(tmp_path, capsys):
     won = run(tmp_path, "expert")
     lost = replace(won, name="lost", records=[{**record, "success": False} for record in won.records])
-    assert standing(won).mean == standing(won).success == wilson(30, 30)
-    assert standing(lost, level=0.5).mean == standing(lost, level=0.5).success == wilson(0, 30, 0.5)
+    none_of_thirty = bounded([0.0] * 30, SHARE, 0.5)
+    assert standing(won).mean == standing(won).success == bounded([1.0] * 30, SHARE)
+    assert standing(lost, level=0.5).mean == standing(lost, level=0.5).success == none_of_thirty
     assert math.isnan(standing(lost).iqm.low)
     twice = replace(lost, records=[{**record, "attempt": n} for record in lost.records for n in (0, 1)])
-    assert set(standing(twice, level=0.5).repeats.values()) == {wilson(0, 30, 0.5)}
+    assert set(standing(twice, level=0.5).repeats.values()) == {none_of_thirty}
     assert _repeats([standing(twice, level=0.5)], "[50 %]").title.endswith("[50 %]")
     (comparison,) = compare([lost, won])
-    # Newcombe (1998), method 10: 30 wins in 30 against 0 wins in 30
-    assert comparison.mean == square_and_add([wilson(30, 30)], [wilson(0, 30)])._replace(n=30)
+    assert comparison.mean == bounded([1.0] * 30, (-1.0, 1.0))
     (graded,) = compare([lost, lost], "progression")
-    assert math.isnan(graded.mean.low)
+    assert graded.mean == bounded([0.0] * 30, (-1.0, 1.0))
+    counted = replace(lost, records=[{**record, "metrics": {"steps": 3.0}} for record in lost.records])
+    (unknown,) = compare([counted, counted], "steps")  # equal results of unknown range
+    assert unknown.mean.value == 0 and math.isnan(unknown.mean.low)
     with pytest.raises(SystemExit):
         main([str(won.path), str(won.path)])
     assert "[1.000, 1.000]" not in capsys.readouterr().out

@@ -16,9 +16,8 @@ from harness.stats.estimates import (
     mean_over_splits,
     pooled,
     proportion,
-    width_to_deviation,
 )
-from harness.stats.intervals import bootstrap, wilson
+from harness.stats.intervals import wilson
 
 
 @pytest.mark.parametrize(
@@ -47,13 +46,6 @@ def test_a_mean_of_equal_games_is_not_certain_and_bounds_stay_in_range():
     assert low == 0 and high == pytest.approx(wilson(0, 100).high, rel=0.05)
     low, high = mean(0.998, 0.01, 10).interval()
     assert 0 < low < 0.998 < high <= 1
-
-
-def test_the_deviation_is_recovered_from_a_bootstrap_interval():
-    values = [0.1, 0.9, 0.4, 0.6, 0.2, 0.8] * 10
-    interval = bootstrap(values)
-    deviation = math.sqrt(sum((value - interval.value) ** 2 for value in values) / (len(values) - 1))
-    assert width_to_deviation(interval.low, interval.high, len(values)) == pytest.approx(deviation, rel=0.05)
 
 
 def test_more_episodes_do_not_reduce_the_error_over_splits():

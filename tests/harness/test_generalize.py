@@ -20,7 +20,7 @@ from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import WORDINGS
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
-from harness.stats.intervals import Interval, bootstrap, wilson
+from harness.stats.intervals import SHARE, mean_interval, wilson
 from harness.types import Reply, episode
 from tests import toys  # noqa: F401
 from tests.api.server import running
@@ -57,7 +57,7 @@ def test_a_grid_is_played_written_and_drawn(tmp_path, capsys):
 
 def test_a_grid_of_one_axis_shows_every_cell(tmp_path, capsys):
     assert run("-m", "expert", *HILO[:6], "-n", "2", "-o", tmp_path) == 0
-    assert capsys.readouterr().out.count("1.00 [0.34, 1.00] n=2") == 2
+    assert capsys.readouterr().out.count("1.00 [0.16, 1.00] n=2") == 2
     assert "not run" not in (tmp_path / "heatmap.svg").read_text()
 
 
@@ -128,19 +128,20 @@ def test_a_gap_of_games_with_equal_results_keeps_an_interval(tmp_path, capsys):
     assert gap["mean"] == 0.0 and gap["low"] < -0.1 and gap["high"] > 0.1
 
 
-def test_a_paired_gap_keeps_an_interval_and_a_gap_of_returns_has_none():
+def test_equal_results_give_a_gap_with_bounds_where_the_range_is_known():
     task = registry.TASKS["HiLo-v0"]
-
-    def gap(scores, spread, axis):
-        sides = [{axis: value} for value in ("a", "b")]
-        who = EvaluatedModel("m", {axis: "a"})
-        return gaps([GridCell(who, GridPlace(at, task), spread, scores, "") for at in sides])[0]
-
     alike = dict.fromkeys(range(20), 1.0)
-    paired = gap(alike, wilson(20, 20), "wording")
-    assert paired.paired and paired.interval.n == 20 and paired.interval.low < -0.1 < 0.1 < paired.interval.high
-    unclustered = gap(alike, bootstrap(list(alike.values())), "size").interval  # a return of 1.0 each time
-    assert unclustered.value == 0.0 and math.isnan(unclustered.low) and math.isnan(unclustered.high)
+
+    def gap(axis, limits):
+        sides = [{axis: value} for value in ("a", "b")]
+        who, spread = EvaluatedModel("m", {axis: "a"}), mean_interval(list(alike.values()), limits=limits)
+        return gaps([GridCell(who, GridPlace(at, task), spread, alike, "", limits=limits) for at in sides])[0]
+
+    for axis, paired in (("wording", True), ("size", False)):
+        known, unknown = gap(axis, SHARE), gap(axis, None)
+        assert known.paired is paired and known.interval.low < -0.1 < 0.1 < known.interval.high
+        assert unknown.interval.value == 0.0 and math.isnan(unknown.interval.low) and math.isnan(unknown.interval.high)
+    assert gap("wording", SHARE).interval.n == 20
 
 
 def test_a_stored_grid_renders_as_a_table_with_notes_and_picture(tmp_path, capsys):
@@ -243,16 +244,14 @@ def test_both_sides_of_a_named_split_are_played(tmp_path):
 
 def _cell(label, seen, scores):
     place = GridPlace({"prompt-wording": label}, registry.TASKS["HiLo-v0"], seen=seen)
-    return GridCell(EvaluatedModel("m", {}), place, Interval(0, 0, 0, len(scores)), dict(enumerate(scores)), "run")
+    interval = mean_interval(scores, limits=SHARE)
+    return GridCell(EvaluatedModel("m", {}), place, interval, dict(enumerate(scores)), "run", limits=SHARE)
 
 
 def test_two_wordings_of_the_same_games_are_compared_in_pairs():
-    # Every game scores 0.5 less in the second wording, so the paired differences have no spread
-    # and the gap of a return has no interval.
     cells = [_cell("plain", True, [1.0, 0.5] * 10), _cell("synonyms", False, [0.5, 0.0] * 10)]
     (gap,) = gaps(cells)
-    assert gap.paired and gap.interval.value == 0.5
-    assert math.isnan(gap.interval.low) and math.isnan(gap.interval.high)
+    assert gap.paired and gap.interval == mean_interval([0.5] * 20, limits=(-1.0, 1.0))
     (gap,) = gaps([cells[0], _cell("synonyms", False, [0.5, 0.0] * 9)])  # different games, no pairs
     assert not gap.paired and gap.interval.low < 0.5 < gap.interval.high
 

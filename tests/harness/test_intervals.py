@@ -1,13 +1,25 @@
-"""Confidence intervals against hand-computed and published numbers."""
+"""Confidence intervals against hand-computed and published numbers; coverage on simulated results."""
 
 import math
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.stats import intervals
-from harness.stats.intervals import bootstrap, square_and_add, success_interval, wilson
+from harness.stats.intervals import (
+    SHARE,
+    Interval,
+    bounded,
+    mean_interval,
+    paired,
+    positive_share,
+    square_and_add,
+    student,
+    success_interval,
+    wilson,
+)
+from harness.stats.ranges import known_ranges
 
 
 def test_wilson_against_worked_examples():
@@ -29,20 +41,126 @@ def test_wilson_contains_its_estimate_and_stays_in_bounds(wins, n):
     assert 0 <= interval.low <= interval.value <= interval.high <= 1
 
 
-def test_a_clustered_bootstrap_is_wider():
+def binomial_tail(wins, n, p):
+    """Returns the probability of at least `wins` successes."""
+    return sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(wins, n + 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 60), st.integers(1, 60), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_bounds_of_zeros_and_ones_are_those_of_clopper_and_pearson(wins, n, confidence):
+    wins, tail = min(wins, n), (1 - confidence) / 2
+    interval = bounded([1.0] * wins + [0.0] * (n - wins), SHARE, confidence)
+    assert interval.value == pytest.approx(wins / n) and interval.n == n
+    if wins:
+        assert binomial_tail(wins, n, interval.low) == pytest.approx(tail, abs=1e-6)
+    else:
+        assert interval.low == 0
+    if wins < n:
+        assert 1 - binomial_tail(wins + 1, n, interval.high) == pytest.approx(tail, abs=1e-6)
+    else:
+        assert interval.high == 1
+
+
+def test_clopper_and_pearson_against_published_examples():
+    # Newcombe (1998), Table I, method 5: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+    for wins, n, low, high in (
+        (81, 263, 0.2527, 0.3676),
+        (15, 148, 0.0578, 0.1617),
+        (0, 20, 0, 0.1684),
+        (1, 29, 0.0009, 0.1776),
+    ):
+        interval = success_interval([True] * wins + [False] * (n - wins), range(n))
+        assert (interval.low, interval.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+
+
+def test_bounds_of_graded_values_equal_the_quantiles_of_random_weights():
+    values = np.random.default_rng(1).beta(2, 1, 9)
+    draws = np.random.default_rng(2).standard_exponential((200_000, 10))
+    interval = bounded(values, (-1.0, 1.0))
+    for bound, limit, quantile in ((interval.low, -1.0, 0.025), (interval.high, 1.0, 0.975)):
+        means = draws @ np.append(values, limit) / draws.sum(axis=1)
+        assert bound == pytest.approx(float(np.quantile(means, quantile)), abs=0.005)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-3, 5), min_size=1, max_size=12))
+def test_bounds_enclose_the_mean_and_stay_within_the_range(values):
+    interval = bounded(values, (-3.0, 5.0))
+    assert -3 <= interval.low <= interval.value <= interval.high <= 5
+
+
+def test_the_interval_moves_and_stretches_with_the_unit():
+    values = [0.0, 0.2, 0.9, 1.0, 1.0]
+    plain, scaled = bounded(values, SHARE), bounded([10 * value - 3 for value in values], (-3.0, 7.0))
+    assert scaled[:3] == pytest.approx((10 * plain.value - 3, 10 * plain.low - 3, 10 * plain.high - 3))
+
+
+def test_many_values_are_grouped_without_a_visible_change():
+    values = np.random.default_rng(0).random(4000)
+    interval = bounded(values, SHARE)
+    assert interval.value == pytest.approx(float(values.mean()))
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * values.std() / math.sqrt(4000), rel=0.02)
+
+
+def test_the_probability_of_a_positive_sum_is_exact():
+    # Two exponential variables: P(E1 > 3 E2) = 1/4. Gamma(2) against Exp: P(G > E) = 3/4.
+    assert positive_share(np.array([1.0, -3.0]), np.ones(2)) == pytest.approx(0.25, abs=1e-7)
+    assert positive_share(np.array([1.0, -1.0]), np.array([2.0, 1.0])) == pytest.approx(0.75, abs=1e-7)
+
+
+def test_student_against_the_formula():
+    interval = student([1.0, 2.0, 3.0, 6.0])
+    assert interval.value == 3
+    assert interval.high == pytest.approx(3 + 3.18245 * math.sqrt(14 / 3 / 4), abs=1e-4)
+
+
+def test_attempts_at_one_game_count_once():
     values = [0.0] * 10 + [1.0] * 10
-    alone = bootstrap(values)
-    grouped = bootstrap(values, [i // 5 for i in range(20)])
+    alone, grouped = mean_interval(values), mean_interval(values, [i // 5 for i in range(20)])
     assert alone.value == grouped.value == 0.5 and (alone.n, grouped.n) == (20, 4)
-    assert grouped.high - grouped.low > alone.high - alone.low
-    # The standard error of the mean of 20 coin flips is 0.112: a 95 % interval of about +-0.22.
-    assert alone.high - alone.low == pytest.approx(0.44, abs=0.06)
+    assert grouped == mean_interval([0.0, 0.0, 1.0, 1.0]) and grouped.high - grouped.low > alone.high - alone.low
 
 
-def test_empty_input_gives_nan():
-    assert math.isnan(wilson(0, 0).value) and math.isnan(bootstrap([]).value)
-    single = bootstrap([1.0, 0.0], ["a", "a"])
-    assert single.value == 0.5 and math.isnan(single.low) and single.n == 1
+def test_empty_input_and_an_unknown_range_without_spread_give_no_bounds():
+    for interval in (wilson(0, 0), mean_interval([]), mean_interval([], limits=SHARE)):
+        assert math.isnan(interval.value) and math.isnan(interval.low) and interval.n == 0
+    for values, clusters in (([1.0, 0.0], ["a", "a"]), ([0.5] * 20, None)):
+        interval = mean_interval(values, clusters)
+        assert interval.value == 0.5 and math.isnan(interval.low) and math.isnan(interval.high)
+
+
+def test_equal_results_of_known_range_are_not_certainty():
+    interval = mean_interval([0.0] * 20, limits=SHARE)
+    assert interval == Interval(0.0, 0.0, pytest.approx(1 - 0.025 ** (1 / 20)), 20, 0.0)
+    tied = paired([0.0] * 20, SHARE)
+    assert tied.low == pytest.approx(-interval.high) and tied.high == pytest.approx(interval.high)
+
+
+def test_values_outside_the_stated_range_are_treated_as_of_unknown_range():
+    assert mean_interval([0.5, 1.5, 0.7], limits=SHARE) == mean_interval([0.5, 1.5, 0.7])
+
+
+def test_the_coverage_of_small_samples_is_nominal():
+    """A small version of benchmarks/coverage.py: successes are rare, returns pile up at 0 or near 1."""
+    rng = np.random.default_rng(0)
+    draws = {
+        "success": (rng.random((150, 10)) < 0.1, 0.1),
+        "return": (np.where(rng.random((150, 10)) < 0.9, 1 - 0.9 * rng.beta(2, 8, (150, 10)), 0.0), 0.9 * 0.82),
+    }
+    for name, (samples, mean) in draws.items():
+        intervals = [bounded(sample, SHARE) for sample in samples.astype(float)]
+        covered = sum(interval.low <= mean <= interval.high for interval in intervals)
+        assert covered >= 0.93 * len(intervals), name
+
+
+def test_ranges_are_known_by_contract_and_by_declaration():
+    sparse = known_ranges("VirtualHome-laundry-v0", "sparse")
+    assert sparse == dict.fromkeys(("success", "progression", "reward", "discounted_return"), SHARE)
+    assert known_ranges("BabyAI-goto-v0", "dense")["reward"] == SHARE
+    assert "reward" not in known_ranges("BabyAI-goto-v0", "shaped")
+    assert "reward" not in known_ranges("Overcooked-tomato_salad-v0", "dense")
+    assert "reward" not in known_ranges("NoSuchTask-v0", "dense")
 
 
 @pytest.mark.parametrize(
@@ -63,16 +181,9 @@ def test_the_interval_of_a_mean_over_two_places_is_narrower_by_root_two():
 
 
 def test_repeated_attempts_are_clustered():
-    assert success_interval([True, False], ["a", "b"]) == wilson(1, 2)
-    assert success_interval([True, False, True, True], ["a", "a", "b", "b"]).n == 2
+    assert success_interval([True, False, True, True], ["a", "a", "b", "b"]) == bounded([0.5, 1.0], SHARE)
 
 
-def test_attempts_that_all_failed_or_all_succeeded_keep_a_wilson_interval():
-    assert success_interval([False] * 6, ["a", "a", "b", "b", "c", "c"]) == wilson(0, 3)
-    assert success_interval([True] * 6, ["a", "a", "b", "b", "c", "c"]) == wilson(3, 3)
-
-
-def test_a_bootstrap_drawn_in_blocks_gives_the_same_interval(monkeypatch):
-    at_once = bootstrap([0.0, 1.0, 0.5, 0.25] * 5)
-    monkeypatch.setattr(intervals, "DRAWN_AT_ONCE", 130)
-    assert bootstrap([0.0, 1.0, 0.5, 0.25] * 5) == at_once
+def test_attempts_that_all_failed_or_all_succeeded_count_each_game_once():
+    for win in (True, False):
+        assert success_interval([win] * 6, ["a", "a", "b", "b", "c", "c"]) == success_interval([win] * 3, "abc")

@@ -76,7 +76,7 @@ def _agent_class() -> Any:
         from alfworld.agents.expert import HandCodedTWAgent
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            "The handcoded expert needs the alfworld package: pip install 'envsuite[alfworld]'"
+            "The handcoded expert needs the alfworld package: pip install 'envsuite[alfworld-stock]'"
         ) from error
     finally:
         if data is None:

@@ -29,9 +29,9 @@ from envsuite.envs.alfworld.blind import blind_commands
 from envsuite.envs.alfworld.engine import NOTHING_HAPPENS, AlfworldGame, GameState, NativeEngine
 from envsuite.envs.alfworld.games import data, solver
 from envsuite.envs.alfworld.games.compiled import load_compiled
-from envsuite.envs.alfworld.games.floorplans import package_folder
 from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.envs.alfworld.games.logic import DIALECTS, Unrecognised, remake
+from envsuite.envs.alfworld.games.package import package_folder
 from envsuite.envs.alfworld.knobs import ALL_KNOBS, GENERATED, GENERATOR_KNOBS
 from envsuite.envs.alfworld.menu import LEVELS
 from envsuite.envs.alfworld.observations import OBSERVATIONS
@@ -88,6 +88,7 @@ class AlfworldEnv(TextEnv):
     """A household task per episode, in text. Rules: docs/envs/alfworld.md."""
 
     knobs = ALL_KNOBS
+    ranges = {"dense": (0.0, 1.0)}
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
@@ -101,7 +102,7 @@ class AlfworldEnv(TextEnv):
         self._files: list[data.GameFile] = []
         self._epoch: list[int] | None = None
         if settings.games == GENERATED:
-            package_folder()  # generating games needs the package: raise now if it is missing
+            package_folder()  # generating games reads its files: download it now if it is missing
             self._generator = _generator_settings(vars(settings))
         else:
             self._files = _official_files(vars(settings))

@@ -32,7 +32,6 @@ register_family(
         "alfworld",
         default="envsuite.envs.alfworld.games.data:default_task",
         summary="household tasks in text: official games and generated ones",
-        requires="alfworld",
         paper="Shridhar et al., ALFWorld: Aligning Text and Embodied Environments for Interactive Learning, ICLR 2021",
     )
 )
@@ -46,7 +45,6 @@ for split, summary in OFFICIAL.items():
             kwargs={"games": split},
             split_ids=SPLIT_IDS,
             panel="envsuite.envs.alfworld.games.data:panel",
-            requires="alfworld",
             summary=f"{summary}, from $ALFWORLD_DATA",
         )
     )
@@ -60,7 +58,6 @@ def generated(name: str, summary: str, level: str = "", **kwargs: object) -> Tas
         vector_entry_point=VECTOR,
         kwargs=kwargs,
         splits=SPLITS,
-        requires="alfworld",
         level=level,
         summary=summary,
     )

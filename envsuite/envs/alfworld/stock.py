@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.envs.alfworld.games.problem import display_names
-from envsuite.errors import DataError, EngineFailure
+from envsuite.errors import DataError, EngineFailure, MissingExtra
 
 _idle: list[Any] = []
 """Pool of unused environments.
@@ -40,9 +40,14 @@ class StockEngine:
 
     def __init__(self) -> None:
         with _guarded():
-            import textworld
-            from textworld.envs.pddl import PddlEnv
-
+            try:
+                import textworld
+                from textworld.envs.pddl import PddlEnv
+            except ModuleNotFoundError as error:
+                raise MissingExtra(
+                    f"engine=textworld needs the package {error.name!r}: pip install 'envsuite[alfworld-stock]', or "
+                    "use engine=native."
+                ) from error
             self._env: Any = _idle.pop() if _idle else PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
         self._loaded = False
         self._digest = ""

@@ -83,6 +83,7 @@ class BabyAI(TextEnv):
 
     experts = ("", "planner")
     metadata = {"render_modes": ["rgb_array", "ansi"], "render_fps": 10}
+    ranges = {"dense": (0.0, 1.0), "return_minigrid": (0.0, 1.0)}
     exact = False  # whether plans are shortest
 
     def __init__(

@@ -110,6 +110,7 @@ class DataSciCoding(TextEnv):
             trusted_only=True,
         ),
     )
+    ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
     isolate = True
 

@@ -115,6 +115,7 @@ class SWEGym(TextEnv):
         ),
         Knob("warm", True, "start the next episode's sandbox during the present one"),
     )
+    ranges = dict.fromkeys(("dense", "resolved", "f2p_gated", "pass_ratio"), (0.0, 1.0))
     levels = LADDER
     isolate = True
 

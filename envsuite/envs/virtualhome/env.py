@@ -91,6 +91,7 @@ class VirtualHomeEnv(TextEnv):
         Knob("split", "train", "household: training content, or what is unseen in training", choices=SPLITS),
         Knob("max_steps", 50, "commands until the episode is truncated", low=1),
     )  # fmt: skip
+    ranges = {"dense": (0.0, 1.0), "discounted_return": (0.0, 1.0)}
     levels = LEVELS
     experts: ClassVar[tuple[str, ...]] = ("",)
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}

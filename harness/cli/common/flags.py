@@ -12,6 +12,7 @@ from envsuite.errors import UsageError
 from envsuite.types import RewardMode
 from harness import cli
 from harness.evaluate import Budget, Execution
+from harness.prompting import protocols
 from harness.prompting.prompting import ADMISSIBLE, GRAMMARS
 from harness.prompting.rewording import WORDINGS
 from harness.suites.plan import RunRequest
@@ -83,6 +84,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--price", default=None, metavar="IN,OUT", help="USD per million tokens, for --max-cost and records"
     )
     group = parser.add_argument_group("prompt")
+    group.add_argument(
+        "--protocol",
+        default="",
+        metavar="NAME",
+        help=f"prompt, parser and settings of a published set-up: {', '.join(protocols.names())}",
+    )
     group.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
     group.add_argument("--thinking", choices=["on", "off"], default="on")
     group.add_argument(

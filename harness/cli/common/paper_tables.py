@@ -54,6 +54,7 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
         *(f"[{mark}] {text}" for mark, text in _marks(table).values()),
         *table.notes,
         *(f"small trainings, whose models and budgets reproduce no cell: {line}" for line in table.small),
+        *_missing_seeds(table, escape),
         *([OURS] if others else []),
         *([f"no task of ours: {'; '.join(absent)}"] if absent else []),
         *(f"left out, not of suite {table.suite!r}: {escape(line)}" for line in table.left_out),
@@ -68,6 +69,17 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
             margin=table.margin,
         ),
         "published cells: " + counts,
+    ]
+
+
+def _missing_seeds(table: PaperTable, escape: Callable[[str], str]) -> list[str]:
+    """Returns a line per row whose training seeds were not all run."""
+    played = {row.label for row in table.rows if row.ours}
+    absent = {row.label: [model for model in row.models if model not in played] for row in table.rows if not row.ours}
+    return [
+        f"seeds without a run: {escape(', '.join(absent[row.label]))} (of {len(row.models)} for {row.label})"
+        for row in table.rows
+        if not row.ours and len(row.models) > 1 and absent[row.label]
     ]
 
 

@@ -16,12 +16,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.envs.alfworld.games.floorplans import TASK_TYPES
 from envsuite.envs.alfworld.games.game import MAX_BYTES
+from envsuite.envs.alfworld.games.package import download_script, package_folder
 from envsuite.errors import DataError, MissingData, MissingExtra
 from envsuite.panels import make_panel
 from envsuite.types import Panel
@@ -122,23 +124,24 @@ def download() -> str:
     The target is $ALFWORLD_DATA, or the envsuite cache if that is not set. Returns a summary of the
     games that are present afterwards.
     """
+    for name in ("requests", "tqdm"):
+        if find_spec(name) is None:
+            raise MissingExtra(f"alfworld-download needs the package {name!r}: pip install 'envsuite[alfworld]'")
     script = download_script()
-    if not script.is_file():
-        raise MissingExtra("alfworld-download is not installed: pip install 'envsuite[alfworld]'")
     target = data_folder() or cache_dir("alfworld", "data")
     target.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run([sys.executable, str(script), "--data-dir", str(target)], stdout=sys.stderr, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script), "--data-dir", str(target)],
+        stdout=sys.stderr,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(package_folder().parent), *sys.path])},
+        check=False,
+    )
     if done.returncode:
         raise DataError(
             f"alfworld-download failed (exit code {done.returncode}); it needs access to github.com. "
             f"Without a network: run it on another machine, copy its folder here, and set {DATA_VARIABLE} to it."
         )
     return f"{summary(target)}\nexport {DATA_VARIABLE}={target}"
-
-
-def download_script() -> Path:
-    """Returns the path of the `alfworld-download` script of this Python installation."""
-    return Path(sys.executable).with_name("alfworld-download")
 
 
 def summary(root: Path) -> str:

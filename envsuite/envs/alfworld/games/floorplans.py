@@ -1,12 +1,7 @@
-"""Floor plans and object tables of the alfworld package, and statistics of the official games.
-
-The package's data files are read in place. The package itself is never imported, because that would
-set ALFWORLD_DATA.
-"""
+"""Floor plans and object tables of the alfworld package, and statistics of the official games."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import runpy
@@ -14,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from envsuite.envs.alfworld.games.package import package_folder
 from envsuite.errors import DataError
 
 HELD_OUT_PLANS = frozenset({10, 219, 308, 424})
@@ -64,17 +60,6 @@ def statistics() -> dict[str, Any]:
     """Returns `rooms.json`: frequencies counted in the official games, used as weights."""
     counts: dict[str, Any] = json.loads((Path(__file__).parent / "rooms.json").read_text())
     return counts
-
-
-@cache
-def package_folder() -> Path:
-    """Returns the folder of the alfworld package. Raises ModuleNotFoundError if it is not
-    installed.
-    """
-    spec = importlib.util.find_spec("alfworld")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("No module named 'alfworld'", name="alfworld")
-    return Path(spec.submodule_search_locations[0])
 
 
 @cache

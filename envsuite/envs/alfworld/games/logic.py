@@ -9,14 +9,13 @@ read from the grammar in the file.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import re
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
-from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.envs.alfworld.games.package import package_folder
+from envsuite.errors import DataError, UsageError
 
 DIALECTS = ("2.1.1", "0.4")
 """json_2.1.1 as published ('put apple 1 in/on desk 1'), and alfworld 0.4 or json_2.1.2+ ('move
@@ -189,15 +188,12 @@ def read_task(escaped: str) -> str:
 def package_logic(dialect: str) -> tuple[str, str]:
     """Returns (domain, grammar) of a dialect, from the data files of the alfworld package.
 
-    The task in the grammar is still UNKNOWN GOAL. The package is located but not imported. Raises
-    MissingExtra if it is not installed.
+    The task in the grammar is still UNKNOWN GOAL. Raises DataError if the package is neither installed nor can be
+    downloaded.
     """
     if dialect not in DIALECTS:
         raise UsageError(f"Dialect {dialect!r} is not one of {', '.join(DIALECTS)}.")
-    spec = importlib.util.find_spec("alfworld")
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingExtra("Generating games needs the package 'alfworld': pip install 'envsuite[alfworld]'")
-    data = Path(spec.submodule_search_locations[0]) / "data"
+    data = package_folder() / "data"
     try:
         domain, grammar = (data / "alfred.pddl").read_text(), (data / "alfred.twl2").read_text()
     except OSError as error:
