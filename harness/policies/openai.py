@@ -44,9 +44,7 @@ from harness.types import Message, Prompt, Reply
 from harness.waiting import Outbox
 
 SILENT_ROUNDS = 3
-"""The run ends after this many failed replies in a row per prompt in flight, instead of breaking
-all its episodes.
-"""
+"""Failed replies in a row, per prompt in flight, after which a run ends instead of breaking its episodes."""
 OPTIONAL = ("seed", "chat_template_kwargs", "stop")
 """Request fields that a server may refuse, because results do not depend on them."""
 
@@ -340,9 +338,7 @@ class OpenAIPolicy:
         return await self._ask(server, prompt, content)  # without the refused field
 
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
-        """Raises the error of an answer other than 200; returns if the request may be repeated with
-        fewer fields.
-        """
+        """Raises the error of an answer other than 200; returns if a request with fewer fields may succeed."""
         status, message = answer.status_code, self._hidden(refusal(answer))[:400]
         description = f"{shown(server)} answered {status}: {message}"
         if status in TEMPORARY:
@@ -359,9 +355,7 @@ class OpenAIPolicy:
         raise Refused(description)
 
     def _adapt(self, server: str, status: int, message: str, body: dict[str, Any], description: str) -> bool:
-        """Removes or renames the request field that the server refused. Raises TooLong for a prompt
-        that is too long.
-        """
+        """Removes or renames the field that the server refused. Raises TooLong for a prompt that is too long."""
         too_long = ("context length", "context_length", "too long", "too many tokens")
         if status == 413 or any(words in message for words in too_long):
             raise TooLong(description)
