@@ -216,7 +216,7 @@ def _episode(line: Any) -> OtherEpisode:
     identities = (ours.get("seed"), data.get("id"), line["task"].get("key"), data.get("name"), data.get("idx"))
     game = next(identity for identity in identities if identity is not None)
     knobs = reading.parse_json(ours["knobs"]) if "knobs" in ours else {}
-    agent = trace["agent"]["config"] if trace else {"model": ""}
+    agent: dict[str, Any] = trace["agent"]["config"] if trace else {"model": ""}
     sampling = {name: value for name, value in (agent.get("sampling") or {}).items() if value is not None}
     errors = line.get("errors") or trace.get("errors") or [{"message": f"{len(traces)} traces"}]
     task = ours.get("game") or line["env"]["id"]
