@@ -78,7 +78,7 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
 	$(BIN)/python -m baselines.studies.curves leaderboards/training
 
-proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
+proof: dev  ## the longer proofs that make test leaves out, some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
 gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training, in nine minutes; writes benchmarks/gpu.md
@@ -129,6 +129,7 @@ equivalence: dev  ## the native ALFWorld engine against the stock one on every g
 gallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
 	$(BIN)/python -m docs._report_picture
+	$(BIN)/python -m docs._watch_picture
 
 figures: setup  ## write the figures of the docs and the meta-analysis from stored results
 	$(BIN)/python -m docs._figures

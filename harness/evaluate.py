@@ -36,6 +36,7 @@ from harness.lm import model_files
 from harness.policies import is_model
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
+from harness.rollout.activity import Activity, Heartbeat
 from harness.rollout.executors import Executor, LocalExecutor, ProcessExecutor
 from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
@@ -54,7 +55,8 @@ ENV_TIMEOUT = 600.0
 class Sampling:
     """Sampling settings of a model."""
 
-    temperature: float = 0.0
+    temperature: float | None = 0.0
+    """None: the server's default"""
     top_p: float = 1.0
     max_tokens: int = 512
     action_mode: str = "write"
@@ -62,6 +64,10 @@ class Sampling:
     normalisation: str = "word"
     """normalisation of likelihoods: sum | token | word"""
     dtype: str = "auto"
+    reasoning_effort: str = ""
+    """sent to servers that know it; "": not sent"""
+    extra_body: str = ""
+    """JSON object whose fields are added to every request to a server, with sorted keys; "": none"""
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,9 @@ class RunConfig:
         }
         if is_model(self.model):
             identity["sampling"] = asdict(self.sampling)
+            for name in ("reasoning_effort", "extra_body"):  # newer settings: without them, older ids stay
+                if not identity["sampling"][name]:
+                    del identity["sampling"][name]
             identity["prompting"] = asdict(self.prompting)
             if self.prompting.wording == "plain":  # keeps the ids of runs that are older than this setting
                 del identity["prompting"]["wording"]
@@ -181,6 +190,7 @@ def evaluate(
     execution: Execution = DEFAULT_EXECUTION,
     on_episode: OnEpisode = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
+    activity: Activity | None = None,
     open_series: Callable[[], Series | None] = lambda: None,
 ) -> tuple[Results, Summary]:
     """Plays the episodes missing in the run folder; returns all records (`records.light`), sorted,
@@ -188,6 +198,7 @@ def evaluate(
 
     After an interruption, the journal has all finished episodes, and a later call with `resume`
     continues from there. `play` replaces the policy's rollout, for example when a person plays.
+    `activity` is for displays. While the run lasts, progress.json holds its snapshot.
     `open_series` returns stored episodes with the same settings, which are reused, and to which the
     played ones are added; it is called if an episode is missing.
     Raises UsageError if the folder exists and `resume` is off, or if another process is writing to
@@ -233,12 +244,14 @@ def evaluate(
                 for record in reused.take(series, todo, journal):
                     on_episode(record, None)
                 todo = [episode for episode in todo if episode.key not in reused.dates]
+            activity = activity or Activity()
+            activity.episodes, activity.ended = len(episodes), len(episodes) - len(todo)
             if todo:
-                runs = play(todo) if play else _play(config, todo, make_policy, execution, weights)
-                with contextlib.closing(runs):  # type: ignore[type-var]
+                activity.most_turns = _most_turns(config)
+                runs = play(todo) if play else _play(config, todo, make_policy, execution, weights, activity)
+                with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
                     timing = folder / "timing.jsonl"
-                    played = len(episodes) - len(todo)
-                    _record(config, runs, journal, played, timing, execution.budget, on_episode, series)
+                    _record(config, runs, journal, timing, execution.budget, on_episode, activity, series)
             results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
         finally:
             journal.close()
@@ -266,14 +279,19 @@ def _remove(folder: Path, output_dir: Path) -> None:
 
 
 def _play(
-    config: RunConfig, todo: Sequence[Episode], make_policy: Callable[[], Policy], execution: Execution, weights: Path
+    config: RunConfig,
+    todo: Sequence[Episode],
+    make_policy: Callable[[], Policy],
+    execution: Execution,
+    weights: Path,
+    activity: Activity,
 ) -> Iterator[Trajectory]:
     policy = make_policy()
     if isinstance(policy, WatchesWeights):
         policy.keep_weights(weights)
     executor = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
-        yield from rollout(policy, todo, executor, config.prompting, config.max_turns)
+        yield from rollout(policy, todo, executor, config.prompting, config.max_turns, activity)
     finally:
         executor.close()
 
@@ -282,13 +300,13 @@ def _record(
     config: RunConfig,
     runs: Iterator[Trajectory],
     journal: Journal,
-    played: int,
     timing: Path,
     budget: Budget,
     on_episode: OnEpisode,
+    activity: Activity,
     series: Series | None,
 ) -> None:
-    """Appends the played episodes to the journal, which already has `played` episodes, and to the store."""
+    """Appends the played episodes to the journal and to the store."""
     began = time.monotonic()
     with timing.open("a") as times:
         for run in runs:
@@ -297,12 +315,12 @@ def _record(
             line = {"key": list(run.episode.key), "seconds": round(run.seconds, 3), "ended": time.time()}
             line["cached_tokens"] = sum(turn.reply.cached_tokens for turn in run.turns)
             times.write(json.dumps(line) + "\n")
+            activity.recorded(len(run.turns), run.broken)
             if series is not None:
                 series.append(record)
             on_episode(record, run)
-            played += not run.broken
             limit = budget.reached([journal.spent], began)
-            total = len(config.all_episodes())
+            played, total = activity.ended, activity.episodes
             if limit and played < total:
                 note = " The server sends no token counts: they are estimated." if journal.estimated else ""
                 raise BudgetReached(f"{limit} is used up after {played} of {total} episodes: --resume continues.{note}")
@@ -311,9 +329,7 @@ def _record(
 def open_slots(
     config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING
 ) -> Executor:
-    """Opens an executor for a run: in this process for fast engines, in worker processes, or on a
-    Ray cluster.
-    """
+    """Opens an executor for a run: in this process (fast engines), in worker processes, or on Ray."""
     count = max(1, min(execution.max_concurrent, episodes))
     cls = registry.env_class(config.task)
     settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
@@ -329,6 +345,12 @@ def open_slots(
     if has_vector_env(config.task, settings):
         return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
     return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
+
+
+def _most_turns(config: RunConfig) -> int:
+    """Returns the most turns that an episode can take: each needs at least one command."""
+    settings = check_knobs(registry.env_class(config.task), {**config.task.kwargs, **config.knobs})
+    return min(settings["max_steps"], config.max_turns or settings["max_steps"])
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:

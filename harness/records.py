@@ -9,6 +9,7 @@
         reused.jsonl    episodes that come from the store and were not played (harness.episodes)
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
+        progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
 
 results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it
 is byte-identical after every run, interrupted or not.
@@ -152,11 +153,11 @@ def read_results(path: Path) -> list[Record]:
         ...     print(record["task"], record["model"], record["stop_reason"])
         Overcooked-easy-v0 expert solved
     """
-    return [parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
+    return [parse_record(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
 
 
-def parse(path: Path, number: int, line: bytes) -> Record:
-    """Returns the record of a line. Raises DataError, naming file and line, if it is not a valid record."""
+def parse_record(path: Path, number: int, line: bytes) -> Record:
+    """Parses and checks a line of a results file. Raises DataError naming the file and line."""
     try:
         record: Record = reading.parse_json(line)
         schema = record["schema_version"]  # another schema may differ in every other field
@@ -242,7 +243,7 @@ def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
     for number, line in reading.read_lines(path):
         if not line.endswith(b"\n"):
             break
-        yield line, parse(path, number, line) if line.strip() else None
+        yield line, parse_record(path, number, line) if line.strip() else None
 
 
 class Journal:
@@ -344,7 +345,7 @@ class Results:
         for path in self.paths:
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
-                    yield light(parse(path, number, line))
+                    yield light(parse_record(path, number, line))
 
 
 def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results:

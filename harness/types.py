@@ -79,7 +79,7 @@ class Reply:
     logprobs: Sequence[float] = ()
     """of `ids`: log-softmax over the full vocabulary at the sampling temperature"""
     finish_reason: str = "stop"
-    """stop | length | context"""
+    """stop | length | context; with `error`: silent (no answer) | refused (by the server)"""
     dropped_turns: int = 0
     """turns removed from the prompt to make it fit the context"""
     input_tokens: int = 0
@@ -132,6 +132,17 @@ class WatchesWeights(Protocol):
         """Returns the present weights' fingerprint, None if they are not watched or cannot be told apart.
 
         Raises OSError if no server answers.
+        """
+        ...
+
+
+@runtime_checkable
+class ReportsRetries(Protocol):
+    """Optional capability of a policy: it names the requests that wait for their next try."""
+
+    def retrying(self) -> list[tuple[str, float]]:
+        """Returns the reason and the monotonic time of the next try of each such request. Any
+        thread may call this.
         """
         ...
 

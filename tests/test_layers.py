@@ -25,7 +25,7 @@ FOLDERS = {
         ["suites"],
         ["report"],
         ["cli"],
-        ["verification"],
+        ["verification", "watch"],
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],

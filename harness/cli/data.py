@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     get = verbs.add_parser(
         "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())
     )
-    get.add_argument("name")
+    get.add_argument("name", help=", ".join(_gettable()))
     get.add_argument(
         "--from",
         dest="local",
@@ -51,13 +51,15 @@ def parser() -> argparse.ArgumentParser:
         help="for prompts/NAME: a checkout of the protocol's repository, in place of the download",
     )
     add = verbs.add_parser("add", help="add your own copy of a dataset file, after a check of its schema and checksum")
-    add.add_argument("name")
-    add.add_argument("file", type=Path)
+    add.add_argument("name", help="name of the data set")
+    add.add_argument("file", type=Path, help="your copy")
     verbs.add_parser("list", help="list the cache")
     export = verbs.add_parser("export", help="export a finished run for other tools: " + ", ".join(EXPORTS))
     export.add_argument("run", type=Path, help="run folder, or its results.jsonl")
-    export.add_argument("--to", choices=EXPORTS, required=True)
-    export.add_argument("-o", "--output", type=Path, required=True)
+    export.add_argument(
+        "--to", choices=EXPORTS, required=True, help="; ".join(f"{name}: {text}" for name, text in EXPORTS.items())
+    )
+    export.add_argument("-o", "--output", type=Path, required=True, help="file or folder to write")
     games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
     _add_episodes(games)
     games.add_argument(
@@ -65,33 +67,39 @@ def parser() -> argparse.ArgumentParser:
     )
     cli.add_executor(games)
     demos = verbs.add_parser("demos", help="write the expert's games as chat JSONL for fine-tuning")
-    demos.add_argument("-o", "--output", type=Path, required=True)
+    demos.add_argument("-o", "--output", type=Path, required=True, help="JSONL file to write")
     _add_episodes(demos)
     demos.add_argument("--expert", default="expert", help="expert | expert:KIND")
-    demos.add_argument("--history", type=int, default=-1)
-    demos.add_argument("--admissible", choices=ADMISSIBLE, default="none")
-    demos.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
-    demos.add_argument("--num-workers", type=int, default=-1)
+    demos.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
+    demos.add_argument(
+        "--admissible", choices=ADMISSIBLE, default="none", help="turns that list the admissible commands"
+    )
+    demos.add_argument(
+        "--action-grammar", choices=list(GRAMMARS), default="action", help="how a reply marks its command"
+    )
+    demos.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     cli.add_executor(demos)
     cli.add_verbose(verbs)
     return parser
 
 
 def _add_episodes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-e", "--env", required=True)
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    parser.add_argument("--split", default="train")
-    parser.add_argument("-n", "--episodes", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--module", action="append", default=[])
+    parser.add_argument("-e", "--env", required=True, help="family or task id")
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
+    parser.add_argument("--split", default="train", help="train | test | the splits of the task (default: train)")
+    parser.add_argument("-n", "--episodes", type=int, default=100, help="games (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
+    parser.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
 
 
 def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
     """Returns the episodes of the one task that the arguments name."""
     cli.import_modules(args.module)
-    (task, *others) = registry.tasks(args.env)
-    if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: `{args.verb}` takes one task at a time.")
+    (task, *further_tasks) = registry.tasks(args.env)
+    if further_tasks:
+        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: `{args.verb}` takes one task at a time.")
     task, split = resolve_split(task, args.split)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     return RunConfig(task, model, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
@@ -107,14 +115,12 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.verb == "get":
         console.print(f"{args.name}: {_get(args.name, args.local)}", highlight=False, soft_wrap=True)
     elif args.verb == "add":
-        kept = registry.load(ADDERS["datascicoding"])(args.name, args.file)
-        console.print(f"{args.name}: kept as {kept}", highlight=False, soft_wrap=True)
+        stored = registry.load(ADDERS["datascicoding"])(args.name, args.file)
+        console.print(f"{args.name}: kept as {stored}", highlight=False, soft_wrap=True)
     elif args.verb == "list":
         for folder in sorted(path for path in cache_dir().iterdir() if path.is_dir()):
             files = [path for path in folder.rglob("*") if path.is_file()]
-            console.print(
-                f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 2**20:9.1f} MB"
-            )
+            console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
     elif args.verb == "export":
         _export(args)
     elif args.verb == "games":

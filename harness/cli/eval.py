@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -107,7 +106,7 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
                 own = _config_of(name, planned, args.model)
                 # Baselines are shared by all models of a task, so existing results are always resumed.
                 own_how = how if name in args.model else dataclasses.replace(how, resume=True, patience=600.0)
-                records, summary = play(own, name, args, own_how, players, console)
+                records, summary = play(own, name, args, own_how, players)
                 rows.append((name, summary))
                 files.setdefault(name, []).extend(records.paths)
                 if summary["broken"] and not summary["episodes"]:
@@ -123,7 +122,7 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
         console.print(tasks_table(across))
         output.append({"over_tasks": dict(across)})
     if args.json:
-        print(json.dumps(output, indent=2))
+        cli.print_json(output)
     if failure:
         cli.print_safely(f"error: {failure}", sys.stderr)
     return 1 if failure else 0

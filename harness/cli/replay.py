@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     top_parser.add_argument(
         "--sample", type=int, metavar="K", help="replay only K episodes of each file, always the same ones"
     )
-    top_parser.add_argument("--num-workers", type=int, default=-1)
+    top_parser.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
     return top_parser
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def _main(argv: Sequence[str] | None) -> int:
             return 0
     paper_table = table(args.table, folders, rows, args.metric, args.studies, args.margin)
     if args.json:
-        print(json.dumps(as_json(paper_table), indent=2))
+        cli.print_json(as_json(paper_table))
     elif args.markdown:
         print(as_markdown(paper_table))
     else:
@@ -137,7 +136,7 @@ def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path],
     with Players(args) as players:
         for run in missing:
             if cost.remaining(run.config, args.output_dir):
-                play(run.config, run.model, args, how, players, console)
+                play(run.config, run.model, args, how, players)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ class PolicyWorker:
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self._arguments = name, options
         self._policy: waiting.Asynchronous | None = None
+        self._loading = asyncio.Lock()
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._tickets = 0
         self._driver: asyncio.Task[None] | None = None
@@ -41,18 +42,26 @@ class PolicyWorker:
     async def answer(self, prompt: Prompt) -> Reply | EnvsuiteError:
         """Answers a prompt. Returns EnvsuiteError as a value, because Ray would wrap an exception."""
         try:
-            if self._policy is None:
-                name, options = self._arguments
-                self._policy = waiting.asynchronous(make_policy(name, **options))
+            policy = await self._loaded()
             self._tickets += 1
             ticket = self._tickets
             reply = self._replies[ticket] = asyncio.get_running_loop().create_future()
-            self._policy.submit(ticket, prompt)
+            policy.submit(ticket, prompt)
             if self._driver is None or self._driver.done():
-                self._driver = asyncio.create_task(self._drive(self._policy))
+                self._driver = asyncio.create_task(self._drive(policy))
             return await reply
         except EnvsuiteError as error:
             return error
+
+    async def _loaded(self) -> waiting.Asynchronous:
+        """Returns the policy. Loads it in a thread on first use: the actor answers `versions`
+        meanwhile.
+        """
+        async with self._loading:
+            if self._policy is None:
+                name, options = self._arguments
+                self._policy = waiting.asynchronous(await asyncio.to_thread(make_policy, name, **options))
+            return self._policy
 
     async def _drive(self, policy: waiting.Asynchronous) -> None:
         """Runs the policy until no prompt is pending; new prompts arrive between its steps."""

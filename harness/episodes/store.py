@@ -113,7 +113,7 @@ class Series:
         try:
             if not hmac.compare_digest(seal, self._sealed(body)):
                 raise ValueError("another key")
-            record = records.parse(self.path, number, _decompressed(fields[3]))
+            record = records.parse_record(self.path, number, _decompressed(fields[3]))
             if not self._fits(record, seed, attempt):
                 raise ValueError("another episode")
         except (ValueError, DataError):

@@ -72,7 +72,7 @@ class HFPolicy:
         network: Any,
         tokenizer: Any,
         *,
-        temperature: float = 0.0,
+        temperature: float | None = 0.0,
         top_p: float = 1.0,
         max_tokens: int = 512,
         thinking: bool = True,
@@ -81,6 +81,8 @@ class HFPolicy:
         prefix_reuse: bool = True,
         cache_gb: float = 4.0,
     ) -> None:
+        if temperature is None:
+            raise UsageError("--temperature default is a server's own value: a local model needs a number.")
         if temperature < 0 or not 0 < top_p <= 1 or max_tokens < 1:
             raise UsageError(
                 f"temperature {temperature} must be >= 0, top_p {top_p} in (0, 1] and max_tokens {max_tokens} >= 1."

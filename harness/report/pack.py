@@ -113,7 +113,7 @@ def _episodes(
         packed.not_replayed[f"{run.name} on {run.config['task']}"] = replayer.refused
         replayer = None
     for place, record in enumerate(run.records):
-        episode = _episode(record, prompting)
+        episode = viewer_episode(record, prompting)
         if replayer is not None and place in chosen:
             again = episode["replay"] = replayer(record, pictures=packed.picture_bytes < picture_bytes)
             packed.picture_bytes += sum(map(len, again.get("images", ())))
@@ -124,18 +124,20 @@ def _episodes(
         replayer.close()
 
 
-def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
-    """A record as the viewer reads it: per step `c` commands, `o` what came of them, `r` reward, `f` fault, `y` the
-    reply where it is more than the command, `t` its reasoning.
+def viewer_episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
+    """Returns a record as the viewer reads it.
+
+    Each step has `c` commands, `o` observation, `r` reward, `f` fault, and, if the reply is more than the command, `y`
+    the reply and `t` its reasoning.
     """
     steps = []
     for step in record["steps"]:
-        shown = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
+        packed_step = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
         if "reply" in step:
-            shown["y"] = step["reply"]
+            packed_step["y"] = step["reply"]
             if prompting is not None and (thought := prompting.parse(reply_text(step)).thought):
-                shown["t"] = thought
-        steps.append(shown)
+                packed_step["t"] = thought
+        steps.append(packed_step)
     return {
         "first": record["first_observation"],
         "error": record["error"],

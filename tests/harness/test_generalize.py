@@ -32,7 +32,20 @@ def run(*words):
     return done.value.code
 
 
-HILO = ["-e", "HiLo", "--module", "examples.hilo", "--axis", "size=8,64", "--axis", "max_steps=3,6", "-n", "20"]
+HILO = [
+    "-e",
+    "HiLo",
+    "--module",
+    "examples.hilo",
+    "--axis",
+    "size=8,64",
+    "--axis",
+    "max_steps=3,6",
+    "--num-workers",
+    "0",
+    "-n",
+    "20",
+]
 
 
 def test_a_grid_is_played_written_and_drawn(tmp_path, capsys):

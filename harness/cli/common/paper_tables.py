@@ -47,7 +47,7 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
     `escape` is applied to text that comes from run folders.
     """
     published = {model for row in table.rows if not row.ours for model in row.models}
-    others = any(row.ours and is_model(row.label) and row.label not in published for row in table.rows)
+    has_other_models = any(row.ours and is_model(row.label) and row.label not in published for row in table.rows)
     absent = [column.name for column in table.columns if not column.task]
     counts = ", ".join(f"{number} {name}" for name, number in statuses(table).most_common())
     return [
@@ -55,7 +55,7 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
         *table.notes,
         *(f"small trainings, whose models and budgets reproduce no cell: {line}" for line in table.small),
         *_missing_seeds(table, escape),
-        *([OURS] if others else []),
+        *([OURS] if has_other_models else []),
         *([f"no task of ours: {'; '.join(absent)}"] if absent else []),
         *(f"left out, not of suite {table.suite!r}: {escape(line)}" for line in table.left_out),
         *_commands(table),

@@ -11,6 +11,7 @@ import filelock
 from rich.console import Console
 
 from envsuite.errors import DataError
+from harness import cli
 from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
@@ -18,6 +19,7 @@ from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import is_model, make_policy, on_server, policy_options
 from harness.prompting.prompting import GRAMMARS
 from harness.records import Record, Results, is_broken
+from harness.rollout.activity import Activity
 from harness.stats.summary import Summary
 from harness.types import Policy, Trajectory, WatchesWeights
 
@@ -116,11 +118,12 @@ def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
 
 
 def play(
-    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
+    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players
 ) -> tuple[Results, Summary]:
-    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
+    """Carries out one run, with its progress on stderr, within the budget that earlier runs of `players` have left."""
     how = dataclasses.replace(how, budget=players.left(how.budget, config))
-    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
+    console, activity = cli.console(stderr=True), Activity()
+    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), activity) as progress:
 
         def ended(record: Record, run: Trajectory | None) -> None:
             if run is None:
@@ -136,6 +139,7 @@ def play(
             lambda: players.get(name, config),
             how,
             ended,
+            activity=activity,
             open_series=lambda: players.stored(name, config, console),
         )
         if progress.cached:
