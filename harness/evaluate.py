@@ -263,7 +263,7 @@ def evaluate(
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
     except MissingExtra:
-        if is_new:
+        if is_new and not (journal_path.exists() and journal_path.stat().st_size):
             _remove(folder, output_dir)
         raise
     finally:
