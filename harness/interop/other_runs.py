@@ -259,10 +259,11 @@ def _run(path: Path, settings: dict[str, Any], model: str, episodes: list[OtherE
         "model": model,
         "knobs": dict(episodes[0].knobs),
         "sampling": episodes[0].sampling,
+        "reward_mode": "",
         **settings,
         "attempts": max(attempts.values()),
     }
-    config["unstated"] = [name for name in PROTOCOL if config.get(name) is None]
+    config["unstated"] = [name for name in PROTOCOL if config.get(name) in (None, "")]
     scored = [record for record in converted if not records.is_broken(record)]
     if not scored:
         raise DataError(f"Every episode of {model} in {path} is broken; the first: {episodes[0].error}")
@@ -288,6 +289,7 @@ def _record(episode: OtherEpisode, seed: int, attempt: int) -> Record:
         "seed": seed,
         "attempt": attempt,
         "model": episode.model,
+        "reward_mode": "",
         "success": bool(scores) and success,
         "reward": scores.get("reward", reward),
         "progression": scores.get("progression", reward),
