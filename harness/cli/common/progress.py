@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envsuite.escaping import one_line
+from harness import cli
 from harness.records import Record, is_broken
 from harness.rollout.activity import Activity
 
@@ -146,7 +147,7 @@ class RunProgress:
         if self.broken:
             parts.append(f"broken {self.broken}")
         turns, tokens = activity.rates()
-        parts.append(f"{activity.turns:,} turns ({turns:.3g}/s)")
+        parts.append(f"{cli.plural(activity.turns, 'turn')} ({turns:.3g}/s)")
         if activity.tokens:
             parts.append(f"{tokens:.0f} tok/s")
         if self.cached:
