@@ -282,6 +282,7 @@ def _record(episode: OtherEpisode, seed: int, attempt: int) -> Record:
     scores = dict(episode.scores)
     reward = next(iter(scores.values()), 0.0)
     success = scores.get("success", reward) >= 1.0 - 1e-9
+    progression = scores.get("progression", float(success))
     reason = (StopReason.SOLVED if success else StopReason.FAILED) if scores else StopReason.BROKEN
     return {
         "task": episode.task,
@@ -292,7 +293,7 @@ def _record(episode: OtherEpisode, seed: int, attempt: int) -> Record:
         "reward_mode": "",
         "success": bool(scores) and success,
         "reward": scores.get("reward", reward),
-        "progression": scores.get("progression", reward),
+        "progression": min(1.0, max(0.0, progression)),
         "stop_reason": str(reason),
         "metrics": {name: value for name, value in scores.items() if name not in ("success", "reward", "progression")},
         "labels": {},
