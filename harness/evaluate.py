@@ -28,7 +28,7 @@ from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
-from harness import records
+from harness import hash_chain, records
 from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
@@ -42,7 +42,7 @@ from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
 from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.stats.summary import Summary, summarise
-from harness.types import Episode, Policy, Trajectory, WatchesWeights
+from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWeights
 
 DEFAULT_EXECUTION = Execution()
 OnEpisode = Callable[[Record, Trajectory | None], None]
@@ -260,6 +260,7 @@ def evaluate(
         summary = {**config.identity(), **summarise(results), "spent": journal.spent}
         if reused.dates:
             summary["reused"] = reused.summary()
+        summary["results_hash"] = records.results_hash(folder / "results.jsonl")
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
     except MissingExtra:
@@ -291,7 +292,13 @@ def _play(
         policy.keep_weights(weights)
     executor = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
-        yield from rollout(policy, todo, executor, config.prompting, config.max_turns, activity)
+        runs = rollout(policy, todo, executor, config.prompting, config.max_turns, activity)
+        with contextlib.closing(runs):  # type: ignore[type-var]
+            for run in runs:
+                if is_model(config.model):
+                    digest = policy.weights_hash() if isinstance(policy, HashesWeights) else ""
+                    run.chain = hash_chain.chain(run, config.prompting, config.model, digest)
+                yield run
     finally:
         executor.close()
 
@@ -308,7 +315,7 @@ def _record(
 ) -> None:
     """Appends the played episodes to the journal and to the store."""
     began = time.monotonic()
-    with timing.open("a") as times:
+    with timing.open("a", buffering=1) as times:
         for run in runs:
             record = records.record(run, config.model, config.reward_mode)
             journal.append(record)

@@ -17,6 +17,7 @@ is byte-identical after every run, interrupted or not.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -83,14 +84,23 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "cost": sum(turn.reply.cost for turn in turns),
         **_estimated(turns),
         **({"artifacts": run.artifacts} if run.artifacts else {}),
+        **({"weights": run.chain.weights} if run.chain else {}),
         "error": run.error,
         "objective": run.objective,
         "first_observation": turns[0].observation if turns else run.final_observation,
         "steps": [
-            _step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation)
+            {
+                **_step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation),
+                **_hashes(run, index),
+            }
             for index, turn in enumerate(turns)
         ],
     }
+
+
+def _hashes(run: Trajectory, index: int) -> dict[str, str]:
+    """Returns the fields of a step that belong to the episode's hash chain."""
+    return {} if run.chain is None else {"prompt_hash": run.chain.prompts[index], "link": run.chain.links[index]}
 
 
 def _estimated(turns: Sequence[Turn]) -> Record:
@@ -352,6 +362,14 @@ def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results
     """Writes the records of the episodes in `keys` atomically, sorted by key."""
     write_atomically(path, journal.lines(keys))
     return Results(path)
+
+
+def results_hash(path: Path) -> str:
+    """Returns the SHA-256 of the ordered records of a results file, plain or gzipped."""
+    digest = hashlib.sha256()
+    for _, line in reading.read_lines(path):
+        digest.update(line)
+    return digest.hexdigest()
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:

@@ -303,7 +303,9 @@ def _same(stored: dict[str, Any] | None, weights: Fingerprint | None) -> bool:
     if stored is None or weights is None:
         return stored is None and weights is None
     try:
-        return not Fingerprint.of(stored).difference(weights, SAME_WEIGHTS)
+        before = Fingerprint.of(stored)
+        # The hash chain of a record has the hash of the text.
+        return before.text == weights.text and not before.difference(weights, SAME_WEIGHTS)
     except (ValueError, LookupError, TypeError):
         return False
 

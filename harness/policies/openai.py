@@ -178,6 +178,10 @@ class OpenAIPolicy:
         if self._weights is not None:
             self._weights.keep(path)
 
+    def weights_hash(self) -> str:
+        """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
+        return "" if self._weights is None else self._weights.hash()
+
     def served_weights(self) -> Fingerprint | None:
         """Returns the fingerprint of the weights that are served now; None if they are not watched."""
         if self._weights is None:

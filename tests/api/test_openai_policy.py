@@ -369,6 +369,13 @@ def test_a_server_that_returns_must_hold_the_same_weights(server):
         who.close()
 
 
+def test_a_server_that_cannot_list_its_models_is_used_all_the_same(server):
+    """`transformers serve` without a hub cache answers GET /models with 500 and drops the connection."""
+    server.fails_to_list = True
+    replies = ask(server, prompt(), watch=True, max_retries=0)
+    assert [reply.error for reply in replies] == [""]
+
+
 def test_two_servers_of_one_run_must_hold_the_same_weights(server):
     with misbehaving.running() as second:
         second.says = "<action>jump</action>"

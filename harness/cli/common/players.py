@@ -43,7 +43,7 @@ class Players:
         self._used[config.run_id] = summary
 
     def get(self, name: str, config: RunConfig) -> Policy:
-        options = _options(self._args, config)
+        options = run_options(self._args, config)
         if name in self._made and self._made[name][0] != options:
             self._made.pop(name)[1].close()
         if name not in self._made:
@@ -102,7 +102,7 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
     return make_policy(name, **options)
 
 
-def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
+def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
     lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
     settings = {
