@@ -162,9 +162,7 @@ class RunConfig:
         return span[self.seed : self.seed + count]
 
     def all_episodes(self) -> list[Episode]:
-        """Returns all episodes in playing order: the first attempt of every seed, then the second
-        attempts.
-        """
+        """Returns all episodes in playing order: the first attempt of every seed, then the second ones."""
         knobs = knobs_json(self.knobs)
         return [Episode(self.task, knobs, seed, attempt) for attempt in range(self.attempts) for seed in self.seeds]
 
@@ -175,9 +173,7 @@ class RunConfig:
 
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
-    """Returns the task and split name for `split`; families whose splits are separate tasks return
-    another task.
-    """
+    """Returns the task and split name for `split`; the task is another one if splits are separate tasks."""
     if split in task.split_ids:
         return registry.TASKS[task.split_ids[split]], ""
     return task, split
@@ -361,9 +357,7 @@ def _most_turns(config: RunConfig) -> int:
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:
-    """Returns the number of worker processes for an environment class; 0: its environments run in
-    this process.
-    """
+    """Returns the number of worker processes for an environment class; 0: this process runs them."""
     if execution.num_workers >= 0:
         return execution.num_workers
     unknown = execution.isolate_unknown and cls.__module__.partition(".")[0] != "envsuite"
