@@ -246,8 +246,7 @@ def evaluate(
                 activity.most_turns = _most_turns(config)
                 runs = play(todo) if play else _play(config, todo, make_policy, execution, weights, activity)
                 with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
-                    timing = folder / "timing.jsonl"
-                    _record(config, runs, journal, timing, execution.budget, on_episode, activity, series)
+                    _record(config, runs, journal, folder, execution.budget, on_episode, activity, series)
             results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
         finally:
             journal.close()
@@ -303,7 +302,7 @@ def _record(
     config: RunConfig,
     runs: Iterator[Trajectory],
     journal: Journal,
-    timing: Path,
+    folder: Path,
     budget: Budget,
     on_episode: OnEpisode,
     activity: Activity,

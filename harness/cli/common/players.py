@@ -77,11 +77,11 @@ class Players:
 
     def _settings(self, name: str, config: RunConfig) -> dict[str, Any] | None:
         """Returns what decides the episodes of a run; None if a part of it cannot be identified."""
-        of_policy = options(self._args, config)
-        settings = settings_of(config.protocol(), config.task, config.knobs, of_policy)
+        options = run_options(self._args, config)
+        settings = settings_of(config.protocol(), config.task, config.knobs, options)
         if settings is None and is_model(name):
             self.get(name, config)  # may download the weights
-            settings = settings_of(config.protocol(), config.task, config.knobs, of_policy)
+            settings = settings_of(config.protocol(), config.task, config.knobs, options)
         return settings
 
     def __enter__(self) -> Players:
