@@ -310,7 +310,7 @@ def _record(
 ) -> None:
     """Appends the played episodes to the journal and to the store."""
     began = time.monotonic()
-    with timing.open("a", buffering=1) as times:
+    with (folder / "timing.jsonl").open("a", buffering=1) as times:
         for run in runs:
             record = records.record(run, config.model, config.reward_mode)
             journal.append(record)
