@@ -135,14 +135,14 @@ FAULTS = {
 }
 
 
-SILENT = ("hang", "slow drip")
+TIMED_OUT = ("hang", "slow drip")
 """Faults that end with the policy's timeout; the others answer at once, even on a loaded machine."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_transient_faults_are_retried(server, fault):
     server.script = [FAULTS[fault]]
-    reply = ask(server, timeout=3.0 if fault in SILENT else 60.0)[0]
+    reply = ask(server, timeout=3.0 if fault in TIMED_OUT else 60.0)[0]
     assert (reply.text, reply.error) == ("<action>look</action>", "")
     assert len(server.requests) == 2
     assert server.requests[0][0] == server.requests[1][0], "the same prompt and seed"
