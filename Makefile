@@ -30,7 +30,7 @@ $(VENV)/.installed-eval: pyproject.toml constraints.txt
 	elif [ "$$(uname -sm)" = "Linux x86_64" ] && ! nvidia-smi -L >/dev/null 2>&1; then \
 	  echo "installing the CPU build of $(TORCH); TORCH_INDEX=URL chooses another"; \
 	  $(PIP_INSTALL) "$(TORCH)+cpu" 2>/dev/null || \
-	  $(PIP_INSTALL) --retries 1 --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>/dev/null || { \
+	  $(PIP_INSTALL) --retries 1 --timeout 30 --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>/dev/null || { \
 	    echo "note: $(CPU_INDEX) cannot be reached: installing PyPI's build, which brings CUDA (2.7 GB to download)"; \
 	    $(PIP_INSTALL) "$(TORCH)"; }; \
 	else $(PIP_INSTALL) "$(TORCH)"; fi
@@ -86,6 +86,9 @@ gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training,
 
 fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
 	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
+
+server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, kills and resumes; continues after an interrupt
+	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
@@ -160,4 +163,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

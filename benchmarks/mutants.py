@@ -230,7 +230,7 @@ def run(mutants: Sequence[Mutant], maps: Path, journal: Path, seconds: float, ke
             began = time.monotonic()
             try:
                 target.write_bytes(changed)  # for processes that the tests start
-                outcome = in_child(copy, tests, 4 * planned + 30, prepare=prepare) if tests else "none"
+                outcome = in_child(copy, tests, 4 * planned + 10, prepare=prepare) if tests else "none"
             finally:
                 target.write_bytes(source)
                 os.utime(target, (LONG_AGO, LONG_AGO))

@@ -6,6 +6,7 @@
         results.jsonl   the journal's records sorted by key, without superseded broken attempts;
                         written when the run ends
         timing.jsonl    duration of each episode
+        reused.jsonl    episodes that come from the store and were not played (harness.episodes)
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
         progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
@@ -16,6 +17,7 @@ is byte-identical after every run, interrupted or not.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -82,14 +84,23 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "cost": sum(turn.reply.cost for turn in turns),
         **_estimated(turns),
         **({"artifacts": run.artifacts} if run.artifacts else {}),
+        **({"weights": run.chain.weights} if run.chain else {}),
         "error": run.error,
         "objective": run.objective,
         "first_observation": turns[0].observation if turns else run.final_observation,
         "steps": [
-            _step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation)
+            {
+                **_step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation),
+                **_hashes(run, index),
+            }
             for index, turn in enumerate(turns)
         ],
     }
+
+
+def _hashes(run: Trajectory, index: int) -> dict[str, str]:
+    """Returns the fields of a step that belong to the episode's hash chain."""
+    return {} if run.chain is None else {"prompt_hash": run.chain.prompts[index], "link": run.chain.links[index]}
 
 
 def _estimated(turns: Sequence[Turn]) -> Record:
@@ -255,15 +266,17 @@ class Journal:
     ROW = 6
     """number of (task, knobs), seed, attempt, broken, offset, length"""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reused: Container[Key] = ()) -> None:
+        """`reused` has the keys of episodes that were not played for this run; it may grow."""
         self.path = path
         self.spent: dict[str, float] = dict.fromkeys(SPENT, 0)
-        """tokens and cost of all records, estimates included"""
+        """tokens and cost of all played records, estimates included"""
         self.estimated = False
         """a record has estimated tokens"""
         self._kinds: dict[tuple[str, str], int] = {}  # numbers of (task, knobs)
         self._rows = array("q")
         self._size = 0
+        self._reused = reused
         if path.exists():
             self._load()
         self._file = path.open("ab")
@@ -280,6 +293,8 @@ class Journal:
         task, knobs, seed, attempt = key_of(record)
         kind = self._kinds.setdefault((task, knobs), len(self._kinds))
         self._rows.extend((kind, seed, attempt, is_broken(record), self._size, length))
+        if (task, knobs, seed, attempt) in self._reused and not is_broken(record):
+            return
         estimated = record.get("estimated")
         self.estimated = self.estimated or estimated is not None
         for name in SPENT:
@@ -347,6 +362,14 @@ def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results
     """Writes the records of the episodes in `keys` atomically, sorted by key."""
     write_atomically(path, journal.lines(keys))
     return Results(path)
+
+
+def results_hash(path: Path) -> str:
+    """Returns the SHA-256 of the ordered records of a results file, plain or gzipped."""
+    digest = hashlib.sha256()
+    for _, line in reading.read_lines(path):
+        digest.update(line)
+    return digest.hexdigest()
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:

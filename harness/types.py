@@ -128,6 +128,22 @@ class WatchesWeights(Protocol):
         """
         ...
 
+    def served_weights(self) -> Any:
+        """Returns the present weights' fingerprint, None if they are not watched or cannot be told apart.
+
+        Raises OSError if no server answers.
+        """
+        ...
+
+
+@runtime_checkable
+class HashesWeights(Protocol):
+    """Optional capability of a policy: it knows a hash of its weights, equal on every machine."""
+
+    def weights_hash(self) -> str:
+        """Returns the hash; '' if it is not known, for example before a server's first answer."""
+        ...
+
 
 @runtime_checkable
 class ReportsRetries(Protocol):
@@ -163,6 +179,17 @@ class Turn:
     """commands that were admissible before the reply"""
 
 
+class HashChain(NamedTuple):
+    """Hashes that bind the replies of an episode to their prompts (`harness.hash_chain`)."""
+
+    weights: str
+    """hash of the model's weights; '' if it is not known"""
+    prompts: Sequence[str]
+    """one hash per turn"""
+    links: Sequence[str]
+    """one hash per turn, which covers all turns up to it"""
+
+
 @dataclass
 class Trajectory:
     """A played episode. Attempts at the same task, knobs and seed form a group."""
@@ -181,6 +208,7 @@ class Trajectory:
     metrics: dict[str, float] = field(default_factory=dict)
     artifacts: dict[str, Any] = field(default_factory=dict)
     """work products of the episode that the environment hands over at its end, such as a patch"""
+    chain: HashChain | None = None
     error: str = ""
     """what broke, if `stop_reason` is BROKEN"""
     seconds: float = 0.0

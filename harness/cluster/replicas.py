@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections import Counter, deque
@@ -13,7 +14,8 @@ from typing import Any
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
 from harness import waiting
 from harness.cluster import connect
-from harness.policies import make_policy
+from harness.lm import model_files
+from harness.policies import find, make_policy
 from harness.policies.affinity import ServerAffinity
 from harness.types import Prompt, Reply
 from harness.waiting import Outbox
@@ -38,6 +40,10 @@ class PolicyWorker:
     async def versions(self) -> dict[str, str]:
         """Returns the versions on its node."""
         return connect.versions()
+
+    async def weights_hash(self) -> str:
+        """Returns the hash of the weights on its node."""
+        return model_files.weights_hash(find(self._arguments[0])[1])
 
     async def answer(self, prompt: Prompt) -> Reply | EnvsuiteError:
         """Answers a prompt. Returns EnvsuiteError as a value, because Ray would wrap an exception."""
@@ -95,6 +101,7 @@ class RayPolicy:
     def __init__(self, ray: Any, name: str, count: int, options: dict[str, Any]) -> None:
         self.ray, self.name, self._arguments = ray, name, (name, options)
         self.deterministic = False
+        self._weights_hash = ""
         gpus = 1.0 if ray.cluster_resources().get("GPU", 0.0) and options.get("device") != "cpu" else 0.0
         needs = {"CPU": 1.0, **({"GPU": gpus} if gpus else {})}
         connect.check_room(ray, count, needs, "policy replicas")
@@ -121,6 +128,18 @@ class RayPolicy:
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return waiting.act(self, prompts)
+
+    def weights_hash(self) -> str:
+        """Returns the hash of the weights here or, if only the nodes have them, on a replica's node."""
+        if not self._weights_hash:
+            self._weights_hash = model_files.weights_hash(find(self.name)[1]) or self._hash_on_a_node()
+        return self._weights_hash
+
+    def _hash_on_a_node(self) -> str:
+        for replica in self._replicas:
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                return str(self.ray.get(replica.weights_hash.remote(), timeout=self.STARTING))
+        return ""
 
     def submit(self, ticket: int, prompt: Prompt) -> None:
         (number,) = self._affinity.share([prompt.key], range(len(self._replicas)), self._load)

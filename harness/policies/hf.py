@@ -56,6 +56,7 @@ class HFPolicy:
     ) -> None:
         network, tokenizer = load(model, device, dtype, attention, say)
         self._set_up(model, network, tokenizer, **options)
+        self._weights_hash = model_files.weights_hash(model)
 
     @classmethod
     def of(cls, network: Any, tokenizer: Any, *, name: str = "model", **options: Any) -> Self:
@@ -88,6 +89,7 @@ class HFPolicy:
                 f"temperature {temperature} must be >= 0, top_p {top_p} in (0, 1] and max_tokens {max_tokens} >= 1."
             )
         self.name = name
+        self._weights_hash = ""
         self.network, self.tokenizer = network, tokenizer
         end_ids = end_tokens(network, tokenizer)
         self.template = Template(tokenizer, end_ids, thinking)
@@ -137,6 +139,10 @@ class HFPolicy:
 
     def sources(self) -> Sequence[Any]:
         return (self._wakeup,)
+
+    def weights_hash(self) -> str:
+        """Returns the hash of the weights' files; '' for a model that was loaded elsewhere."""
+        return self._weights_hash
 
     def forget(self) -> None:
         """Drops everything computed with the present weights, but no replies."""

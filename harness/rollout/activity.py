@@ -94,7 +94,7 @@ class Activity:
         """Returns the number of requests that wait for their next try, the most frequent reason,
         and the longest pause in seconds.
         """
-        waiting = self._policy.retrying() if isinstance(self._policy, ReportsRetries) else []
+        waiting: list[tuple[str, float]] = self._policy.retrying() if isinstance(self._policy, ReportsRetries) else []
         if not waiting:
             return 0, "", 0.0
         ((reason, _),) = Counter(reason for reason, _ in waiting).most_common(1)

@@ -52,11 +52,12 @@ def test_a_server_that_asks_to_wait_is_named_before_the_first_episode_ends_and_s
         server.says = "<action>3</action>"
         server.script = [answer(server.says)] * 3 + [refuse(429, "slow \x1b[2Jdown", Retry_After="86400")] * 1000
         process = start(tmp_path, server.url)
-        line = line_with(process, "0/3", "1 turns (", "tok/s", "3 in flight", "3 retrying within ")
+        line = line_with(process, "0/3", "1 turn (", "tok/s", "3 in flight", "3 retrying within ")
         assert r"/v1 answered 429: slow \x1b[2Jdown" in line, line
         (heartbeat,) = tmp_path.glob("**/progress.json")
-        beat = json.loads(heartbeat.read_text())
-        assert (beat["retrying"], beat["in_flight"], beat["turns"]) == (3, 3, 1) and "429" in beat["reason"]
+        while (beat := json.loads(heartbeat.read_text()))["retrying"] < 3:
+            time.sleep(0.05)
+        assert (beat["in_flight"], beat["turns"]) == (3, 1) and "429" in beat["reason"]
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         assert process.wait() == 143
@@ -83,7 +84,7 @@ def test_a_terminal_shows_requests_and_retries_from_the_first_turn_on(tmp_path):
     ours, theirs = pty.openpty()
     with running() as server:
         server.says = "<action>3</action>"
-        server.script = [answer(server.says)] * 3 + [refuse(503, "no room")] * 1000
+        server.script = [answer(server.says)] * 3 + [refuse(503, "no room", Retry_After="86400")] * 1000
         process = start(tmp_path, server.url, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "200"})
         os.close(theirs)
         shown = b""
@@ -144,10 +145,13 @@ def test_a_forked_child_still_dies_of_sigterm():
     statuses = []
 
     def command(argv):
+        reading, writing = os.pipe()
         child = os.fork()
         if not child:
-            while True:
-                time.sleep(0.01)
+            os.write(writing, b"!")  # from now on, the child handles signals
+            time.sleep(60)
+            os._exit(0)
+        os.read(reading, 1)
         os.kill(child, signal.SIGTERM)
         statuses.append(os.waitpid(child, 0)[1])
 

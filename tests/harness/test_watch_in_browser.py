@@ -59,9 +59,10 @@ def test_a_run_is_shown_from_its_first_turn_to_its_end(opened, tmp_path):
     expect(page.locator("#task")).to_have_text("No run yet")
     command = [sys.executable, "-m", "harness.cli.eval", "-m", "some/name", "-e", "HiLo-v0", "--module", "tests.toys"]
     command += ["-n", "3", "--served-model-name", "small-model", "--baselines", "none", "-o", str(tmp_path)]
+    command += ["--max-retries", "100"]
     with running() as server:
         server.says = "<think>Low.</think><action>3</action>"
-        server.script = [answer(server.says)] * 4 + [refuse(429, "slow <b>down</b>", Retry_After="1")] * 60
+        server.script = [answer(server.says)] * 4 + [refuse(429, "slow <b>down</b>", Retry_After="1")] * 1000
         process = subprocess.Popen([*command, "--base-url", server.url], cwd=ROOT, stderr=subprocess.DEVNULL)
         expect(page.locator("#task")).to_have_text("HiLo-v0")
         expect(page.locator("#facts")).to_contain_text("0 of 3 episodes")
