@@ -87,6 +87,9 @@ gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training,
 fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
 	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
+coverage: setup  ## simulate how often 95 % intervals contain the true value; writes benchmarks/coverage.md
+	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
+
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
@@ -159,4 +162,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
