@@ -87,8 +87,9 @@ gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training,
 fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
 	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
-coverage: setup  ## simulate how often 95 % intervals contain the true value; writes benchmarks/coverage.md
+coverage: setup  ## simulate how often 95 % intervals contain the true value, and the gaps of untrained players
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
+	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write

@@ -17,19 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from baselines import tables
-from baselines.configs import (
-    CONFIGS,
-    Count,
-    ModelConfig,
-    Natural,
-    NonNegative,
-    Normalisation,
-    Positive,
-    PositiveShare,
-    SFTConfig,
-    Share,
-    UpdateConfig,
-)
+from baselines.configs import CONFIGS, ModelConfig, SFTConfig, UpdateConfig
+from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, Positive, PositiveShare, Share
 from baselines.logging import trackers
 from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, RewardMode, Shaping

@@ -220,10 +220,8 @@ def _marked(share: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the coverage of the harness's intervals by simulation.")
     parser.add_argument("-o", "--output", type=Path, default=None, help="Markdown file to write")
-    parser.add_argument("-n", "--evaluations", type=int, default=1000, help="simulated evaluations per cell")
-    parser.add_argument(
-        "--cache", type=Path, default=Path("build/coverage.json"), help="finished cells"
-    )
+    parser.add_argument("-n", "--evaluations", type=int, default=500, help="simulated evaluations per cell")
+    parser.add_argument("--cache", type=Path, default=Path("build/coverage.json"), help="finished cells")
     args = parser.parse_args()
     args.cache.parent.mkdir(parents=True, exist_ok=True)
     text = page(args.evaluations, args.cache)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envsuite.cache import write_atomically
-from harness.suites import meta_analysis
+from harness.suites import leaderboard_pages, meta_analysis
 from harness.suites.forest_plot import draw
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +27,8 @@ def files() -> dict[Path, str]:
     sections = []
     pictures = {}
     for task in TASKS:
-        entries = meta_analysis.collect(task, [ROOT / "leaderboards" / "tables" / "records"])
+        boards = leaderboard_pages.folders(ROOT / "leaderboards")
+        entries = meta_analysis.collect(task, [ROOT / "leaderboards" / "tables" / "records"], boards)
         picture = ROOT / "docs" / "images" / f"meta-{task}.svg"
         pictures[picture] = draw(f"{task}: published numbers and our runs", meta_analysis.lines(entries))
         sections.append(meta_analysis.page(task, entries, f"../images/{picture.name}"))

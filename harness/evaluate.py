@@ -100,6 +100,8 @@ class RunConfig:
             identity["prompting"] = asdict(self.prompting)
             if self.prompting.wording == "plain":  # keeps the ids of runs that are older than this setting
                 del identity["prompting"]["wording"]
+            if not self.prompting.protocol:
+                del identity["prompting"]["protocol"], identity["prompting"]["words"]
             identity["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
         return identity
 

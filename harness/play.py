@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,8 +26,8 @@ def play(
     trajectory.
 
     :quit or EOFError ends play without recording the current episode. :undo restores the engine's
-    snapshot if the engine supports it; the record contains only the remaining commands, which
-    replay to the same game.
+    snapshot, or plays the remaining commands again if the engine has none; the record contains only
+    the remaining commands. Another word with a colon in front is refused, and costs no turn.
     """
     for episode in episodes:
         run = _episode(env, episode, ask, say, max_turns)
@@ -60,15 +61,17 @@ def _episode(
                 say("There is nothing to take back.")
                 continue
             snapshot, text, info = past.pop()
-            env.restore(snapshot)
             run.turns.pop()
+            if snapshot is None:
+                _play_again(env, run)
+            else:
+                env.restore(snapshot)
             run.final_observation = text
             say(text)
+        elif re.fullmatch(r":[a-z]+", line):
+            say(f"There is no {line}. {HELP}.")
         else:
-            try:
-                past.append((env.snapshot(), text, info))
-            except UsageError:  # this engine has no snapshots
-                past.clear()
+            past.append((_snapshot(env), text, info))
             text, info = _turn(env, run, line, text, info)
             say(text)
             if run.stop_reason is None and max_turns is not None and len(run.turns) >= max_turns:
@@ -76,6 +79,21 @@ def _episode(
     say(f"[{run.stop_reason}] after {len(run.turns)} turns, reward {run.total_reward:g}")
     run.seconds = time.monotonic() - began
     return run
+
+
+def _snapshot(env: TextEnv) -> Any:
+    """Returns the state of the episode; None if the engine cannot save it."""
+    try:
+        return env.snapshot()
+    except UsageError:
+        return None
+
+
+def _play_again(env: TextEnv, run: Trajectory) -> None:
+    """Starts the episode again and plays the commands of its turns."""
+    env.reset(seed=run.episode.seed, options={"attempt": run.episode.attempt})
+    for turn in run.turns:
+        env.step("".join(turn.commands))
 
 
 def _turn(env: TextEnv, run: Trajectory, line: str, text: str, info: dict[str, Any]) -> tuple[str, dict[str, Any]]:

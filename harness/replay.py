@@ -37,6 +37,8 @@ RunKey = tuple[str, str, str, str]
 
 SAME_FAULT = {"length": "format"}
 """Faults that a replay cannot tell apart: a reply without a command, cut off or not."""
+UNREADABLE = ("format", "length")
+"""Faults of replies without a command."""
 
 
 class Verdict(NamedTuple):
@@ -137,7 +139,9 @@ def first_difference(stored: Record, again: Record) -> str:
         for field in ("commands", "observation", "reward"):
             if step[field] != replayed[field]:
                 return f"turn {turn}, {field}: stored {_short(step[field])}, replayed {_short(replayed[field])}"
-        if SAME_FAULT.get(step["fault"], step["fault"]) != replayed["fault"]:
+        # A protocol plays a command of its own for a reply it cannot read; the replay gets that command as a good one.
+        substitute = "reply" in step and step["commands"] and step["fault"] in UNREADABLE
+        if not substitute and SAME_FAULT.get(step["fault"], step["fault"]) != replayed["fault"]:
             return f"turn {turn}, fault: stored {step['fault']!r}, replayed {replayed['fault']!r}"
     if len(stored["steps"]) != len(again["steps"]):
         return f"steps: stored {len(stored['steps'])}, replayed {len(again['steps'])}"
@@ -241,9 +245,13 @@ class RunFolder:
             raise DataError(f"{self.folder / 'config.json'} has no valid prompting settings: {error}.") from error
         for record in stored:
             for turn, step in enumerate(record["steps"], 1):
-                commands = list(prompting.parse(records.reply_text(step)).commands)
+                parsed = prompting.parse(records.reply_text(step))
+                commands = list(parsed.commands)
                 executed = step["commands"]
                 if commands[: len(executed)] != executed or bool(commands) != bool(executed):
                     difference = f"turn {turn}: the reply gives {_short(commands)}, the commands are {_short(executed)}"
                     yield Verdict(record, difference)
+                    break
+                if parsed.substitute != bool(executed and step["fault"] in UNREADABLE):
+                    yield Verdict(record, f"turn {turn}: fault {step['fault']!r} contradicts the reply")
                     break

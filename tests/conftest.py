@@ -12,6 +12,14 @@ USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
 """The cache folder that the tests must use; '' for a temporary one."""
 
 
+LONGEST = ("tests/test_docs.py", "tests/test_site.py", "tests/api/test_transformers_serve.py", "tests/baselines")
+"""Tests that start first: a long test at the end of a run would leave the other processes idle."""
+
+
+def pytest_collection_modifyitems(items) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Returns the folder of golden traces and real games; skips the test if it is missing."""
@@ -25,7 +33,12 @@ GOLDEN = Path(__file__).parent / "golden"
 REFERENCE = SHARED / "golden" / "algorithms"
 
 
-@pytest.fixture(scope="module", params=[GOLDEN / "algorithms", *([REFERENCE] if REFERENCE.is_dir() else [])])
+CASES = [GOLDEN / "algorithms"]
+if REFERENCE.is_dir():
+    CASES.append(pytest.param(REFERENCE, marks=pytest.mark.slow))
+
+
+@pytest.fixture(scope="module", params=CASES)
 def algorithm_cases(request) -> Path:
     """Returns a folder of numeric cases: the committed cases, then the reference data if available."""
     return request.param

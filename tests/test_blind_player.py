@@ -3,7 +3,8 @@
 import pytest
 
 import envsuite
-from envsuite import checks, registry
+from envsuite import registry
+from envsuite.checks import players
 from envsuite.envs.textworld.blind import blind_commands
 from envsuite.errors import UsageError
 from harness.evaluate import RunConfig, evaluate
@@ -25,7 +26,7 @@ class Scripted(HiLo):
 
 def stated(task):
     """What `envsuite-check` states about the blind player; AssertionError if the check fails."""
-    return checks._blind(lambda: registry.build(task), task)
+    return players.blind(lambda: registry.build(task), task)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import gymnasium as gym
 import pytest
 
 import envsuite
-from envsuite import checks, registry
-from envsuite.checks import check
+from envsuite import registry
+from envsuite.checks import check, rewards
 from envsuite.errors import DataError, MissingExtra, UnknownTask
 from envsuite.types import RewardMode
 from examples import hilo
@@ -90,5 +90,5 @@ def test_a_game_without_a_known_plan_may_refuse_the_shaped_reward():
 
     here.Unknown = Unknown
     task = envsuite.Task(id="Unknown-v0", entry_point="tests.test_every_task:Unknown")
-    message = checks._rewards(lambda mode=RewardMode.SPARSE: registry.build(task, mode), [0, 1])
+    message = rewards.modes(lambda mode=RewardMode.SPARSE: registry.build(task, mode), [0, 1])
     assert message.endswith("shaped (refused for 2 of 2 games)")

@@ -136,14 +136,16 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         help="a task whose texts the tokenizer is trained on; may be repeated",
     )
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--size", choices=list(SIZES), default="s")
-    parser.add_argument("--vocabulary", type=int, default=2048)
-    parser.add_argument("--context", type=int, default=2048)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the new model")
+    parser.add_argument("--size", choices=list(SIZES), default="s", help="width and depth")
+    parser.add_argument("--vocabulary", type=int, default=2048, help="tokens of its tokenizer")
+    parser.add_argument("--context", type=int, default=2048, help="context length in tokens")
     parser.add_argument("--episodes", type=int, default=30, help="games per task to read (30)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--module", action="append", default=[])
-    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and games")
+    parser.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return parser
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import json
 import os
 import sys
 import traceback
@@ -21,6 +22,8 @@ __all__ = [
     "add_verbose",
     "console",
     "import_modules",
+    "plural",
+    "print_json",
     "print_safely",
     "run",
     "titled",
@@ -30,6 +33,24 @@ __all__ = [
 def titled(task: str, knobs: Mapping[str, Any]) -> str:
     """Returns a task with its knobs, as people read it."""
     return " ".join([task, *(f"{name}={value}" for name, value in knobs.items())])
+
+
+def plural(count: int, noun: str) -> str:
+    """Returns a count with its noun, as "1 run" or "2,000 runs"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def print_json(value: Any) -> None:
+    """Prints indented JSON; numbers are rounded to 12 significant digits, so that 0.82 is not 0.8200000000000001."""
+    print(json.dumps(_rounded(value), indent=2, default=str))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -81,8 +102,8 @@ def run(
         print(f"{'stopped' if stopped else 'error'}: {one_line(_explained(error))}", file=sys.stderr)
         sys.exit(3 if stopped else 2)
     except KeyboardInterrupt:
-        kept = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
-        print(f"\nstopped{kept}", file=sys.stderr)
+        note = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
+        print(f"\nstopped{note}", file=sys.stderr)
         sys.exit(130)
     sys.exit(code or 0)
 

@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument("board", type=Path, help="leaderboards/SUITE")
     add.add_argument("runs", nargs="+", type=Path, help="run folders")
     render = verbs.add_parser("render", help="write every page again from the records")
-    render.add_argument("--root", type=Path, default=ROOT)
+    render.add_argument("--root", type=Path, default=ROOT, help="folder of the leaderboards")
     play = verbs.add_parser("play", help="play the random player and the expert of a board, new or there already")
     play.add_argument("boards", nargs="+", type=Path, help="leaderboards/SUITE")
     play.add_argument("-n", "--episodes", type=int, default=None, help="games a task (default: as many as there are)")
@@ -62,8 +62,10 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _play(folder: Path, episodes: int | None, missing: bool) -> None:
-    """Floor and ceiling of a board, on the tasks and as many games as it has of them; of a new one, on the suite's; or
-    those of the suite's that are `missing`. A task whose data is not on this machine is named and left out.
+    """Plays the floor and the ceiling of a board on its tasks and games.
+
+    A new board has the tasks of its suite. With `missing`, only tasks of the suite that the board lacks are played. A
+    task whose data is not on this machine is named and skipped.
     """
     old = leaderboards.read(folder).entries if (folder / "metadata.json").exists() else {}
     floor = {place[:2]: entry["identity"]["seeds"][1] for place, entry in old.items() if place[2] == "random"}

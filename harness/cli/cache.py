@@ -47,7 +47,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(root)
         for name, path in parts.items():
             count, size = _size(path)
-            print(f"  {name:24} {count:8,} files {size / 2**20:10.1f} MB")
+            print(f"  {name:24} {count:8,} files {size / 1e6:10.1f} MB")
         return 0
     if args.part is not None and args.part not in parts:
         raise UsageError(
@@ -65,14 +65,14 @@ def _main(argv: Sequence[str] | None) -> int:
 def _clear(folders: Sequence[Path], root: Path, confirmed: bool) -> None:
     size = sum(_size(path)[1] for path in folders)
     names = ", ".join(path.name for path in folders) or "nothing"
-    question = f"Remove {names} ({size / 2**20:.1f} MB) from {root}? [y/N] "
+    question = f"Remove {names} ({size / 1e6:.1f} MB) from {root}? [y/N] "
     if folders and (confirmed or _confirms(question)):
         for path in folders:
             if path.is_symlink():
                 path.unlink()
             else:
                 shutil.rmtree(path)
-        print(f"removed {size / 2**20:.1f} MB")
+        print(f"removed {size / 1e6:.1f} MB")
 
 
 def _confirms(question: str) -> bool:

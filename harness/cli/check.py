@@ -11,7 +11,8 @@ from rich.console import Console
 
 from envsuite import registry
 from envsuite.cache import write_atomically
-from envsuite.checks import LEAK_SECONDS, absent, check
+from envsuite.checks import absent, check
+from envsuite.checks.leaks import LEAK_SECONDS
 from envsuite.errors import UsageError
 from envsuite.gold import TIMES, deny_list, examine
 from envsuite.sandbox import drivers, selftest
@@ -34,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="only attack every sandbox driver and list the results",
     )
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
     parser.add_argument(
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
@@ -52,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     gold.add_argument(
         "--deny-list", type=Path, metavar="FILE", help="write the failed games to FILE, for later --set deny=FILE"
     )
-    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return parser
 
 
@@ -122,19 +123,19 @@ def _sandbox(console: Console) -> int:
 
 
 def _gold(tasks: list[Task], knobs: dict[str, Any], args: argparse.Namespace, console: Console) -> int:
-    found = []
+    verdicts = []
     for task in tasks:
         console.print(task.id, style="bold", highlight=False)
         for verdict in examine(task, args.times, args.n, **registry.overrides(task, knobs)):
-            found.append(verdict)
+            verdicts.append(verdict)
             mark = "[green]sound [/]" if verdict.status == "sound" else f"[red]{verdict.status:6}[/]"
             console.print(f"  {mark} ", end="", highlight=False, markup=True)
-            said = f"{verdict.game}: {verdict.detail}, {verdict.seconds:.1f} s"
-            console.print(said, highlight=False, soft_wrap=True)
+            line = f"{verdict.game}: {verdict.detail}, {verdict.seconds:.1f} s"
+            console.print(line, highlight=False, soft_wrap=True)
             if args.deny_list:  # at once: an examination of hours may be cut
-                write_atomically(args.deny_list, deny_list(found))
-    failed = [verdict for verdict in found if verdict.status != "sound"]
-    console.print(f"{len(found)} games, {len(failed)} to exclude", highlight=False)
+                write_atomically(args.deny_list, deny_list(verdicts))
+    failed = [verdict for verdict in verdicts if verdict.status != "sound"]
+    console.print(f"{len(verdicts)} games, {len(failed)} to exclude", highlight=False)
     return 1 if failed else 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -60,7 +59,7 @@ def _main(argv: Sequence[str] | None) -> int:
     standings = [standing(run, args.metric, args.level) for run in runs]
     if args.json:
         pairs = [_without_nan({**asdict(pair), "mean": _without_nan(pair.mean._asdict())}) for pair in differences]
-        print(json.dumps({"runs": [_plain(entry) for entry in standings], "differences": pairs}, indent=2))
+        cli.print_json({"runs": [_plain(entry) for entry in standings], "differences": pairs})
         return 0
     console = cli.console()
     interval = f"[{100 * (1 - args.level):.0f} %]"

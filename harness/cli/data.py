@@ -17,11 +17,14 @@ from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
+from harness.prompting import protocols
 from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
 from harness.stats.compare import read_run
 from harness.suites.plan import parse_setting
 
 FETCHERS = {"alfworld": "envsuite.envs.alfworld.games.data:download"}
+PROMPTS = "prompts/"
+"""prefix of the names of published prompts"""
 EXPORTS = {
     "parquet": "one file of rows",
     "hf": "a folder for datasets.load_from_disk",
@@ -36,16 +39,27 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    get = verbs.add_parser("get", help="download official data: " + ", ".join(FETCHERS))
-    get.add_argument("name")
+    get = verbs.add_parser(
+        "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())
+    )
+    get.add_argument("name", help=", ".join(_gettable()))
+    get.add_argument(
+        "--from",
+        dest="local",
+        type=Path,
+        default=None,
+        help="for prompts/NAME: a checkout of the protocol's repository, in place of the download",
+    )
     add = verbs.add_parser("add", help="add your own copy of a dataset file, after a check of its schema and checksum")
-    add.add_argument("name")
-    add.add_argument("file", type=Path)
+    add.add_argument("name", help="name of the data set")
+    add.add_argument("file", type=Path, help="your copy")
     verbs.add_parser("list", help="list the cache")
     export = verbs.add_parser("export", help="export a finished run for other tools: " + ", ".join(EXPORTS))
     export.add_argument("run", type=Path, help="run folder, or its results.jsonl")
-    export.add_argument("--to", choices=EXPORTS, required=True)
-    export.add_argument("-o", "--output", type=Path, required=True)
+    export.add_argument(
+        "--to", choices=EXPORTS, required=True, help="; ".join(f"{name}: {text}" for name, text in EXPORTS.items())
+    )
+    export.add_argument("-o", "--output", type=Path, required=True, help="file or folder to write")
     games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
     _add_episodes(games)
     games.add_argument(
@@ -53,33 +67,39 @@ def parser() -> argparse.ArgumentParser:
     )
     cli.add_executor(games)
     demos = verbs.add_parser("demos", help="write the expert's games as chat JSONL for fine-tuning")
-    demos.add_argument("-o", "--output", type=Path, required=True)
+    demos.add_argument("-o", "--output", type=Path, required=True, help="JSONL file to write")
     _add_episodes(demos)
     demos.add_argument("--expert", default="expert", help="expert | expert:KIND")
-    demos.add_argument("--history", type=int, default=-1)
-    demos.add_argument("--admissible", choices=ADMISSIBLE, default="none")
-    demos.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
-    demos.add_argument("--num-workers", type=int, default=-1)
+    demos.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
+    demos.add_argument(
+        "--admissible", choices=ADMISSIBLE, default="none", help="turns that list the admissible commands"
+    )
+    demos.add_argument(
+        "--action-grammar", choices=list(GRAMMARS), default="action", help="how a reply marks its command"
+    )
+    demos.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     cli.add_executor(demos)
     cli.add_verbose(verbs)
     return parser
 
 
 def _add_episodes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-e", "--env", required=True)
-    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    parser.add_argument("--split", default="train")
-    parser.add_argument("-n", "--episodes", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--module", action="append", default=[])
+    parser.add_argument("-e", "--env", required=True, help="family or task id")
+    parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
+    parser.add_argument("--split", default="train", help="train | test | the splits of the task (default: train)")
+    parser.add_argument("-n", "--episodes", type=int, default=100, help="games (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
+    parser.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
 
 
 def _chosen(args: argparse.Namespace, model: str) -> RunConfig:
     """Returns the episodes of the one task that the arguments name."""
     cli.import_modules(args.module)
-    (task, *others) = registry.tasks(args.env)
-    if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: `{args.verb}` takes one task at a time.")
+    (task, *further_tasks) = registry.tasks(args.env)
+    if further_tasks:
+        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: `{args.verb}` takes one task at a time.")
     task, split = resolve_split(task, args.split)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     return RunConfig(task, model, knobs, "" if task.panel else split, args.episodes, seed=args.seed)
@@ -93,20 +113,14 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     console = cli.console()
     if args.verb == "get":
-        if args.name not in FETCHERS:
-            raise UsageError(
-                f"Nothing to get for {args.name!r}: it can be {', '.join(FETCHERS)}.{did_you_mean(args.name, FETCHERS)}"
-            )
-        console.print(f"{args.name}: {registry.load(FETCHERS[args.name])()}", highlight=False, soft_wrap=True)
+        console.print(f"{args.name}: {_get(args.name, args.local)}", highlight=False, soft_wrap=True)
     elif args.verb == "add":
-        kept = registry.load(ADDERS["datascicoding"])(args.name, args.file)
-        console.print(f"{args.name}: kept as {kept}", highlight=False, soft_wrap=True)
+        stored = registry.load(ADDERS["datascicoding"])(args.name, args.file)
+        console.print(f"{args.name}: kept as {stored}", highlight=False, soft_wrap=True)
     elif args.verb == "list":
         for folder in sorted(path for path in cache_dir().iterdir() if path.is_dir()):
             files = [path for path in folder.rglob("*") if path.is_file()]
-            console.print(
-                f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 2**20:9.1f} MB"
-            )
+            console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
     elif args.verb == "export":
         _export(args)
     elif args.verb == "games":
@@ -114,6 +128,22 @@ def _main(argv: Sequence[str] | None) -> int:
     else:
         _demos(args)
     return 0
+
+
+def _gettable() -> list[str]:
+    return [*FETCHERS, *(PROMPTS + name for name in protocols.names())]
+
+
+def _get(name: str, local: Path | None) -> object:
+    """Downloads data or words by name; returns where they are. Raises UsageError, DataError."""
+    if name not in _gettable():
+        known = _gettable()
+        raise UsageError(f"Nothing to get for {name!r}: it can be {', '.join(known)}.{did_you_mean(name, known)}")
+    if name.startswith(PROMPTS):
+        return protocols.load(name.removeprefix(PROMPTS)).fetch(local)
+    if local is not None:
+        raise UsageError(f"--from is for {PROMPTS}NAME, not for {name}.")
+    return registry.load(FETCHERS[name])()
 
 
 def _export(args: argparse.Namespace) -> None:

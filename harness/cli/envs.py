@@ -35,8 +35,8 @@ def parser() -> argparse.ArgumentParser:
         "--measure", type=int, metavar="N", help="play N games per task and write the cards (for developers)"
     )
     parser.add_argument("--seed", type=int, default=0, help="with --measure: offset of the first game (default: 0)")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return parser
 
 
@@ -58,7 +58,7 @@ def _main(argv: Sequence[str] | None) -> int:
         for task in tasks:
             _measure(console, task, args.measure, args.seed)
     elif args.json:
-        print(json.dumps([_plain(task) for task in tasks], indent=2))
+        cli.print_json([_plain(task) for task in tasks])
     elif args.card:
         for task in tasks:
             _card(console, task)
@@ -77,7 +77,7 @@ def _families(console: Console, as_json: bool) -> None:
     registry.tasks("*")  # plugins too
     count = Counter(task.family for task in registry.TASKS.values())
     if as_json:
-        print(json.dumps({name: vars(family) for name, family in registry.FAMILIES.items()}, indent=2, default=str))
+        cli.print_json({name: vars(family) for name, family in registry.FAMILIES.items()})
         return
     table = Table(
         box=SIMPLE_HEAD, caption="envsuite-envs NAME lists a family's tasks; --card shows knobs and difficulty"
@@ -143,7 +143,7 @@ def _card(console: Console, task: Task) -> None:
     except MissingExtra as error:
         console.print(str(error), style="yellow")
         return
-    console.print((cls.__doc__ or "").strip().splitlines()[0], highlight=False)
+    console.print(inspect.getdoc(cls) or "", highlight=False)
     table = Table(box=SIMPLE_HEAD, title="knobs", title_justify="left")
     for head in ("knob", "value", "range", "what it does"):
         table.add_column(head, overflow="fold")

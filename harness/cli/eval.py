@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from harness.cli.common.players import Players, play
 from harness.cli.common.preview import describe, show_prompt
 from harness.evaluate import Execution, RunConfig
 from harness.policies import ADVISED, is_model, record_name
+from harness.prompting import protocols
 from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
 from harness.suites.plan import Planned, plan
@@ -122,7 +122,7 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
         console.print(tasks_table(across))
         output.append({"over_tasks": dict(across)})
     if args.json:
-        print(json.dumps(output, indent=2))
+        cli.print_json(output)
     if failure:
         cli.print_safely(f"error: {failure}", sys.stderr)
     return 1 if failure else 0
@@ -154,6 +154,11 @@ def _print_tables(console: Console, config: RunConfig, rows: list[tuple[str, Sum
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         title += f"  panel {panel.digest} ({len(config.seeds)} played, {len(panel):,}{of} present)"
+    if config.prompting.protocol and is_model(config.model):
+        neutral = config.prompting.words == protocols.NEUTRAL
+        title += f"  protocol {config.prompting.protocol}" + (
+            " in neutral words, not the published ones" if neutral else ""
+        )
     console.print(result_table(title, rows))
     for table in (repeats_table(rows), type_table(rows)):
         if table:

@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_argument(
         "-o", "--output-dir", type=Path, default=Path("."), help="create the package in this folder (default: .)"
     )
-    commands.add_argument("-v", "--verbose", action="store_true")
+    commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return commands
 
 

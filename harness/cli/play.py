@@ -10,6 +10,7 @@ from pathlib import Path
 
 from envsuite import registry
 from envsuite.errors import UsageError
+from envsuite.types import RewardMode
 from harness import cli
 from harness.evaluate import Execution, RunConfig, evaluate, resolve_split
 from harness.play import HELP, play
@@ -21,17 +22,23 @@ from harness.suites.plan import parse_setting
 def parser() -> argparse.ArgumentParser:
     commands = argparse.ArgumentParser(prog="envsuite-play", description="Play in the terminal. " + HELP + ".")
     commands.add_argument("env", help="family or task id")
-    commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE")
-    commands.add_argument("--split", default="")
-    commands.add_argument("-n", "--episodes", type=int, default=1)
+    commands.add_argument(
+        "--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated"
+    )
+    commands.add_argument(
+        "--split", default="", help="train | test | the splits of the task; default: the task's last one"
+    )
+    commands.add_argument("-n", "--episodes", type=int, default=1, help="games to play")
     commands.add_argument("--seed", type=int, default=0, help="number of the split's first seed")
-    commands.add_argument("--reward", default="sparse")
-    commands.add_argument("--max-turns", type=int, default=None)
+    commands.add_argument("--reward", default="sparse", help=" | ".join(map(str, RewardMode)))
+    commands.add_argument("--max-turns", type=int, default=None, help="limit on turns, besides the environment's own")
     commands.add_argument("--player", default="human", help="who plays: the name in the table")
-    commands.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
-    commands.add_argument("--resume", action="store_true")
-    commands.add_argument("--module", action="append", default=[])
-    commands.add_argument("-v", "--verbose", action="store_true")
+    commands.add_argument("-o", "--output-dir", type=Path, default=Path("runs"), help="folder of all runs")
+    commands.add_argument("--resume", action="store_true", help="continue a run of the same settings")
+    commands.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
+    commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return commands
 
 
@@ -45,9 +52,9 @@ def _main(argv: Sequence[str] | None) -> int:
     notices: list[str] = []
     if not is_model(args.player):
         raise UsageError(f"--player {args.player!r} is the name of a built-in player: its row must not become yours.")
-    (task, *others) = registry.tasks(args.env, notices)
-    if others:
-        raise UsageError(f"{args.env!r} names {len(others) + 1} tasks: one is played at a time.")
+    (task, *further_tasks) = registry.tasks(args.env, notices)
+    if further_tasks:
+        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: one is played at a time.")
     task, split = resolve_split(task, args.split)
     knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
     config = RunConfig(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envsuite.errors import UsageError
 from harness import cli, records
 from harness.cli.common.flags import TRUSTED_HELP
+from harness.generalization import grid_check
 from harness.replay import check
 from harness.suites import leaderboards
 from harness.suites.plan import parse_setting
@@ -21,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         prog="envsuite-replay", description="Re-execute the stored commands of results files."
     )
     top_parser.add_argument(
-        "files", nargs="+", type=Path, help="results.jsonl, run folders, leaderboards, or folders of them"
+        "files", nargs="+", type=Path, help="results.jsonl, run folders, leaderboards, grids, or folders of them"
     )
     top_parser.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
     top_parser.add_argument(
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     top_parser.add_argument(
         "--sample", type=int, metavar="K", help="replay only K episodes of each file, always the same ones"
     )
-    top_parser.add_argument("--num-workers", type=int, default=-1)
+    top_parser.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
     return top_parser
 
@@ -58,6 +59,9 @@ def _main(argv: Sequence[str] | None) -> int:
             for fault in leaderboards.faults(leaderboards.read(path)):
                 cli.print_safely(f"{path}: {fault}", sys.stderr)
                 failed += 1
+        for fault in _grid_faults(path):
+            cli.print_safely(fault, sys.stderr)
+            failed += 1
         for file in files:
             failed += _replay(file, players, trusted, args)
     if not checked:
@@ -73,6 +77,15 @@ def _files(path: Path) -> list[Path]:
     if file.exists() or (path / "metadata.json").exists():
         return [file]
     return sorted({*path.rglob("results.jsonl"), *path.rglob("results.jsonl.gz")})
+
+
+def _grid_faults(path: Path) -> Iterator[str]:
+    """Yields where the generalization grids in a folder, or directly below it, contradict their records."""
+    if not path.is_dir():
+        return
+    for grid in sorted({*path.glob("grid.json"), *path.glob("*/grid.json")}):
+        for fault in grid_check.faults(grid.parent):
+            yield f"{grid.parent}: {fault}"
 
 
 def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:

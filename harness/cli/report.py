@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
         "runs", nargs="+", type=Path, help="run folders, training folders, or a folder that holds some of them"
     )
     commands.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(default: report.html)")
-    commands.add_argument("--title", default="envsuite report")
+    commands.add_argument("--title", default="envsuite report", help="title of the page")
     commands.add_argument(
         "--replay",
         type=int,
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
     commands.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help=TRUSTED_HELP)
-    commands.add_argument("-v", "--verbose", action="store_true")
+    commands.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")
     return commands
 
 
@@ -76,7 +76,8 @@ def _main(argv: Sequence[str] | None) -> int:
         ) from error
     write_atomically(args.output, page)
     episodes = sum(len(run.records) for run in material.runs)
-    print(f"{args.output}: {len(material.runs)} runs, {episodes:,} episodes, {len(page.encode()) / 2**20:.1f} MB")
+    counts = f"{cli.plural(len(material.runs), 'run')}, {cli.plural(episodes, 'episode')}"
+    print(f"{args.output}: {counts}, {len(page.encode()) / 2**20:.1f} MB")
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def _main(argv: Sequence[str] | None) -> int:
             return 0
     paper_table = table(args.table, folders, rows, args.metric, args.studies, args.margin)
     if args.json:
-        print(json.dumps(as_json(paper_table), indent=2))
+        cli.print_json(as_json(paper_table))
     elif args.markdown:
         print(as_markdown(paper_table))
     else:
@@ -100,7 +99,11 @@ def _task(args: argparse.Namespace) -> int:
     """Prints everything known about one task. Raises UsageError if a table is named too."""
     if args.table:
         raise UsageError(f"--task stands instead of a table: drop {args.table!r} or --task.")
-    entries = meta_analysis.collect(args.task, args.runs or [args.output_dir])
+    if args.row or args.metric or args.margin or args.run or args.studies or args.json:
+        raise UsageError("--task takes no --row, --metric, --margin, --run, --studies or --json.")
+    folders = args.runs or [args.output_dir]
+    boards = [path.parent for folder in folders for path in sorted(folder.glob("**/metadata.json"))]
+    entries = meta_analysis.collect(args.task, folders, boards)
     if args.svg:
         write_atomically(args.svg, draw(f"{args.task}: published numbers and our runs", meta_analysis.lines(entries)))
     print(meta_analysis.page(args.task, entries))

@@ -15,8 +15,8 @@ from typing import Any
 CELL = 148
 HEIGHT = 48
 LINE = 15
-CHARACTER = 6.8
-LABEL = 34
+CHARACTER = 7.4
+LABEL = 32
 """characters per line of a row's label"""
 
 LOW, HIGH = (247, 251, 255), (8, 81, 156)
@@ -136,8 +136,8 @@ def _luminance(colour: Colour) -> float:
 
 
 def _wrapped(text: str, width: int = LABEL) -> list[str]:
-    """Splits a label into lines, also inside long words such as paths."""
-    return textwrap.wrap(text, width) or [""]
+    """Splits a label into lines: before a model's training places, and inside long words such as paths."""
+    return textwrap.wrap(text.replace("@", " @"), width, break_on_hyphens=False) or [""]
 
 
 def _lines(x: float, y: float, lines: Sequence[str], size: int, anchor: str = "middle") -> list[str]:

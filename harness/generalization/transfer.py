@@ -42,7 +42,7 @@ def transfers(cells: Sequence[GridCell]) -> list[Transfer]:
         if not is_trained(transferred.model) or transferred.model.was_trained_at(transferred.place) is not False:
             continue
         for reference in cells:
-            if reference.place != transferred.place or reference.model == transferred.model:
+            if reference.place.at != transferred.place.at or reference.model == transferred.model:
                 continue
             specialist = is_trained(reference.model) and reference.model.was_trained_at(reference.place)
             if not (specialist or reference.model.base):
@@ -99,8 +99,8 @@ def gaps(cells: Sequence[GridCell]) -> list[GeneralizationGap]:
 
 
 def _adjusted(seen: Sequence[GridCell], unseen: Sequence[GridCell], cells: Sequence[GridCell]) -> Interval | None:
-    """Returns the adjusted gap; None if floor or ceiling is missing at a place, or the model is one of them."""
-    if seen[0].model.name in (FLOOR, CEILING) and not seen[0].model.base:
+    """Returns the adjusted gap; None if floor or ceiling is missing at a place, or the player is untrained."""
+    if not is_trained(seen[0].model):
         return None
     references = {
         (cell.model.name, tuple(cell.place.at.items())): cell.interval for cell in cells if not cell.model.trained

@@ -101,7 +101,7 @@ def resolve(name: str) -> Source:
         raise UsageError(f"No model folder {name!r}: give a folder with config.json and the weights.")
     if name.count("/") == 1 and all(name.split("/")):
         return Source(name, "hub", name)
-    known = (*BUNDLED, *ALIASES)
+    known = (*BUNDLED, *ALIASES, "random", "blind", "expert", "idle")  # the last four are players, not models
     raise UsageError(
         f"Unknown model {name!r}: give {', '.join(BUNDLED)}, an alias ('envsuite-models list'), org/name or a folder."
         + did_you_mean(name, known)

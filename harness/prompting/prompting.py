@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from envsuite.errors import UsageError, did_you_mean
+from harness.prompting import protocols
 from harness.prompting.rewording import WORDINGS
 from harness.types import Message, Turn
 
@@ -29,6 +30,8 @@ class Parsed(NamedTuple):
     thought: str = ""
     note: str = ""
     """message to the model if the reply contains no command"""
+    substitute: bool = False
+    """whether the commands are a protocol's substitute for a reply that it does not understand"""
 
 
 class Grammar(Protocol):
@@ -293,6 +296,10 @@ class Prompting:
     """
     wording: str = "plain"
     """a name in `harness.prompting.rewording.WORDINGS`, which replaces words of the game"""
+    protocol: str = ""
+    """a name in `harness.prompting.protocols.names()`, whose conversation and parser replace ours"""
+    words: str = ""
+    """with a protocol: "neutral", or the first 12 digits of the SHA-256 of its published words"""
 
     def __post_init__(self) -> None:
         if self.grammar not in GRAMMARS:
@@ -305,6 +312,14 @@ class Prompting:
             raise UsageError(f"Unknown wording {self.wording!r}: choose {', '.join(WORDINGS)}.{hint}")
         if self.history < -1:
             raise UsageError(f"History is a number of turns, or -1 for all of them, not {self.history}.")
+        if self.protocol:
+            known = (protocols.NEUTRAL, protocols.load(self.protocol).published_id)
+            if self.words not in known:
+                raise UsageError(f"Words of the protocol {self.protocol} are {' or '.join(known)}, not {self.words!r}.")
+            if self.wording != "plain" or self.history < 0:
+                raise UsageError(f"The protocol {self.protocol} fixes its wording and its number of remembered turns.")
+        elif self.words:
+            raise UsageError(f"Words {self.words!r} need a protocol.")
 
     def messages(
         self,
@@ -320,6 +335,10 @@ class Prompting:
         `past` caches an episode's earlier turns between calls; without it the time grows with the
         square of the turns.
         """
+        if self.protocol:
+            return protocols.load(self.protocol).messages(
+                self.words, self.history, objective, turns, observation, admissible
+            )
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
         reword = self.reword
@@ -344,6 +363,9 @@ class Prompting:
 
     def parse(self, text: str) -> Parsed:
         """Parses a reply and translates its commands to the environment's words."""
+        if self.protocol:
+            action = protocols.load(self.protocol).parse(text)
+            return Parsed((action.command,), action.thought, substitute=not action.understood)
         parsed = GRAMMARS[self.grammar].parse(text)
         return parsed._replace(commands=self.listed(parsed.commands))
 

@@ -51,10 +51,13 @@ function turns(one) {
   if (one.error) found.push(make("div", { class: "notice" }, one.error));
   if (one.replay && one.replay.difference) found.push(make("div", { class: "notice" }, `Played again: ${one.replay.difference}.`));
   let seen = one.first;
+  let previous = []; // the messages of the prompt before
   one.steps.forEach((step, place) => {
     const told = make("div", { class: "told" }, text(seen, "seen"));
     if (again && again.prompts[place]) {
-      const prompt = again.prompts[place];
+      const [shared, added] = again.prompts[place];
+      const prompt = previous.slice(0, shared).concat(added);
+      previous = prompt;
       told.append(folded(`Prompt · ${prompt.length} messages`, () => prompt.flatMap(([role, number]) => [
         make("span", { class: "role" }, role), text(again.strings[number], "")])));
     }

@@ -125,17 +125,19 @@ def _episodes(
 
 
 def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
-    """A record as the viewer reads it: per step `c` commands, `o` what came of them, `r` reward, `f` fault, `y` the
-    reply where it is more than the command, `t` its reasoning.
+    """Returns a record as the viewer reads it.
+
+    Each step has `c` commands, `o` observation, `r` reward, `f` fault, and, if the reply is more than the command, `y`
+    the reply and `t` its reasoning.
     """
     steps = []
     for step in record["steps"]:
-        shown = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
+        packed_step = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
         if "reply" in step:
-            shown["y"] = step["reply"]
+            packed_step["y"] = step["reply"]
             if prompting is not None and (thought := prompting.parse(reply_text(step)).thought):
-                shown["t"] = thought
-        steps.append(shown)
+                packed_step["t"] = thought
+        steps.append(packed_step)
     return {
         "first": record["first_observation"],
         "error": record["error"],

@@ -44,7 +44,7 @@ def render(
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(percent=percent, number=number, share=_share)
     names = list(dict.fromkeys(run.name for run in material.runs))
-    hues = {name: _hue(name, place) for place, name in enumerate(one for one in names if one not in _FIXED)}
+    hues = {name: _hue(name, place) for place, name in enumerate(name for name in names if name not in _FIXED)}
     hues |= {name: _hue(name, 0) for name in names if name in _FIXED}
     page = environment.from_string(_asset("page.html")).render(
         title=title,
@@ -92,11 +92,11 @@ def _hue(name: str, place: int) -> str:
 
 
 def _about(run: Run, hues: dict[str, str]) -> dict[str, Any]:
-    shown = ("task", "knobs", "reward_mode", "max_turns", "sampling", "prompting", "envsuite", "run_id", "panel")
+    fields = ("task", "knobs", "reward_mode", "max_turns", "sampling", "prompting", "envsuite", "run_id", "panel")
     return {
         "name": run.name,
         "hue": hues[run.name],
-        "config": {field: run.config[field] for field in shown if run.config.get(field)},
+        "config": {field: run.config[field] for field in fields if run.config.get(field)},
     }
 
 
@@ -190,5 +190,5 @@ def _notes(packed: Packed) -> list[str]:
 
 
 def _share(value: float | None, digits: int = 1) -> str:
-    """0.125 as '12.5'; a dash where there is no number."""
+    """Returns 0.125 as '12.5', and a dash for a missing number."""
     return "–" if value is None or math.isnan(value) else f"{100 * value:.{digits}f}"

@@ -86,7 +86,7 @@ def _by_protocol(runs: Sequence[Run], allow: Sequence[str]) -> list[list[Run]]:
     """
     groups: list[list[Run]] = []
     for run in sorted(runs, key=lambda run: not run.config.get("prompting")):
-        matching = [group for group in groups if all(_alike(run, other, allow) for other in group)]
+        matching = [group for group in groups if all(_alike(run, member, allow) for member in group)]
         if run.config.get("prompting"):
             matching = matching[:1]
         for group in matching:
@@ -144,8 +144,8 @@ def _folders(path: Path) -> list[Path]:
         return [path]
     runs = [folder for folder in records.iterate_runs(path) if records.results_file(folder).exists()]
     names = ("metrics.jsonl", "grid.json", "metadata.json")
-    others = {file.parent for name in names for file in path.glob(f"**/{name}")}
-    return runs + sorted(others)
+    folders = {file.parent for name in names for file in path.glob(f"**/{name}")}
+    return runs + sorted(folders)
 
 
 def read_board(folder: Path) -> list[Run]:

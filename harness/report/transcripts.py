@@ -13,7 +13,7 @@ from typing import Any
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import EnvsuiteError
-from harness.prompting.prompting import Prompting
+from harness.prompting.prompting import Past, Prompting
 from harness.records import Record, is_broken, reply_text
 from harness.stats.compare import Run
 from harness.types import Reply, Turn
@@ -55,8 +55,9 @@ class Replayer:
     def __call__(self, record: Record, pictures: bool = True) -> dict[str, Any]:
         """Replays a record and returns the additional data of each turn.
 
-        `expert` [turns] str or None, `admissible` [turns], `prompts` [turns] of [role, number in `strings`], `shots`
-        [turns + 1] numbers in `images` (PNG, base64), `difference` (a message if the environment answered differently).
+        `expert` [turns] str or None, `admissible` [turns], `prompts` [turns] of [n, messages]: the first n messages of
+        the previous prompt, then messages as [role, number in `strings`]; `shots` [turns + 1] numbers in `images` (PNG,
+        base64), `difference` (a message if the environment answered differently).
         """
         assert self.env is not None
         try:
@@ -77,6 +78,7 @@ class Replayer:
             replayed["shots"].append(images.number(encoded[key]))
 
         turns: list[Turn] = []
+        past, previous = Past(), list[tuple[str, int]]()
         if text != record["first_observation"]:
             return {"difference": "the first observation differs today"}
         for number, step in enumerate(record["steps"], 1):
@@ -86,10 +88,13 @@ class Replayer:
                 take_picture()
             turn = self._turn(step, text, info["admissible_commands"])
             if self.prompting is not None:
-                prompt = self.prompting.messages(
-                    env.instructions, env.objective, turns, turn.observation, turn.admissible
+                messages = self.prompting.messages(
+                    env.instructions, env.objective, turns, turn.observation, turn.admissible, past
                 )
-                replayed["prompts"].append([[m["role"], strings.number(m["content"])] for m in prompt])
+                prompt = [(message["role"], strings.number(message["content"])) for message in messages]
+                shared = _shared(previous, prompt)
+                replayed["prompts"].append([shared, prompt[shared:]])
+                previous = prompt
             texts, over = [], False
             for command in step["commands"] or [""]:
                 text, _, terminated, truncated, info = env.step(command)
@@ -137,6 +142,14 @@ class StringTable:
             self._numbers[text] = len(self.items)
             self.items.append(text)
         return self._numbers[text]
+
+
+def _shared(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Returns the number of leading items that two sequences share."""
+    for index, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return index
+    return min(len(first), len(second))
 
 
 def _png(frame: Any) -> str:

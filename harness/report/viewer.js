@@ -45,6 +45,8 @@
     return columns.success[number] ? ["✓", "good", "solved"] : ["✕", "bad", "not solved"];
   };
   const title = (number) => `${verdict(number)[0]} ${run(number).name}`;
+  // TextWorld's objectives begin with a greeting that names it; the table has no room for that.
+  const GREETING = /^[^]{0,120}?TextWorld[^.!?]*[.!?] (?:You do! )?(?:Here is [^.!?]*[.!?] )?(?=.)/;
   // head, what is shown, what it is sorted by, class
   const HEADS = [
     ["", (n) => make("span", { class: verdict(n)[1], title: verdict(n)[2] }, verdict(n)[0]), (n) => columns.success[n], ""],
@@ -57,7 +59,7 @@
     ["reward", (n) => decimals(columns.reward[n]), (n) => columns.reward[n], "r minor"],
     ["invalid", (n) => faults(n) || "–", faults, "r minor"],
     ["ending", (n) => word("ending", n).replace("_", " "), (n) => word("ending", n), ""],
-    ["objective", (n) => word("objective", n), (n) => word("objective", n), "obj"],
+    ["objective", (n) => word("objective", n).replace(GREETING, ""), (n) => word("objective", n), "obj"],
   ];
   let shown = []; // the episodes that pass the filters, in order
   let drawn = 0; // how many of them have a row

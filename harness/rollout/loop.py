@@ -95,7 +95,7 @@ class EpisodeState:
         if result.error:
             run.stop_reason, run.error = StopReason.BROKEN, result.error
             return
-        if not parsed.commands:
+        if not parsed.commands or parsed.substitute:
             fault = "length" if reply.finish_reason == "length" else "format"
         else:
             fault = "" if result.info["is_action_valid"] else "invalid"

@@ -41,7 +41,7 @@ LARGE = 10**6
 
 COMPUTED = ("random", "expert")
 """players without a language model: they have no sampling and no prompting"""
-IMPLIED = {"wording": "plain"}
+IMPLIED = {"wording": "plain", "protocol": "", "words": ""}
 """settings that an identity omits at this value"""
 
 EntryKey = tuple[str, str, str]

@@ -69,7 +69,7 @@ def read(
     cells: dict[str, dict[str, TableCell]] = {}
     first: dict[str, tuple[Path, dict[str, Any]]] = {}
     episodes: dict[tuple[str, str], int] = {}
-    group_of = {model: models[0] for models in seeds for model in models}
+    group_of = {model: ", ".join(models) for models in seeds for model in models}
     for path in sorted(path for folder in folders for path in folder.glob("**/summary.json")):
         summary = _read(path)
         label = summary["model"]
@@ -82,16 +82,14 @@ def read(
             continue
         known |= {"success", "reward", "progression", *summary.get("repeats", ()), *summary["metrics"]}
         for column in matching:
-            interval = _interval(summary, metric, column.task_type)
-            if interval is None or interval["value"] is None:
+            cell = summary_cell(path, summary, metric, column.task_type, over_splits)
+            if cell is None:
                 continue
             group = group_of.get(label, label)
             _refuse_unlike(path, group, summary, first.setdefault(group, (path, summary)))
             if episodes.get((label, column.name), 0) >= summary["episodes"]:
                 continue  # of several runs of one protocol the largest counts
             episodes[label, column.name] = summary["episodes"]
-            deviation = (summary["metrics"].get(over_splits) or {}).get("value") if over_splits else None
-            cell = _cell(interval, metric == "success" and summary.get("attempts", 1) == 1, deviation)
             cells.setdefault(label, {})[column.name] = cell
     if explicit and known and metric not in known:
         raise UsageError(
@@ -101,18 +99,46 @@ def read(
     return result
 
 
+def summary_cell(
+    path: Path, summary: dict[str, Any], metric: str, task_type: str = "", over_splits: str = ""
+) -> TableCell | None:
+    """Returns a run's cell, or None if the run lacks the metric. Raises DataError if its numbers are not numbers."""
+    try:
+        interval = _interval(summary, metric, task_type)
+        if interval is None or interval["value"] is None:
+            return None
+        check_types(interval, {"value": (int, float), "n": int})
+        bounds = {name: (int, float) for name in ("low", "high") if interval[name] is not None}
+        check_types(interval, bounds)
+        if interval["n"] < 1:
+            raise ValueError(f"n is {interval['n']}")
+        deviation = (summary["metrics"].get(over_splits) or {}).get("value") if over_splits else None
+        return _cell(interval, metric == "success" and summary.get("attempts", 1) == 1, deviation)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} has no valid {metric!r} ({type(error).__name__}: {error}).") from error
+
+
 def _cell(interval: Mapping[str, Any], share: bool, over_splits: float | None) -> TableCell:
-    """Returns a cell with the likelihood of its score; a score outside [0, 1] has none and keeps the run's interval."""
+    """Returns a cell with the likelihood of its score; a score outside [0, 1] has none.
+
+    The cell shows the run's own interval, as boards do; with `over_splits`, the wider one of the likelihood.
+    """
     value, low, high, n = (interval[name] for name in ("value", "low", "high", "n"))
-    if not (0 <= value <= 1 and n):
+    if not 0 <= value <= 1:
         return TableCell(value, low, high, n, over_splits=over_splits)
-    estimate = _estimate(value, interval.get("deviation") or 0.0, n, share, over_splits)
-    return TableCell(value, *estimate.interval(), n, estimate, over_splits)
+    estimate = _estimate(value, interval.get("deviation"), n, share, over_splits)
+    if over_splits is not None:
+        return TableCell(value, *estimate.interval(), n, estimate, over_splits)
+    if low is not None and high is not None:
+        low, high = max(0.0, low), min(1.0, high)
+    return TableCell(value, low, high, n, estimate)
 
 
-def _estimate(value: float, deviation: float, n: int, share: bool, over_splits: float | None) -> Estimate:
+def _estimate(value: float, deviation: float | None, n: int, share: bool, over_splits: float | None) -> Estimate:
     if share:
         return proportion(value, n)
+    if deviation is None:  # one game, or a run of an older version: the largest possible variance
+        return Estimate(value, n, games=n)
     if over_splits is None:
         return mean(value, deviation, n)
     return mean_over_splits(value, deviation, n, over_splits, SPLITS)

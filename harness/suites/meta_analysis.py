@@ -7,7 +7,7 @@ one model and method have in several places, and `settings` lists how the protoc
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ from envsuite import registry
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.escaping import markdown
 from envsuite.types import knobs_json
-from harness.suites import suites
+from harness.stats.summary import summarise
+from harness.suites import leaderboards, measured, suites
 from harness.suites.forest_plot import Line
 from harness.suites.paper_table import TableCell
 from harness.suites.published import table, tables
@@ -54,17 +55,22 @@ class Disagreement(NamedTuple):
     verdict: CellVerdict
 
 
-def collect(task: str, folders: Sequence[Path] = (), task_type: str = "") -> list[Entry]:
-    """Returns every number on a task, published ones first. Raises UsageError if no table has a column for it."""
+def collect(task: str, folders: Sequence[Path] = (), boards: Sequence[Path] = (), task_type: str = "") -> list[Entry]:
+    """Returns every number on a task, published ones first. Raises UsageError if no table has a column for it.
+
+    Ours are the runs below `folders` that follow the suite of a table, and the entries of `boards`.
+    """
     if task not in registry.TASKS:
         raise UsageError(f"No task {task!r} is registered.{did_you_mean(task, known_tasks())}")
     key = task, knobs_json(registry.overrides(registry.TASKS[task], {}))
     published: list[Entry] = []
     ours: dict[tuple[str, str], Entry] = {}
+    metric = ""
     for name, spec in tables().items():
         if task not in _tasks(spec):
             continue
         paper_table = table(name, folders)
+        metric = metric or paper_table.metric
         columns = [column for column in paper_table.columns if column.task == task and column.task_type == task_type]
         for column in columns:
             if column.key != key:
@@ -83,7 +89,23 @@ def collect(task: str, folders: Sequence[Path] = (), task_type: str = "") -> lis
                     published.append(entry)
     if not published:
         raise UsageError(f"No table has a column for {task}: there are {', '.join(known_tasks())}.")
+    for folder in boards if not task_type else ():
+        for entry in _of_board(folder, key, metric):
+            ours.setdefault((entry.suite, entry.label), entry)
     return [*published, *ours.values()]
+
+
+def _of_board(folder: Path, key: tuple[str, str], metric: str) -> Iterator[Entry]:
+    """Yields the entries of a board on a task. Reads the records only if there is one."""
+    if key[0] not in (folder / "metadata.json").read_text("utf-8"):
+        return
+    board = leaderboards.read(folder)
+    for place, entry in board.entries.items():
+        if place[:2] == key:
+            summary = {**summarise(board.of(place)), "attempts": entry["identity"]["attempts"]}
+            cell = measured.summary_cell(folder / "metadata.json", summary, metric)
+            if cell:
+                yield Entry("ours", place[2], cell, board.suite, True)
 
 
 def known_tasks() -> list[str]:
@@ -130,11 +152,16 @@ def _setting(value: object) -> str:
 def lines(entries: Sequence[Entry]) -> list[Line]:
     """Returns the lines of a forest plot, published numbers by source and ours at the end, each block by value."""
     order = list(dict.fromkeys(entry.source for entry in entries))
+    several = len({entry.suite for entry in entries}) > 1
     ranked = sorted(entries, key=lambda entry: (order.index(entry.source), -entry.cell.value, entry.label))
     return [
-        Line(entry.source, entry.label, entry.cell.value, entry.cell.low, entry.cell.high, entry.ours)
+        Line(entry.source, _label(entry, several), entry.cell.value, entry.cell.low, entry.cell.high, entry.ours)
         for entry in ranked
     ]
+
+
+def _label(entry: Entry, several: bool) -> str:
+    return f"{entry.label} ({entry.suite})" if entry.ours and several else entry.label
 
 
 def page(task: str, entries: Sequence[Entry], picture: str = "") -> str:

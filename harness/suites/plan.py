@@ -15,6 +15,7 @@ from envsuite.errors import UsageError
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig, Sampling, resolve_split
 from harness.policies import record_name
+from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
 from harness.suites import suites
 
@@ -44,6 +45,8 @@ class RunRequest:
     admissible: str = "latest"
     action_grammar: str = "action"
     prompt_wording: str = "plain"
+    protocol: str = ""
+    """a name in `harness.prompting.protocols.names()`; it fixes most of the settings above"""
     baseline_episodes: int | None = None
     explicit: frozenset[str] = frozenset()
     """fields that the caller set on purpose; a suite refuses those that contradict its protocol"""
@@ -138,6 +141,10 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
         raise UsageError(f"--temperature {request.temperature} must be >= 0 and --top-p {request.top_p} in (0, 1].")
     if request.max_turns is not None and request.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {request.max_turns}.")
+    words = ""
+    if request.protocol:
+        request = under_protocol(task, request)
+        words = protocols.load(request.protocol).available()
     task, split = resolve_split(task, request.split)
     config = RunConfig(
         task=task,
@@ -164,10 +171,40 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
             history_reasoning=_history_reasoning(request.history_reasoning),
             admissible=request.admissible,
             wording=request.prompt_wording,
+            protocol=request.protocol,
+            words=words,
         ),
     )
     config.seeds  # noqa: B018  raises if the task has fewer games than were requested
     return config
+
+
+def under_protocol(task: Task, request: RunRequest) -> RunRequest:
+    """Returns the request with the flags that its protocol fixes. Raises UsageError if an explicit one contradicts."""
+    protocol = protocols.load(request.protocol)
+    if task.family not in protocol.families:
+        raise UsageError(
+            f"The protocol {protocol.name} is for {', '.join(protocol.families)}; {task.id} belongs to {task.family}."
+        )
+    if request.action_mode != "write":
+        raise UsageError(f"The protocol {protocol.name} reads written replies: leave out --action-mode.")
+    changes: dict[str, object] = {}
+    for field, value in protocol.flags.items():
+        if field == "set":
+            given = {parse_setting(word)[0] for word in request.knobs}
+            fixed = {parse_setting(word)[0]: word for word in value}
+            for knob in given & fixed.keys():
+                if fixed[knob] not in request.knobs:
+                    raise UsageError(f"The protocol {protocol.name} fixes --set {fixed[knob]}: drop the other value.")
+            changes["knobs"] = (*request.knobs, *(word for knob, word in fixed.items() if knob not in given))
+            continue
+        current = getattr(request, field)
+        if field in request.explicit and current != value:
+            raise UsageError(
+                f"The protocol {protocol.name} fixes --{field.replace('_', '-')} {value}, not {current}: drop the flag."
+            )
+        changes[field] = value
+    return request.replace(**changes)
 
 
 def _history_reasoning(word: str) -> bool | int:

@@ -21,7 +21,17 @@ KEY = "sk-very-secret-0123456789"
 def run(out, server, *words, model="some/name", **environment):
     command = [sys.executable, "-m", "harness.cli.eval", "-m", model]
     command += ["-e", "hilo", "--module", "examples.hilo", "-n", "3", "-o", str(out)]
-    command += ["--base-url", server.url, "--served-model-name", "small-model", "--baselines", "none", *words]
+    command += [
+        "--base-url",
+        server.url,
+        "--served-model-name",
+        "small-model",
+        "--baselines",
+        "none",
+        "--num-workers",
+        "0",
+        *words,
+    ]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment})
 
 

@@ -105,7 +105,7 @@ SILENT = ("hang", "slow drip")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_transient_faults_are_retried(server, fault):
     server.script = [FAULTS[fault]]
-    reply = ask(server, timeout=10.0 if fault in SILENT else 60.0)[0]
+    reply = ask(server, timeout=3.0 if fault in SILENT else 60.0)[0]
     assert (reply.text, reply.error) == ("<action>look</action>", "")
     assert len(server.requests) == 2
     assert server.requests[0][0] == server.requests[1][0], "the same prompt and seed"

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"transformers serve is not installed: envsuite[serving] lacks {MISSING}"),
     pytest.mark.timeout(900),  # two models are loaded
 ]
-TOKENS = 16
+TOKENS = 8
 TIE = 1e-3
 CONTINUOUS = ("--continuous-batching", "--cb-num-blocks", "64", "--cb-max-batch-tokens", "512")
 """Options for paged attention; without the bounds it would use half of the memory."""
@@ -76,7 +76,7 @@ def stop(process):
 
 
 def talks():
-    for task in ("put a clean apple in the fridge", "look at the bowl under the desklamp", "heat some egg"):
+    for task in ("put a clean apple in the fridge", "look at the bowl under the desklamp"):
         system = f"You play a household game. Answer with exactly one command. Your task is to: {task}."
         seen = "You are in the middle of a room. You see a cabinet 1, a fridge 1, and a sinkbasin 1."
         yield [{"role": "system", "content": system}, {"role": "user", "content": seen}]

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from baselines import cli  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms import actor_critic, grpo, poad, policy_step, ppo, rloo, twosome  # noqa: E402
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
@@ -273,11 +274,16 @@ def test_demonstrations_and_then_updates_teach_the_task(folder, tmp_path):
 
 
 def test_a_run_resumed_goes_on_to_the_very_same_weights(folder, tmp_path):
-    config = {"learning_rate": 1e-3, "kl_coef": 0.1, "kl_target": 0.01, "kl_horizon": 100}
-    whole = TrainingRun(recipe(folder, "poad", updates=4, config=config), tmp_path / "whole")
+    few = {
+        "episodes": 8,
+        "eval_episodes": 4,
+        "sft": {"episodes": 8, "train": {"learning_rate": 3e-3, "epochs": 1, "rows": 8}},
+        "config": {"learning_rate": 1e-3, "kl_coef": 0.1, "kl_target": 0.01, "kl_horizon": 100},
+    }
+    whole = TrainingRun(recipe(folder, "poad", updates=4, **few), tmp_path / "whole")
     whole.train()
-    TrainingRun(recipe(folder, "poad", updates=2, config=config), tmp_path / "cut").train()
-    resumed = TrainingRun(recipe(folder, "poad", updates=4, config=config), tmp_path / "cut", resume=True)
+    TrainingRun(recipe(folder, "poad", updates=2, **few), tmp_path / "cut").train()
+    resumed = TrainingRun(recipe(folder, "poad", updates=4, **few), tmp_path / "cut", resume=True)
     resumed.train()
     assert resumed.optimisers.kl_coef == whole.optimisers.kl_coef != 0.1  # moved, and not forgotten
     for name, value in whole.model.state()["lm"].items():
@@ -287,17 +293,21 @@ def test_a_run_resumed_goes_on_to_the_very_same_weights(folder, tmp_path):
 def test_the_command_refuses_an_unknown_key_in_one_line(folder, tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text(f'algorithm = "grpo"\ntasks = ["Signpost-v0"]\n[model]\nname = "{folder}"\n')
-    words = [sys.executable, "-m", "baselines.cli", str(path), "--module", "tests.toys"]
-    done = subprocess.run([*words, "--set", "config.grup_size=4"], capture_output=True, text=True, cwd=ROOT)
+    look = (
+        "import atexit, sys; from baselines import cli\n"
+        "atexit.register(lambda: print('torch' in sys.modules))\n"
+        "cli.main(sys.argv[1:])"
+    )
+    words = [str(path), "--module", "tests.toys"]
+    command = [sys.executable, "-c", look, *words, "--set", "config.grup_size=4"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
     assert "Did you mean 'group_size'" in done.stderr
     assert done.stderr.count("\n") == 1
-    look = "import sys; from baselines import recipe; recipe.load(recipe.find(sys.argv[1])); sys.exit('torch' in sys.modules)"
-    assert not subprocess.run(
-        [sys.executable, "-c", look, path], cwd=ROOT
-    ).returncode  # refused before torch is imported
-    done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    assert done.stdout == "False\n", "refused before torch is imported"
+    with pytest.raises(SystemExit) as end:
+        cli.main([*words, "--dry-run"])
+    assert end.value.code == 0
 
 
 def test_a_panel_is_measured_on_the_last_split_that_is_on_this_machine(monkeypatch):

@@ -161,7 +161,10 @@ def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launch
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("--cpu --num_processes 2", "--multi_gpu --num_processes N"), ("--mixed_precision bf16", "model.dtype")],
+    [
+        ("--cpu --num_processes 2", "--multi_gpu --num_processes N"),
+        pytest.param("--mixed_precision bf16", "model.dtype", marks=pytest.mark.slow),
+    ],
 )
 def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, message):
     path = write(tmp_path / "recipe.toml", recipe(folder))
@@ -173,6 +176,8 @@ def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, message
     assert not (tmp_path / "run").exists()
     with pytest.raises(UsageError, match="fsdp = true"):
         collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
+    with pytest.raises(UsageError, match="--mixed_precision bf16"):
+        collectives._reject_unsupported({"ACCELERATE_MIXED_PRECISION": "bf16"})
 
 
 def test_one_process_needs_no_launcher():

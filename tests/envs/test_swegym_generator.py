@@ -4,6 +4,7 @@ import ast
 import gzip
 import json
 import re
+from itertools import islice
 
 import pytest
 
@@ -188,7 +189,13 @@ def test_a_test_that_is_called_differently_from_process_to_process_is_left_out(p
 
 
 @pytest.mark.timeout(900)  # the judge's own limit is 600 s
-@pytest.mark.parametrize("name", packages.PACKAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("uritemplate", "semver") else pytest.param(name, marks=pytest.mark.slow)
+        for name in packages.PACKAGES
+    ],
+)
 def test_the_judge_accepts_every_published_package(name):
     """Every gold patch restores the published package, so accepting that means every task can be won."""
     results = [task for task in tasks.manifest() if task.package.name == name]
@@ -206,11 +213,13 @@ def test_the_judge_accepts_every_published_package(name):
 
 def test_compounds_are_of_known_bugs_in_different_functions_and_half_of_them_meet(base):
     single = [task for task in tasks.manifest() if task.package.name == "uritemplate" and len(task.bugs) == 1]
+    single = single[-build.COMPOUND_SOURCES :]
     failing = {task.bugs: set(task.fail_to_pass) for task in single}
     for count in (2, 3):
-        drawn = list(generator.compounds(base, single, count, "0"))[:20]
-        assert drawn == list(generator.compounds(base, single, count, "0"))[:20]
-        assert drawn != list(generator.compounds(base, single, count, "1"))[:20]
+        drawn = list(islice(generator.compounds(base, single, count, "0"), 20))
+        assert len(drawn) == 20
+        assert drawn == list(islice(generator.compounds(base, single, count, "0"), 20))
+        assert drawn != list(islice(generator.compounds(base, single, count, "1"), 20))
         for sites in drawn:
             assert len({(path, bug.function) for path, bug in sites}) == count
             each = [failing[(planted_as(site),)] for site in sites]
@@ -224,7 +233,7 @@ def planted_as(site):
 
 
 def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "ROUND", {1: 3, 2: 1})
+    monkeypatch.setattr(build, "ROUND", {1: 2, 2: 1})
 
     def made(folder, *rounds):
         for number in rounds:
@@ -233,7 +242,7 @@ def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(tmp_path, monkey
         return [task.instance_id for task in journals["uritemplate"].listed(rounds[-1])]
 
     pieces, at_once = made(tmp_path / "a", 1, 2), made(tmp_path / "b", 2)
-    assert pieces == at_once and len(pieces) == 8
+    assert pieces == at_once and len(pieces) == 6
 
 
 @pytest.mark.slow

@@ -88,7 +88,10 @@ def test_a_malformed_version_is_refused(version):
         interpreters.find(version)
 
 
-@pytest.mark.parametrize("driver", ["bwrap", "landlock", "docker"])
+@pytest.mark.parametrize(
+    "driver",
+    ["bwrap", pytest.param("landlock", marks=pytest.mark.slow), pytest.param("docker", marks=pytest.mark.slow)],
+)
 def test_a_recipe_of_another_python_is_solved_and_packages_of_that_python_are_hidden(driver, tmp_path):
     need_driver(driver)
     version = other_version()

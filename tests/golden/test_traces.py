@@ -7,6 +7,7 @@ from tests.golden.digests import FOLDER
 from tests.golden.make_traces import files
 
 
+@pytest.mark.slow
 def test_the_committed_digests_are_those_of_the_records():
     if not (SHARED / "golden" / "overcooked").is_dir():
         pytest.skip(f"no golden data: {SHARED / 'golden'} holds no records (set ENVSUITE_SHARED)")

@@ -1,9 +1,13 @@
 """Behaviour that all commands share: names, control characters, interrupts, the cache, and files' permissions."""
 
+import argparse
+import importlib
 import json
 import os
 import re
 import stat
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +17,35 @@ from harness import cli
 from harness.cli import cache
 from harness.stats.summary import result_table, summarise
 from tests import toys  # noqa: F401
+
+SCRIPTS = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+
+
+def actions(parser):
+    """Yields every action of a parser and of its subcommands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                yield from actions(subparser)
+        else:
+            yield action
+
+
+@pytest.mark.parametrize("command", SCRIPTS)
+def test_every_argument_has_a_help_text(command):
+    parser = importlib.import_module(SCRIPTS[command].partition(":")[0]).parser()
+    assert not [action.option_strings or action.dest for action in actions(parser) if not action.help]
+
+
+def test_json_has_no_digits_beyond_the_twelfth(capsys):
+    cli.print_json({"means": [0.1 + 0.2, 1e300], "count": 3, "name": "x", "pair": (1 / 3, None)})
+    printed = capsys.readouterr().out
+    assert "0.30000000000000004" not in printed
+    assert json.loads(printed) == {"means": [0.3, 1e300], "count": 3, "name": "x", "pair": [0.333333333333, None]}
+
+
+def test_counts_have_a_noun_in_the_right_number():
+    assert [cli.plural(count, "run") for count in (0, 1, 2000)] == ["0 runs", "1 run", "2,000 runs"]
 
 
 def test_names_with_markup_are_printed_unchanged(capsys):

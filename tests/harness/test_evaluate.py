@@ -19,6 +19,7 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness import records
 from harness.capacity import cost
+from harness.cli import eval as evaluation
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.stats.summary import summarise
@@ -44,6 +45,13 @@ def cli(*words, **kwargs):
         cwd=ROOT,
         **kwargs,
     )
+
+
+def here(*words):
+    """Runs the command in this process, without workers; returns its exit code."""
+    with pytest.raises(SystemExit) as done:
+        evaluation.main(["--num-workers", "0", *map(str, words)])
+    return done.value.code
 
 
 def test_a_run_leaves_five_files_and_results_sorted_by_key(tmp_path):
@@ -192,18 +200,17 @@ def test_records_store_any_string():
     assert records.dump(nasty).count(b"\n") == 1
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("model", ["random", "expert", "replay"])
 def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, proved):
-    delay = 0.04 * workers  # keeps the duration independent of the number of workers
+    delay = 0.02 * workers  # keeps the duration independent of the number of workers
     size = ("--set", f"delay={delay:g}", "--set", "size=512", "--set", "max_steps=6")
-    words = ["-e", "Slow-v0", "-n", 16, *size, "--baselines", "none"]
+    words = ["-e", "Slow-v0", "-n", 12, *size, "--baselines", "none"]
     if model == "replay":
-        assert cli("-m", "random", *words, "-o", tmp_path / "source").returncode == 0
+        assert here("-m", "random", *words, "-o", tmp_path / "source") == 0
         (source,) = (tmp_path / "source").glob("**/results.jsonl")
         model = f"replay:{source}"
-    uncut = cli("-m", model, *words, "-o", tmp_path / "whole")
-    assert uncut.returncode == 0, uncut.stderr
+    assert here("-m", model, *words, "-o", tmp_path / "whole") == 0
     (expected,) = (tmp_path / "whole").glob("**/results.jsonl")
     rng = random.Random(f"{model.partition(':')[0]}{workers}")
     command = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", "-m", model, *map(str, words)]
@@ -255,12 +262,12 @@ def _journal_size(folder):
         (["-m", "random", "-e", "hilo", "-n", "2", "-o", "/proc/nowhere"], "/proc/nowhere"),
     ],
 )
-def test_bad_input_raises_one_line_and_exits_with_code_2(tmp_path, words, message):
+def test_bad_input_raises_one_line_and_exits_with_code_2(tmp_path, words, message, capsys):
     if "-o" not in words:
-        words = [*words, "-o", tmp_path]
-    done = cli(*words)
-    assert done.returncode == 2
-    assert message in done.stderr and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+        words = [*words, "-o", str(tmp_path)]
+    assert here(*words) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
 
 
 def test_a_full_disk_raises_one_line_and_loses_no_episode(tmp_path):
@@ -270,7 +277,7 @@ def test_a_full_disk_raises_one_line_and_loses_no_episode(tmp_path):
         """Limits the file size, so that a write fails halfway as on a full disk."""
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
 
-    words = ("-m", "random", "-e", "hilo", "-n", 10, "-o", tmp_path / "full", "--baselines", "none")
+    words = ("-m", "random", "-e", "hilo", "-n", 10, "-o", tmp_path / "full", "--baselines", "none", "--num-workers", 0)
     done = cli(*words, preexec_fn=limit)
     assert done.returncode == 2 and "File too large" in done.stderr and done.stderr.count("\n") == 1
     assert 0 < _journal_size(tmp_path / "full") < 10
@@ -283,15 +290,30 @@ def test_dry_run_plays_nothing_and_needs_no_weights(tmp_path):
     assert "Qwen/Qwen2.5-3B-Instruct" in done.stdout and not list(tmp_path.iterdir())
 
 
-def test_json_prints_one_document_and_nothing_else_on_stdout(tmp_path):
-    done = cli("-m", "random", "-e", "hilo", "-n", 3, "-o", tmp_path, "--json")
-    (document,) = json.loads(done.stdout)
+def test_json_prints_one_document_and_nothing_else_on_stdout(tmp_path, capsys):
+    assert here("-m", "random", "-e", "hilo", "-n", 3, "-o", tmp_path, "--json") == 0
+    (document,) = json.loads(capsys.readouterr().out)
     assert set(document["rows"]) == {"random", "expert"}
 
 
 def test_a_budget_stops_a_run_cleanly_and_resume_completes_it(tmp_path):
     expected, _ = run(config(model="expert"), tmp_path / "whole")
-    words = ("-m", "expert", "-e", "hilo", "-n", 10, "-c", 1, "-o", tmp_path / "cut", "--baselines", "none")
+    words = (
+        "-m",
+        "expert",
+        "-e",
+        "hilo",
+        "-n",
+        10,
+        "-c",
+        1,
+        "-o",
+        tmp_path / "cut",
+        "--baselines",
+        "none",
+        "--num-workers",
+        0,
+    )
     done = cli(*words, "--max-time", 1e-9)
     assert done.returncode == 3
     assert "--resume" in done.stderr and "1 of 10 episodes" in done.stderr

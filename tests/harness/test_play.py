@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from envsuite import registry
+from envsuite.errors import UsageError
 from harness import records, replay
-from harness.play import play
+from harness.play import HELP, play
 from harness.types import episode
 from tests import toys  # noqa: F401
 
@@ -25,6 +28,33 @@ def test_undo_goes_back_and_the_record_replays(tmp_path):
     (tmp_path / "results.jsonl").write_bytes(records.dump(records.record(run, "human", "sparse")))
     (verdict,) = replay.check(tmp_path / "results.jsonl")
     assert not verdict.difference
+
+
+def test_undo_works_in_an_engine_without_snapshots(tmp_path):
+    env = registry.build("BabyAI-goto-v0")
+    with pytest.raises(UsageError, match="cannot save its state"):
+        env.snapshot()
+    start = registry.TASKS["BabyAI-goto-v0"].splits["test"].start
+    env.reset(seed=start)
+    plan = []
+    while (command := env.expert()) is not None and not env.success:
+        plan.append(command)
+        env.step(command)
+    script = iter(["turn left", "turn left", ":undo", ":undo", *plan])
+    (run,) = play(env, [episode(registry.TASKS["BabyAI-goto-v0"], start)], lambda _: next(script), lambda _: None)
+    assert [turn.commands[0] for turn in run.turns] == plan and run.success
+    (tmp_path / "results.jsonl").write_bytes(records.dump(records.record(run, "human", "sparse")))
+    (verdict,) = replay.check(tmp_path / "results.jsonl")
+    assert not verdict.difference
+
+
+def test_an_unknown_word_with_a_colon_is_refused_and_costs_no_turn():
+    env = registry.build("HiLo-v0")
+    script = iter([":foo", ":q", "7", ":quit"])
+    lines = []
+    assert not list(play(env, [episode(registry.TASKS["HiLo-v0"], 5)], lambda _: next(script), lines.append))
+    assert [line for line in lines if "There is no" in line] == [f"There is no {w}. {HELP}." for w in (":foo", ":q")]
+    assert env.turn == 1
 
 
 def test_the_command_plays_from_a_pipe_and_keeps_the_record(tmp_path):

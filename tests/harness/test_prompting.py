@@ -34,7 +34,7 @@ def test_a_bare_line_is_the_last_one_that_is_not_empty():
 
 def test_react_takes_the_first_action_and_not_what_is_dreamt_after_it():
     text = "Thought: I need it.\nAction: take a\nObservation: You take it.\nAction: win"
-    assert GRAMMARS["react"].parse(text) == (("take a",), "I need it.", "")
+    assert GRAMMARS["react"].parse(text) == (("take a",), "I need it.", "", False)
     assert GRAMMARS["react"].parse("Act 3: look").commands == ("look",)
     assert GRAMMARS["react"].parse("Action:\n").commands == ()
 

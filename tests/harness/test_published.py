@@ -95,7 +95,7 @@ def test_a_run_fills_only_its_own_column_and_gives_the_cell_a_verdict(tmp_path):
     paper_table = published.table("guide-1", [tmp_path])
     (ours,) = [row for row in paper_table.rows if row.ours]
     (cell,) = ours.cells.values()
-    assert (cell.value, cell.n) == (0.1, 100) and 0.05 < cell.low < cell.high < 0.18
+    assert (cell.value, cell.low, cell.high, cell.n) == (0.1, 0.05, 0.18, 100)
     base, ppo = (row for row in paper_table.rows if not row.ours)
     assert paper_table.status(base, "w8-o3-q4") == paper_table.status(ppo, "w2-o3-q4") == "not run"
     assert paper_table.verdicts[base.label, "w2-o3-q4"].in_words() == (
@@ -120,7 +120,7 @@ def test_training_seeds_are_pooled_as_clusters(tmp_path):
     for name, wins in (("a", 0.9), ("b", 0.6), ("c", 0.3)):
         success = {"value": wins, "low": 0.0, "high": 1.0, "n": 100}
         summary(tmp_path / name, name, task="TextWorld-w8-o3-q4-v0", success=success)
-    alone = {"value": 0.6, "low": 0.0, "high": 1.0, "n": 300}
+    alone = {"value": 0.6, "low": 0.54, "high": 0.66, "n": 300}
     summary(tmp_path / "d", "d", task="TextWorld-w8-o3-q4-v0", success=alone, episodes=300, seeds=[1, 300])
     pooled = published.table("guide-1", [tmp_path], {ppo: ["a", "b", "c"]})
     single = published.table("guide-1", [tmp_path], {ppo: ["d"]})
@@ -132,6 +132,8 @@ def test_training_seeds_are_pooled_as_clusters(tmp_path):
     text = paper_tables.as_markdown(pooled)
     assert "measured: a, b, c" in text and "n=300 in 3 seeds" in text and "two methods" not in text
     assert "two methods" in paper_tables.as_markdown(single)
+    partly = published.table("guide-1", [tmp_path], {ppo: ["a", "b", "z"]})
+    assert f"seeds without a run: z (of 3 for {ppo})" in paper_tables.notes(partly)
 
 
 def test_training_seeds_of_different_protocols_are_refused(tmp_path):
@@ -168,6 +170,17 @@ def test_another_quantity_is_not_comparable(tmp_path, name, task, metric, reason
     paper_table = published.table(name, [tmp_path], {row.label: ["mine"]}, metric)
     verdict = paper_table.verdicts[row.label, column]
     assert verdict.word == "not comparable" and verdict.reason.startswith(reason), verdict
+
+
+def test_a_mean_without_a_stored_deviation_counts_as_the_widest(tmp_path):
+    number = {"value": 0.5, "low": 0.45, "high": 0.55, "n": 100}
+    base = {"task": "VirtualHome-cheese-v0", "seeds": [registry.TASKS["VirtualHome-cheese-v0"].splits["test"][0], 100]}
+    summary(tmp_path / "a", "old", metrics={"discounted_return": number}, **base)
+    summary(tmp_path / "b", "new", metrics={"discounted_return": {**number, "deviation": 0.25}}, **base)
+    new, old = (
+        row.cells["Food Preparation -> Cheese"] for row in published.table("poad-1", [tmp_path]).rows if row.ours
+    )
+    assert old.estimate.units == 100 < new.estimate.units and (new.low, new.high) == (0.45, 0.55)
 
 
 def test_auc_is_compared_and_its_spread_over_splits_is_kept(tmp_path):
@@ -347,6 +360,11 @@ def test_columns_with_missing_games_are_named_and_the_others_are_played(tmp_path
         (["guide-1", "--row", "Qwen"], "PUBLISHED=MODEL"),
         (["guide-1", "--row", "Qwen=a,a"], "names a model twice"),
         (["guide-1", "--row", "Qwen=a,,b"], "PUBLISHED=MODEL"),
+        (["--task", "BabyAI-gto-v0"], "Did you mean 'BabyAI-goto-v0'"),
+        (["--task", "SWEGym-easy-v0"], "No table has a column for SWEGym-easy-v0"),
+        (["guide-1", "--task", "BabyAI-goto-v0"], "drop 'guide-1' or --task"),
+        (["--task", "BabyAI-goto-v0", "--metric", "reward"], "--task takes no --row, --metric"),
+        (["guide-1", "--svg", "x.svg"], "--svg needs --task"),
         (["guide-1", "--margin", "2"], "margin is a difference of scores between 0 and 1, not 2.0"),
         (["giude-1"], "Did you mean 'guide-1'"),
     ],
@@ -362,6 +380,33 @@ def test_names_of_rows_and_models_may_contain_equals_signs():
     label = next(run for run in labels if "=" in run)
     assert command._row_and_models(f"{label}=runs/lr=1e-5/model", labels) == (label, ("runs/lr=1e-5/model",))
     assert command._row_and_models("none, Random=a,b", labels) == ("none, Random", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "success",
+    [
+        {"value": "0.5", "low": 0.1, "high": 0.9, "n": 10},
+        {"value": 0.5, "low": "0", "high": 0.9, "n": 10},
+        {"value": 0.5, "low": 0.1, "high": 0.9, "n": -3},
+        {"value": 0.5, "low": 0.1, "high": 0.9},
+        [0.5],
+    ],
+)
+def test_a_summary_without_valid_numbers_is_named(tmp_path, success):
+    summary(tmp_path / "a", "random", success=success)
+    with pytest.raises(DataError, match=r"a/summary\.json (has no valid 'success'|is not a run's summary)"):
+        published.table("guide-1", [tmp_path])
+
+
+def test_everything_on_one_task_is_printed_and_drawn(tmp_path, capsys):
+    summary(tmp_path / "a", "mine|[x]", task="TextWorld-w2-o3-q4-v0")
+    assert run("--task", "TextWorld-w2-o3-q4-v0", "--runs", tmp_path, "--svg", tmp_path / "all.svg") == 0
+    printed = capsys.readouterr().out
+    assert "Published numbers: 38, from 6 tables. Runs of ours: 1." in printed
+    assert "| Qwen2.5-1.5B-Instruct, multi-turn PPO | 0.880 (guide, Table 1) | 0.800 (guide, Table 3) |" in printed
+    assert "0.17 is Table 4's number for 16 steps" in printed and "mine\\|" in printed
+    picture = (tmp_path / "all.svg").read_text()
+    assert picture.count("<circle") == 39 and picture.count('class="ours"') == 1 and "mine|[x]" in picture
 
 
 def test_larger_sizes_include_the_runs_of_smaller_ones():

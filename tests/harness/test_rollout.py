@@ -96,7 +96,7 @@ def test_an_engine_that_breaks_spares_its_neighbours_and_scores_nothing(how):
 @pytest.mark.parametrize("how", ["exit", "hang"])
 def test_a_worker_that_dies_or_hangs_is_replaced(how):
     expert = make_policy("expert")
-    slots = ProcessExecutor(2, 2, advice_kind="expert", timeout=30.0 if how == "hang" else 120.0)
+    slots = ProcessExecutor(2, 2, advice_kind="expert", timeout=3.0 if how == "hang" else 120.0)
     runs = play(expert, episodes("Faulty-v0", 6, how=how), slots)
     assert [run["stop_reason"] for run in runs] == ["broken", "solved", "solved"] * 2
 

@@ -18,13 +18,13 @@ from harness.suites.plan import RunRequest, plan, with_protocol
 
 def planned(*words):
     args = parser().parse_args(["-m", "smollm2-135m", *words])
-    return [run.config for run in plan(run_request(args), args.env)]
+    return [run.config for run in plan(run_request(args, args.model[0]), args.env)]
 
 
 @pytest.mark.parametrize("name", suites.read())
 def test_every_suite_names_tasks_and_flags_that_exist(name):
     needs = [word for knob in suites.suite(name).get("needs", ()) for word in ("--set", f"{knob}=x")]
-    fixed = with_protocol(run_request(parser().parse_args(["-m", "x", "-e", "y", *needs])), name)
+    fixed = with_protocol(run_request(parser().parse_args(["-m", "x", "-e", "y", *needs]), "x"), name)
     assert fixed.history == suites.suite(name)["history"]
     assert suites.tasks(name)
 
@@ -110,7 +110,7 @@ def test_a_suite_sets_the_protocol_of_all_its_tasks():
 def test_required_and_open_knobs_are_merged_with_the_fixed_ones():
     words = ["-e", "suite:swegym-lite", "--set", "records=x.jsonl", "--set", "sandbox=docker"]
     args = parser().parse_args(["-m", "x", *words])
-    fixed = with_protocol(run_request(args), "swegym-lite")
+    fixed = with_protocol(run_request(args, "x"), "swegym-lite")
     assert fixed.knobs == ("max_steps=100", "records=x.jsonl", "sandbox=docker")
     (task,) = suites.tasks("swegym-lite")
     assert registry.overrides(task, dict(word.split("=") for word in fixed.knobs))["max_steps"] == fixed.max_turns

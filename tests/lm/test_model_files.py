@@ -38,6 +38,8 @@ def test_a_folder_with_a_config_is_a_model(tmp_path):
 def test_an_unknown_name_suggests_the_nearest_name():
     with pytest.raises(UsageError, match=r"Did you mean 'qwen2\.5-3b'"):
         model_files.resolve("qwen2.5-3bb")
+    with pytest.raises(UsageError, match=r"Did you mean 'random'"):  # a player, not a model
+        model_files.resolve("randm")
     with pytest.raises(UsageError, match="No model folder"):
         model_files.resolve("./nowhere")
 

@@ -52,12 +52,8 @@ PAGE_CACHE = (
 PAGE = 4096
 def largest():
     best = (0, '')
-    for folder, _, names in os.walk('/usr/lib'):
-        for name in names:
-            path = os.path.join(folder, name)
-            try:
-                if os.path.isfile(path) and os.access(path, os.R_OK): best = max(best, (os.stat(path).st_size, path))
-            except OSError: pass
+    for path in glob.glob('/usr/lib/*/*'):
+        if os.path.isfile(path) and os.access(path, os.R_OK): best = max(best, (os.stat(path).st_size, path))
     return best
 size, path = largest()
 handle = os.open(path, os.O_RDONLY)

@@ -11,6 +11,7 @@ from envsuite.errors import UsageError
 from envsuite.types import RewardMode
 from harness import cli
 from harness.evaluate import Budget, Execution
+from harness.prompting import protocols
 from harness.prompting.prompting import ADMISSIBLE, GRAMMARS
 from harness.prompting.rewording import WORDINGS
 from harness.suites.plan import RunRequest
@@ -41,12 +42,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("-n", "--episodes", "--limit", type=int, default=None, help="seeds per task (a whole panel, or 100)")
     add("-r", "--repeats", type=int, default=1, help="attempts per seed")
     add("--seed", type=int, default=0, help="number of the split's first seed to play")
-    add("--reward", default="sparse", choices=[str(mode) for mode in RewardMode])
+    add("--reward", default="sparse", choices=[str(mode) for mode in RewardMode], help="reward mode of the task")
     add("--module", action="append", default=[], help="Python module that registers your own environments")
     add("--max-turns", type=int, default=None, help="limit on the model's turns, besides the environment's own")
     group = parser.add_argument_group("model")
-    group.add_argument("--temperature", type=float, default=0.0)
-    group.add_argument("--top-p", type=float, default=1.0)
+    group.add_argument("--temperature", type=float, default=0.0, help="0: the most likely token")
+    group.add_argument("--top-p", type=float, default=1.0, help="share of the probability mass to sample from")
     group.add_argument("--max-tokens", type=int, default=512, help="per reply")
     group.add_argument(
         "--action-mode", choices=["write", "score"], default="write", help="score: choose the most likely command"
@@ -54,8 +55,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--normalisation", choices=["sum", "token", "word"], default="word", help="with --action-mode score"
     )
-    group.add_argument("--device", default="auto")
-    group.add_argument("--dtype", default="auto")
+    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
+    group.add_argument(
+        "--dtype",
+        default="auto",
+        help="float32, bfloat16, float16; auto: float32 on a CPU, bfloat16 on a GPU that supports it",
+    )
     group = parser.add_argument_group("server", "for openai:NAME, or for any model name with --base-url")
     group.add_argument(
         "--base-url", default=None, help="http://host:port/v1; several, separated by commas, share the episodes"
@@ -71,8 +76,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--price", default=None, metavar="IN,OUT", help="USD per million tokens, for --max-cost and records"
     )
     group = parser.add_argument_group("prompt")
+    group.add_argument(
+        "--protocol",
+        default="",
+        metavar="NAME",
+        help=f"prompt, parser and settings of a published set-up: {', '.join(protocols.names())}",
+    )
     group.add_argument("--history", type=int, default=-1, help="remembered turns; -1 for all")
-    group.add_argument("--thinking", choices=["on", "off"], default="on")
+    group.add_argument(
+        "--thinking", choices=["on", "off"], default="on", help="off: ask for the command alone, without reasoning"
+    )
     group.add_argument(
         "--history-reasoning",
         default="on",
@@ -82,7 +95,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--admissible", choices=ADMISSIBLE, default="latest", help="turns that list the admissible commands"
     )
-    group.add_argument("--action-grammar", choices=list(GRAMMARS), default="action")
+    group.add_argument(
+        "--action-grammar", choices=list(GRAMMARS), default="action", help="how a reply marks its command"
+    )
     group.add_argument(
         "--prompt-wording",
         choices=list(WORDINGS),
@@ -110,7 +125,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --executor ray: actors that hold a copy of the model; 0: none",
     )
     group.add_argument("-c", "--max-concurrent", type=int, default=16, help="episodes at once")
-    group.add_argument("-o", "--output-dir", type=Path, default=Path("runs"))
+    group.add_argument(
+        "-o",
+        "--output-dir",
+        type=Path,
+        default=Path("runs"),
+        help="folder of all runs; each run gets a folder of its own in it",
+    )
     group.add_argument("--resume", action="store_true", help="continue a run of the same settings")
     group.add_argument(
         "--max-cost",
@@ -128,12 +149,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="print tracebacks and every episode")
 
 
-def run_request(args: argparse.Namespace, model: str | None = None) -> RunRequest:
-    """Returns what the flags say about a run; `model` replaces --model."""
+def run_request(args: argparse.Namespace, model: str) -> RunRequest:
+    """Returns what the flags say about a run of `model`."""
     names = [field.name for field in dataclasses.fields(RunRequest) if field.name not in ("model", "knobs", "explicit")]
     values = {name: getattr(args, name) for name in names}
     explicit = frozenset("knobs" if name == "set" else name for name in getattr(args, "explicit", ()))
-    return RunRequest(model or args.model, tuple(args.set), **values, explicit=explicit)
+    return RunRequest(model, tuple(args.set), **values, explicit=explicit)
 
 
 def execution(args: argparse.Namespace) -> Execution:

@@ -47,14 +47,15 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
     `escape` is applied to text that comes from run folders.
     """
     published = {model for row in table.rows if not row.ours for model in row.models}
-    others = any(row.ours and is_model(row.label) and row.label not in published for row in table.rows)
+    has_other_models = any(row.ours and is_model(row.label) and row.label not in published for row in table.rows)
     absent = [column.name for column in table.columns if not column.task]
     counts = ", ".join(f"{number} {name}" for name, number in statuses(table).most_common())
     return [
         *(f"[{mark}] {text}" for mark, text in _marks(table).values()),
         *table.notes,
         *(f"small trainings, whose models and budgets reproduce no cell: {line}" for line in table.small),
-        *([OURS] if others else []),
+        *_missing_seeds(table, escape),
+        *([OURS] if has_other_models else []),
         *([f"no task of ours: {'; '.join(absent)}"] if absent else []),
         *(f"left out, not of suite {table.suite!r}: {escape(line)}" for line in table.left_out),
         *_commands(table),
@@ -68,6 +69,17 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
             margin=table.margin,
         ),
         "published cells: " + counts,
+    ]
+
+
+def _missing_seeds(table: PaperTable, escape: Callable[[str], str]) -> list[str]:
+    """Returns a line per row whose training seeds were not all run."""
+    played = {row.label for row in table.rows if row.ours}
+    absent = {row.label: [model for model in row.models if model not in played] for row in table.rows if not row.ours}
+    return [
+        f"seeds without a run: {escape(', '.join(absent[row.label]))} (of {len(row.models)} for {row.label})"
+        for row in table.rows
+        if not row.ours and len(row.models) > 1 and absent[row.label]
     ]
 
 

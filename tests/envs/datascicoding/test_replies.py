@@ -62,3 +62,22 @@ def test_the_feature_variant_looks_for_its_own_function():
 @given(st.text(alphabet="`~pythondef \n(:{}build_model"))
 def test_any_text_has_some_code(answer):
     assert extract(answer) in answer or "def" in answer or "build_model" in answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("x = 1", "x = 1"),
+        ("Here:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
+        ("```\nx = 1\n```", "x = 1\n"),
+        ("```py\nx = 1\n```\n```python\ny = 2\n```", "y = 2\n"),
+        ("```python\nx = 1", "x = 1"),
+    ],
+)
+def test_the_code_is_the_last_fenced_block_or_the_whole_answer(answer, code):
+    assert extract(answer) == code
+
+
+@given(st.text())
+def test_any_answer_can_be_searched_for_code(answer):
+    assert isinstance(extract(answer), str)

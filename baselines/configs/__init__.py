@@ -1,0 +1,43 @@
+"""Settings of models and algorithms, with the range of every number beside its field.
+
+The package imports no torch, so that a bad recipe is rejected before anything slow happens.
+`CONFIGS` maps an algorithm's name to its settings; `baselines.recipe` reads them from TOML.
+"""
+
+from __future__ import annotations
+
+from baselines.configs.actor_critic import NTPO, POAD, PPO, TWOSOME, DualGAE, Rates
+from baselines.configs.groups import GRPO, RLOO, GiGPO, GroupConfig
+from baselines.configs.model import ModelConfig, SFTConfig
+from baselines.configs.update import SFT, UpdateConfig
+
+__all__ = [
+    "CONFIGS",
+    "GRPO",
+    "NTPO",
+    "POAD",
+    "PPO",
+    "RLOO",
+    "SFT",
+    "TWOSOME",
+    "DualGAE",
+    "GiGPO",
+    "GroupConfig",
+    "ModelConfig",
+    "Rates",
+    "SFTConfig",
+    "UpdateConfig",
+]
+
+CONFIGS: dict[str, type[UpdateConfig]] = {
+    "sft": SFT,
+    "ppo": PPO,
+    "ntpo": NTPO,
+    "poad": POAD,
+    "twosome": TWOSOME,
+    "dual_gae": DualGAE,
+    "grpo": GRPO,
+    "rloo": RLOO,
+    "gigpo": GiGPO,
+}
+"""Settings of each algorithm."""

@@ -1,0 +1,93 @@
+"""Settings of the algorithms that compare the episodes of one game: GRPO, RLOO and GiGPO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from baselines.configs.ranges import AdvantageScope, Aggregation, Count, NonNegative, Range, Share
+from baselines.configs.update import UpdateConfig
+from envsuite.errors import UsageError
+from envsuite.types import Shaping
+
+
+@dataclass(frozen=True)
+class GroupConfig(UpdateConfig):
+    """Settings common to algorithms that compare the episodes of one game with each other."""
+
+    compares_groups: ClassVar[bool] = True
+
+    group_size: Count = 8
+    """Episodes per task and seed."""
+    gamma: Share = 1.0
+    """Discount of the return-to-go."""
+    normalise: AdvantageScope = "none"
+    kl_coef: NonNegative = 0.001
+
+    @property
+    def episodes_per_group(self) -> int:
+        return self.group_size
+
+    def validate(self, recipe: Any) -> None:
+        super().validate(recipe)
+        if recipe.episodes % self.group_size:
+            raise UsageError(f"episodes = {recipe.episodes} is not a whole number of groups of {self.group_size}.")
+        if recipe.turns:
+            raise UsageError(
+                f"{recipe.algorithm} compares whole episodes, and turns = {recipe.turns} cuts them: leave turns out."
+            )
+
+
+@dataclass(frozen=True)
+class GRPO(GroupConfig):
+    """Advantages relative to the mean of a group, without a critic."""
+
+    std: bool = True
+    """Divide by the group's standard deviation; False: Dr. GRPO."""
+    per_turn: bool = False
+    """Compare the return-to-go turn by turn in place of the episode's sum."""
+    aggregation: Aggregation = "seq-mean-token-mean"
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma if self.per_turn else 1.0)
+
+
+@dataclass(frozen=True)
+class RLOO(GroupConfig):
+    """REINFORCE with a leave-one-out baseline."""
+
+    group_size: Annotated[int, Range(2)] = 8
+    """Episodes per task and seed; at least 2."""
+    per_turn: bool = False
+    """Compare the return-to-go turn by turn in place of the episode's sum."""
+    kl_in: Literal["loss", "reward"] = "reward"
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.gamma if self.per_turn else 1.0)
+
+    def __post_init__(self) -> None:
+        if self.group_size < 2:
+            raise UsageError(
+                f"rloo: group_size must be at least 2, not {self.group_size}: one episode has no baseline."
+            )
+
+
+@dataclass(frozen=True)
+class GiGPO(GroupConfig):
+    """Group-in-group policy optimisation: episode and step advantages."""
+
+    gamma: Share = 0.95
+    """Discount of the return-to-go by which turns are compared."""
+    omega: NonNegative = 1.0
+    """Weight of the step advantage."""
+    std: bool = True
+    """Divide by the standard deviation of the group and of the turns with the same anchor."""
+    over_rows: bool = False
+    """Count an episode once per turn in the episode statistics, as in the published code."""
+    kl_coef: NonNegative = 0.01
+    whole: bool = False
+
+    def shaping(self) -> Shaping | None:
+        """Returns None unless both advantages, of the episode's sum and of the return-to-go, use
+        one discount."""
+        return Shaping(1.0) if self.gamma == 1 or not self.omega else None

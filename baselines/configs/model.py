@@ -1,0 +1,54 @@
+"""Settings of the model to train and of supervised fine-tuning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from baselines.configs.ranges import Count, Natural, NonNegative, Positive, Share
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model to train, and which of its weights are trained."""
+
+    name: str
+    """Alias, path or org/name."""
+    device: str = "auto"
+    dtype: str = "auto"
+    """Type of the forward passes. Trained weights have float32 master copies and moments in any
+    case."""
+    attention: Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"] = "sdpa"
+    """Attention kernel; the FlashAttention kernels need the package flash-attn and a GPU."""
+    lora_rank: Natural = 0
+    """0 trains every weight; POAD and TWOSOME use 8."""
+    lora_alpha: Count = 16
+    lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
+    critic: Literal["none", "head", "own"] = "own"
+    """head: an MLP on the features of the frozen reference; own: a trained copy of the model with a
+    linear head. Algorithms without a critic build none."""
+    critic_hidden: tuple[Count, ...] = (1024, 512)
+    """Hidden sizes of the MLP (TWOSOME, ADRL); () gives a linear head."""
+    gradient_checkpointing: bool = False
+    """Recomputes the activations of actor and critic in the backward pass."""
+    seed: Natural = 0
+
+
+@dataclass(frozen=True)
+class SFTConfig:
+    """Supervised fine-tuning on demonstrations."""
+
+    learning_rate: NonNegative = 1e-5
+    epochs: Count = 1
+    rows: Count = 16
+    """Demonstrations per optimiser step."""
+    micro_rows: Natural = 0
+    """Rows per forward pass; 0: all rows of a step."""
+    warmup: Share = 0.1
+    """Share of the steps in which the learning rate rises to its full value; it then falls as a
+    cosine."""
+    weight_decay: NonNegative = 0.01
+    max_grad_norm: Positive = 1.0
+    last_only: bool = False
+    """Train only the last assistant message of each line. Use it with a history window, where each
+    turn has its own line."""

@@ -1,0 +1,139 @@
+"""Settings of the policy and critic steps, common to all algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from baselines.configs.ranges import (
+    AdvantageScope,
+    Aggregation,
+    Count,
+    Deviation,
+    Natural,
+    NonNegative,
+    Positive,
+    Schedule,
+    Share,
+)
+from envsuite.errors import UsageError
+from envsuite.types import Shaping
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """Settings of the policy and critic steps, common to all algorithms."""
+
+    needs_critic: ClassVar[bool] = False
+    compares_groups: ClassVar[bool] = False
+
+    learning_rate: NonNegative = 1e-6
+    critic_learning_rate: NonNegative = 1e-5
+    adam_eps: Positive = 1e-5
+    """Epsilon of Adam for actor and critic; 1e-5 is that of ADRL and TWOSOME, 1e-8 that of verl."""
+    adam_betas: tuple[Share, ...] = (0.9, 0.999)
+    warmup_updates: Natural = 0
+    """First updates, in which the learning rates rise linearly to their full values."""
+    epochs: Count = 1
+    """Passes over each batch of episodes."""
+    minibatches: Count = 1
+    """Optimiser steps per pass."""
+    micro_rows: Natural = 0
+    """Rows per forward pass, with gradients accumulated over a minibatch; 0: all rows of the
+    minibatch."""
+    clip_low: Share = 0.2
+    clip_high: NonNegative = 0.2
+    dual_clip: NonNegative = 0.0
+    """Bound c of Ye et al. (2020) for negative advantages; 0: no bound."""
+    value_clip: NonNegative = 0.2
+    """0: no clipping of values."""
+    value_coef: NonNegative = 0.5
+    entropy_coef: NonNegative = 0.0
+    kl_coef: NonNegative = 0.0
+    kl_target: NonNegative = 0.0
+    """Adapt kl_coef after each batch so that the KL to the first weights approaches this (Ziegler
+    et al., 2019); 0: fixed coefficient."""
+    kl_horizon: Count = 10000
+    """Episodes over which the adapted coefficient may change by a factor of e; a batch changes it
+    by at most a fifth of (episodes / horizon)."""
+    kl_kind: Literal["k1", "k2", "k3", "k1+", "k3+"] = "k3"
+    """Estimator of Schulman (2020); k1+ and k3+ have the value of k1 and k3, and the gradient of
+    k2."""
+    kl_in: Literal["loss", "reward"] = "loss"
+    target_kl: NonNegative = 0.0
+    """Skip the policy step of a minibatch whose KL to the rollout policy exceeds this; 0: never."""
+    normalise: AdvantageScope = "batch"
+    """Rows over which advantages are scaled to mean 0 and variance 1."""
+    deviation: Deviation = "whiten"
+    """Variant of the scaling: whiten (verl), sample (TWOSOME) or population (ADRL); see
+    `estimators.standardise`."""
+    aggregation: Aggregation = "token-mean"
+    constant: NonNegative = 0.0
+    """Divisor of seq-sum-constant: the longest possible reply, in tokens."""
+    max_grad_norm: Positive = 0.5
+    """Largest global norm of the gradient."""
+    weight_decay: NonNegative = 0.0
+    schedule: Schedule = "constant"
+    """Learning rates over the run (or over its `budget`): constant, linear to 0, or a half cosine
+    to 0."""
+    whole: bool = True
+    """A row is a conversation; False: a row is one turn with its prompt."""
+
+    @property
+    def episodes_per_group(self) -> int:
+        """Episodes of one game that are compared with each other; 1 where nothing is compared."""
+        return 1
+
+    @property
+    def trains_target_critic(self) -> bool:
+        return False
+
+    def shaping(self) -> Shaping | None:
+        """Returns the discount that `shaped` needs to keep the best policy; None if no single
+        discount does.
+
+        This default is a plain sum of rewards.
+        """
+        return Shaping(1.0)
+
+    def validate(self, recipe: Any) -> None:
+        """Rejects settings of this algorithm that contradict the `baselines.recipe.Recipe`. Raises
+        UsageError."""
+        if self.aggregation == "seq-sum-constant" and not self.constant:
+            raise UsageError(
+                "config.aggregation = 'seq-sum-constant' needs config.constant, the longest possible reply in tokens."
+            )
+        if len(self.adam_betas) != 2 or max(self.adam_betas) >= 1:
+            raise UsageError(f"config.adam_betas cannot be {list(self.adam_betas)}: set two numbers below 1.")
+        if self.needs_critic and recipe.model.critic == "none":
+            raise UsageError(
+                f"model.critic cannot be 'none': {recipe.algorithm} needs a critic; set it to 'own' or 'head'."
+            )
+        self._check_sampling(recipe)
+
+    def _check_sampling(self, recipe: Any) -> None:
+        """Rejects sampling whose probabilities differ from the trainer's."""
+        acting = recipe.acting
+        if acting.choose == "admissible" and acting.temperature != 1.0:
+            raise UsageError(
+                f"acting.temperature = {acting.temperature} flattens the draw among admissible commands, but "
+                f"{recipe.algorithm} learns from the log-probs of their tokens, which it does not change: set it to 1."
+            )
+        if acting.choose == "free" and acting.top_p < 1:
+            raise UsageError(
+                f"acting.top_p = {acting.top_p}: tokens would be sampled from part of the vocabulary, and "
+                f"{recipe.algorithm} "
+                "learns from log-probs over all of it: set it to 1."
+            )
+
+
+@dataclass(frozen=True)
+class SFT(UpdateConfig):
+    """Settings of a run of fine-tuning alone, whose numbers are in the table `sft.train`."""
+
+    def validate(self, recipe: Any) -> None:
+        if not recipe.sft.any:
+            raise UsageError(
+                "algorithm = 'sft' learns from demonstrations, and the recipe has none: set sft.episodes "
+                "(100) or sft.file."
+            )
