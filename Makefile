@@ -78,7 +78,7 @@ studies: setup  ## run the trainings that the plans in leaderboards/training sti
 	OMP_NUM_THREADS=1 $(BIN)/python -m baselines.studies.run --max-concurrent 8 $(dir $(wildcard leaderboards/training/*/plan.json))
 	$(BIN)/python -m baselines.studies.curves leaderboards/training
 
-proof: dev  ## the longer proofs (TextWorld on its interpreter), some minutes
+proof: dev  ## the longer proofs that make test leaves out, some minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
 gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training, in nine minutes; writes benchmarks/gpu.md
@@ -90,6 +90,9 @@ fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk
 coverage: setup  ## simulate how often 95 % intervals contain the true value, and the gaps of untrained players
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
 	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
+
+server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, kills and resumes; continues after an interrupt
+	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
@@ -133,6 +136,7 @@ equivalence: dev  ## the native ALFWorld engine against the stock one on every g
 gallery: dev  ## play and draw the gallery of environments again
 	$(BIN)/python -m docs._gallery
 	$(BIN)/python -m docs._report_picture
+	$(BIN)/python -m docs._watch_picture
 
 figures: setup  ## write the figures of the docs and the meta-analysis from stored results
 	$(BIN)/python -m docs._figures
@@ -163,4 +167,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

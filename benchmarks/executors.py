@@ -39,7 +39,8 @@ from harness.cluster.replicas import RayPolicy
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import make_policy
 from harness.records import Journal
-from harness.rollout.executors import EnvHost, Executor, LocalExecutor
+from harness.rollout.executors import Executor, LocalExecutor
+from harness.rollout.hosts import EnvHost
 from harness.rollout.loop import EpisodeState, rollout
 from harness.rollout.seeding import Seeding
 from harness.types import Policy, Prompt, Reply
@@ -151,6 +152,9 @@ class ActorSlots:
     def poll(self, wait: bool = True) -> list[tuple[int, Any]]:
         calls, self._asked = self._asked, []
         return [(slot, answer) for answers in self.ray.get(calls) for slot, (answer,) in answers]
+
+    def cancel(self) -> None:
+        self._asked = []
 
     def close(self) -> None:
         pass

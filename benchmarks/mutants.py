@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import random
@@ -23,10 +24,11 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import mutant_swap
 from benchmarks.mutant_operators import PACKAGES, ROOT, Mutant, chosen
 
 SUBPROCESSES = {
@@ -42,18 +44,16 @@ LONG_AGO = 1_500_000_000
 
 
 @contextlib.contextmanager
-def clone() -> Iterator[Path]:
-    """Makes a copy of the tracked files with their compiled modules, without golden data."""
+def clone(kept: Path | None = None) -> Iterator[Path]:
+    """Makes a copy of the tracked files without golden data; in `kept`, if given, where a later run finds it."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-        folder = Path(scratch, "main")
+        folder = kept or Path(scratch, "main")
         names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-        for name in names.decode().split("\0")[:-1]:
+        for name in names.decode().split("\0")[:-1] if not folder.exists() else ():
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
                 os.utime(folder / name, (LONG_AGO, LONG_AGO))
-        (Path(scratch) / "empty").mkdir()
-        subprocess.run([sys.executable, "-m", "compileall", "-q", *PACKAGES, "tests"], cwd=folder, check=True)
         os.environ.update(
             ENVSUITE_SHARED=str(Path(scratch, "nothing")), PYTHONPATH=str(folder), PYTHONDONTWRITEBYTECODE="1",
             OMP_NUM_THREADS="1", ENVSUITE_CACHE=str(Path(scratch, "cache")),
@@ -62,8 +62,14 @@ def clone() -> Iterator[Path]:
         yield folder
 
 
-def in_child(folder: Path, tests: Sequence[str], seconds: float, plugin: Any = None) -> str:
-    """Runs tests in a forked process that imports the code anew: 'passed', 'failed', 'timeout' or 'none'."""
+def in_child(
+    folder: Path,
+    tests: Sequence[str],
+    seconds: float,
+    plugin: Any = None,
+    prepare: Callable[[], object] = mutant_swap.forget,
+) -> str:
+    """Runs tests in a forked process after `prepare()`: returns 'passed', 'failed', 'timeout' or 'none'."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -73,9 +79,9 @@ def in_child(folder: Path, tests: Sequence[str], seconds: float, plugin: Any = N
             quiet = os.open(os.devnull, os.O_RDWR)
             for stream in range(3):
                 os.dup2(quiet, stream)
-            os.chdir(folder)
+            enter(folder)
             sys.dont_write_bytecode = True
-            sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry or ".").resolve() != ROOT)]
+            prepare()
             import pytest
 
             options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *([] if plugin else ["-x"])]
@@ -95,6 +101,20 @@ def in_child(folder: Path, tests: Sequence[str], seconds: float, plugin: Any = N
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.killpg(child, signal.SIGKILL)  # also what the tests started and left running
             os.waitpid(child, 0)
+
+
+def enter(folder: Path) -> None:
+    """Makes this process import the copy in `folder` instead of this checkout."""
+    os.chdir(folder)
+    sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry or ".").resolve() not in (ROOT, folder))]
+
+
+def collect(files: Sequence[str]) -> None:
+    """Imports files of tests, and all that they need, into this process."""
+    import pytest
+
+    with open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files])
 
 
 class Recorder:
@@ -133,10 +153,10 @@ class Recorder:
         self.output.write_text(json.dumps({"seconds": self.seconds, "lines": lines}))
 
 
-def make_map(tests: Sequence[str], folder: Path) -> None:
+def make_map(tests: Sequence[str], folder: Path, kept: Path | None) -> None:
     """Writes the map of each file of tests; files that have one are skipped."""
     folder.mkdir(parents=True, exist_ok=True)
-    with clone() as copy:
+    with clone(kept) as copy:
         for file in tests:
             output = folder / f"{file.replace('/', '.')}.json"
             if output.exists():
@@ -186,32 +206,38 @@ class Covering:
         return within + more
 
 
-def run(mutants: Sequence[Mutant], maps: Path, journal: Path, seconds: float) -> None:
+def run(mutants: Sequence[Mutant], maps: Path, journal: Path, seconds: float, kept: Path | None) -> None:
     """Runs mutants until `seconds` are over; appends a line to the journal for each."""
     covering = Covering(maps)
     done = {row["name"] for row in rows(journal)}
     end = time.monotonic() + seconds
-    for module in ("numpy", "pytest", "gymnasium", "hypothesis", "httpx", "torch", "transformers"):
-        with contextlib.suppress(ImportError):
-            __import__(module)
-    with clone() as copy, journal.open("a") as file:
-        for mutant in mutants:
-            if mutant.name in done:
-                continue
-            tests = covering.tests(mutant)
+    waiting = [(mutant, covering.tests(mutant)) for mutant in mutants if mutant.name not in done]
+    with clone(kept) as copy, journal.open("a") as file:
+        enter(copy)
+        collect(sorted({test.partition("::")[0] for _, tests in waiting for test in tests}))
+        for mutant, tests in waiting:
             planned = sum(covering.seconds.get(test, 30.0) for test in tests)
-            if time.monotonic() + 2 * planned + 10 > end:
+            if time.monotonic() + 2 * planned + 2 > end:
                 print("time is over: run the command again for the rest")
                 break
             target = copy / mutant.path
             source = (ROOT / mutant.path).read_bytes()
-            target.write_bytes(source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
+            changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
+            prepare: Callable[[], object] = mutant_swap.forget
+            if mutant.in_function:
+                functions = mutant_swap.functions_of(target)
+                prepare = functools.partial(mutant_swap.swap, functions, source, changed, target)
             began = time.monotonic()
-            outcome = in_child(copy, tests, 4 * planned + 30) if tests else "none"
-            target.write_bytes(source)
-            os.utime(target, (LONG_AGO, LONG_AGO))
+            try:
+                target.write_bytes(changed)  # for processes that the tests start
+                outcome = in_child(copy, tests, 4 * planned + 10, prepare=prepare) if tests else "none"
+            finally:
+                target.write_bytes(source)
+                os.utime(target, (LONG_AGO, LONG_AGO))
             verdict = {"passed": "survived", "none": "not covered", "failed": "killed", "timeout": "killed"}[outcome]
             row = {"name": mutant.name, "area": mutant.area, "verdict": verdict, "tests": len(tests)}
+            if outcome == "timeout":
+                row["note"] = "timeout"
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
             print(f"{verdict:11} {time.monotonic() - began:5.1f} s {len(tests):3} tests  {mutant.name}", flush=True)
@@ -270,19 +296,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="run: seed of the sample")
     parser.add_argument("--seconds", type=float, default=240.0, help="run: stop before this time is over")
     parser.add_argument("--maps", type=Path, default=ROOT / "build" / "mutants", help="folder of the maps")
+    parser.add_argument("--copy", type=Path, help="folder for the copy of the code; an earlier copy is used again")
     parser.add_argument("--journal", type=Path, default=ROOT / "build" / "mutants" / "journal.jsonl")
     parser.add_argument("--markdown", type=Path, help="table: the page to write")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs the blocks that clean up
     if args.verb == "map":
-        make_map(args.paths, args.maps)
+        make_map(args.paths, args.maps, args.copy)
     elif args.verb == "run":
         mutants: list[Mutant] = []
         for group in [[path] for path in args.paths] + ([[]] if args.changed else []):
             drawn = chosen(group, "" if group else args.changed)
             random.Random(args.seed).shuffle(drawn)
             mutants += drawn[: args.sample or None]
-        run(mutants, args.maps, args.journal, args.seconds)
+        run(mutants, args.maps, args.journal, args.seconds, args.copy)
     else:
         text = HEAD + table(args.journal)
         print(text) if args.markdown is None else args.markdown.write_text(text)

@@ -1,7 +1,7 @@
 """Reference estimates by rliable (Agarwal et al., NeurIPS 2021) for tests/harness/test_aggregate.py.
 
     uv venv /tmp/rliable && uv pip install --python /tmp/rliable rliable==1.2.0 "pandas<3"
-    /tmp/rliable/bin/python benchmarks/rliable_reference.py tests/rliable.json
+    /tmp/rliable/bin/python benchmarks/rliable_reference.py tests/harness/rliable.json
 
 Reads "scores" [runs, tasks], "levels", "resamples" and "seed" from the file and rewrites all other
 keys. Run it in a separate environment: rliable installs packages that envsuite does not need, and this

@@ -1,11 +1,13 @@
-"""Escapes for text from outside: `terminal` for what is printed, `markdown` for what is written into a page.
+"""Escapes for text from outside: `terminal` for printing, `markdown` and `embedded` for pages.
 
 `in_ascii` spells text for terminals without Unicode.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -32,6 +34,21 @@ def markdown(text: object) -> str:
     escaped = escaped.replace("://", ":&#47;&#47;")  # addresses become links by themselves
     escaped = re.sub(r"@(?=[\w-]+\.)", "&#64;", escaped)
     return re.sub(r"\b(www)\.", r"\1&#46;", escaped, flags=re.IGNORECASE)
+
+
+def embedded(value: Any) -> str:
+    """Returns JSON that is no markup: it cannot end the script element of a page around it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def visible(value: Any) -> Any:
+    """Returns a JSON value whose strings have visible control characters, as `terminal` writes them."""
+    if isinstance(value, dict):
+        return {terminal(name): visible(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [visible(item) for item in value]
+    return terminal(value) if isinstance(value, str) else value
 
 
 def in_ascii(text: str) -> str:

@@ -28,18 +28,19 @@ from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
-from harness import records
+from harness import hash_chain, records
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
 from harness.policies import is_model
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
+from harness.rollout.activity import Activity, Heartbeat
 from harness.rollout.executors import Executor, LocalExecutor, ProcessExecutor
 from harness.rollout.hosts import check_expert
 from harness.rollout.loop import rollout
 from harness.rollout.vector import VectorExecutor, has_vector_env
 from harness.stats.summary import Summary, summarise
-from harness.types import Episode, Policy, Trajectory, WatchesWeights
+from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWeights
 
 DEFAULT_EXECUTION = Execution()
 ENV_TIMEOUT = 600.0
@@ -50,7 +51,8 @@ ENV_TIMEOUT = 600.0
 class Sampling:
     """Sampling settings of a model."""
 
-    temperature: float = 0.0
+    temperature: float | None = 0.0
+    """None: the server's default"""
     top_p: float = 1.0
     max_tokens: int = 512
     action_mode: str = "write"
@@ -58,6 +60,10 @@ class Sampling:
     normalisation: str = "word"
     """normalisation of likelihoods: sum | token | word"""
     dtype: str = "auto"
+    reasoning_effort: str = ""
+    """sent to servers that know it; "": not sent"""
+    extra_body: str = ""
+    """JSON object whose fields are added to every request to a server, with sorted keys; "": none"""
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,9 @@ class RunConfig:
         }
         if is_model(self.model):
             identity["sampling"] = asdict(self.sampling)
+            for name in ("reasoning_effort", "extra_body"):  # newer settings: without them, older ids stay
+                if not identity["sampling"][name]:
+                    del identity["sampling"][name]
             identity["prompting"] = asdict(self.prompting)
             if self.prompting.wording == "plain":  # keeps the ids of runs that are older than this setting
                 del identity["prompting"]["wording"]
@@ -170,12 +179,14 @@ def evaluate(
     execution: Execution = DEFAULT_EXECUTION,
     on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
+    activity: Activity | None = None,
 ) -> tuple[Results, Summary]:
     """Plays the episodes missing in the run folder; returns all records (`records.light`), sorted,
     and their summary.
 
     After an interruption, the journal has all finished episodes, and a later call with `resume`
     continues from there. `play` replaces the policy's rollout, for example when a person plays.
+    `activity` is for displays. While the run lasts, progress.json holds its snapshot.
     Raises UsageError if the folder exists and `resume` is off, or if another process is writing to
     it; BudgetReached at a limit of `execution.budget`.
 
@@ -212,17 +223,21 @@ def evaluate(
             if not done:
                 weights.unlink(missing_ok=True)  # no record depends on it
             if todo:
-                runs = play(todo) if play else _play(config, todo, make_policy, execution, weights)
-                with contextlib.closing(runs):  # type: ignore[type-var]
-                    _record(config, runs, journal, len(done), folder / "timing.jsonl", execution.budget, on_episode)
+                activity = activity or Activity()
+                activity.episodes, activity.ended = len(episodes), len(episodes) - len(todo)
+                activity.most_turns = _most_turns(config)
+                runs = play(todo) if play else _play(config, todo, make_policy, execution, weights, activity)
+                with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
+                    _record(config, runs, journal, folder / "timing.jsonl", execution.budget, on_episode, activity)
             results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
         finally:
             journal.close()
         summary = {**config.identity(), **summarise(results)}
+        summary["results_hash"] = records.results_hash(folder / "results.jsonl")
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
     except MissingExtra:
-        if is_new:
+        if is_new and not (journal_path.exists() and journal_path.stat().st_size):
             _remove(folder, output_dir)
         raise
     finally:
@@ -238,14 +253,25 @@ def _remove(folder: Path, output_dir: Path) -> None:
 
 
 def _play(
-    config: RunConfig, todo: Sequence[Episode], make_policy: Callable[[], Policy], execution: Execution, weights: Path
+    config: RunConfig,
+    todo: Sequence[Episode],
+    make_policy: Callable[[], Policy],
+    execution: Execution,
+    weights: Path,
+    activity: Activity,
 ) -> Iterator[Trajectory]:
     policy = make_policy()
     if isinstance(policy, WatchesWeights):
         policy.keep_weights(weights)
     executor = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
-        yield from rollout(policy, todo, executor, config.prompting, config.max_turns)
+        runs = rollout(policy, todo, executor, config.prompting, config.max_turns, activity)
+        with contextlib.closing(runs):  # type: ignore[type-var]
+            for run in runs:
+                if is_model(config.model):
+                    digest = policy.weights_hash() if isinstance(policy, HashesWeights) else ""
+                    run.chain = hash_chain.chain(run, config.prompting, config.model, digest)
+                yield run
     finally:
         executor.close()
 
@@ -254,24 +280,24 @@ def _record(
     config: RunConfig,
     runs: Iterator[Trajectory],
     journal: Journal,
-    played: int,
     timing: Path,
     budget: Budget,
     on_episode: Callable[[Record, Trajectory], None],
+    activity: Activity,
 ) -> None:
-    """Appends the played episodes to the journal, which already has `played` of them."""
+    """Appends the played episodes to the journal."""
     began = time.monotonic()
-    with timing.open("a") as times:
+    with timing.open("a", buffering=1) as times:
         for run in runs:
             record = records.record(run, config.model, config.reward_mode)
             journal.append(record)
             line = {"key": list(run.episode.key), "seconds": round(run.seconds, 3), "ended": time.time()}
             line["cached_tokens"] = sum(turn.reply.cached_tokens for turn in run.turns)
             times.write(json.dumps(line) + "\n")
+            activity.recorded(len(run.turns), run.broken)
             on_episode(record, run)
-            played += not run.broken
             limit = budget.reached([journal.spent], began)
-            total = len(config.all_episodes())
+            played, total = activity.ended, activity.episodes
             if limit and played < total:
                 note = " The server sends no token counts: they are estimated." if journal.estimated else ""
                 raise BudgetReached(f"{limit} is used up after {played} of {total} episodes: --resume continues.{note}")
@@ -298,6 +324,12 @@ def open_slots(
     if has_vector_env(config.task, settings):
         return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
     return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
+
+
+def _most_turns(config: RunConfig) -> int:
+    """Returns the most turns that an episode can take: each needs at least one command."""
+    settings = check_knobs(registry.env_class(config.task), {**config.task.kwargs, **config.knobs})
+    return min(settings["max_steps"], config.max_turns or settings["max_steps"])
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:

@@ -8,6 +8,7 @@
         timing.jsonl    duration of each episode
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
+        progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
 
 results.jsonl does not depend on host, time, worker count or run id: for a deterministic policy it
 is byte-identical after every run, interrupted or not.
@@ -15,6 +16,7 @@ is byte-identical after every run, interrupted or not.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -81,14 +83,23 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "cost": sum(turn.reply.cost for turn in turns),
         **_estimated(turns),
         **({"artifacts": run.artifacts} if run.artifacts else {}),
+        **({"weights": run.chain.weights} if run.chain else {}),
         "error": run.error,
         "objective": run.objective,
         "first_observation": turns[0].observation if turns else run.final_observation,
         "steps": [
-            _step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation)
+            {
+                **_step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation),
+                **_hashes(run, index),
+            }
             for index, turn in enumerate(turns)
         ],
     }
+
+
+def _hashes(run: Trajectory, index: int) -> dict[str, str]:
+    """Returns the fields of a step that belong to the episode's hash chain."""
+    return {} if run.chain is None else {"prompt_hash": run.chain.prompts[index], "link": run.chain.links[index]}
 
 
 def _estimated(turns: Sequence[Turn]) -> Record:
@@ -151,10 +162,11 @@ def read_results(path: Path) -> list[Record]:
         ...     print(record["task"], record["model"], record["stop_reason"])
         Overcooked-easy-v0 expert solved
     """
-    return [_parse(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
+    return [parse_record(path, number, line) for number, line in reading.read_lines(path) if line.strip()]
 
 
-def _parse(path: Path, number: int, line: bytes) -> Record:
+def parse_record(path: Path, number: int, line: bytes) -> Record:
+    """Parses and checks a line of a results file. Raises DataError naming the file and line."""
     try:
         record: Record = reading.parse_json(line)
         schema = record["schema_version"]  # another schema may differ in every other field
@@ -240,7 +252,7 @@ def read_journal(path: Path) -> Iterator[tuple[bytes, Record | None]]:
     for number, line in reading.read_lines(path):
         if not line.endswith(b"\n"):
             break
-        yield line, _parse(path, number, line) if line.strip() else None
+        yield line, parse_record(path, number, line) if line.strip() else None
 
 
 class Journal:
@@ -338,13 +350,21 @@ class Results:
         for path in self.paths:
             with path.open("rb") as file:
                 for number, line in enumerate(file, 1):
-                    yield light(_parse(path, number, line))
+                    yield light(parse_record(path, number, line))
 
 
 def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results:
     """Writes the records of the episodes in `keys` atomically, sorted by key."""
     write_atomically(path, journal.lines(keys))
     return Results(path)
+
+
+def results_hash(path: Path) -> str:
+    """Returns the SHA-256 of the ordered records of a results file, plain or gzipped."""
+    digest = hashlib.sha256()
+    for _, line in reading.read_lines(path):
+        digest.update(line)
+    return digest.hexdigest()
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:

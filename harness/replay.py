@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from envsuite import reading, registry
 from envsuite.errors import DataError, EnvsuiteError, UnknownTask
 from envsuite.types import StopReason, knobs_json
-from harness import records
+from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.policies import is_model, make_policy
 from harness.policies.recorded import ReplayPolicy
@@ -29,6 +29,11 @@ HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, Sto
 """Stop reasons of the harness. The environment does not know them, so the check ends with the last
 stored turn.
 """
+PROMPTING: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("grammar", "admissible", "wording"), str),
+    **{"thinking": bool, "history": int, "history_reasoning": (bool, int)},
+}
+"""Types of the prompting settings in config.json."""
 MOST_MISSING = 100_000
 """Largest number of episodes that a config may list beyond those in the file."""
 
@@ -67,8 +72,9 @@ def check(
     registry.tasks("*")  # loads plugins
     registry.check_trusted(trusted)
     stored = records.read_results(file)
-    if (file.parent / "config.json").exists():
-        yield from RunFolder.read(file.parent).check(stored)
+    folder = RunFolder.read(file.parent) if (file.parent / "config.json").exists() else None
+    if folder is not None:
+        yield from folder.check(stored, file)
     by_run: dict[RunKey, dict[Key, Record]] = {}
     for record in stored:
         key = records.key_of(record)
@@ -83,7 +89,8 @@ def check(
         knobs = registry.replay_knobs(task, next(iter(group.values()))["knobs"], trusted)
         config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
         execution = Execution(max_concurrent, num_workers)
-        yield from _replay(file, config, list(group.values()), execution, again=model in players)
+        for record, played in replayed(file, config, list(group.values()), execution, again=model in players):
+            yield Verdict(record, _verdict(record, played, mode) or _chain_difference(record, played, folder))
 
 
 def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:
@@ -97,9 +104,9 @@ def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dic
     return chosen
 
 
-def _replay(
-    file: Path, config: RunConfig, group: Sequence[Record], execution: Execution, again: bool
-) -> Iterator[Verdict]:
+def replayed(
+    file: Path, config: RunConfig, group: Sequence[Record], execution: Execution, again: bool = False
+) -> Iterator[tuple[Record, Trajectory]]:
     """Replays records of one task and model; with `again`, the policy itself plays new episodes."""
     knobs = knobs_json(config.knobs)
     by_key = {(config.task.id, knobs, record["seed"], record["attempt"]): record for record in group}
@@ -113,10 +120,22 @@ def _replay(
     executor = open_slots(config, execution, len(episodes), policy.advice_kind)
     try:
         for run in rollout(policy, episodes, executor, max_turns=lambda episode: turns[episode.key]):
-            record = by_key[run.episode.key]
-            yield Verdict(record, _verdict(record, run, config.reward_mode))
+            yield by_key[run.episode.key], run
     finally:
         executor.close()
+
+
+def _chain_difference(record: Record, run: Trajectory, folder: RunFolder | None) -> str:
+    """Describes where a record's hash chain breaks; '' if it holds, or if the record has none.
+
+    The prompts are only known if the results are in their run folder.
+    """
+    if not hash_chain.has_chain(record):
+        return ""
+    difference = hash_chain.broken_link(record, records.key_of(record))
+    if difference or folder is None:
+        return difference
+    return hash_chain.wrong_prompt(record, run, folder.prompting(), folder.parses)
 
 
 def _verdict(record: Record, run: Trajectory, reward_mode: str) -> str:
@@ -181,12 +200,43 @@ class RunFolder:
             raise DataError(f"{path} is not a valid config ({type(error).__name__}: {error}).") from error
         return cls(folder, config)
 
-    def check(self, stored: Sequence[Record]) -> Iterator[Verdict]:
-        """Yields a verdict for every disagreement of `stored` with the folder's files."""
+    @property
+    def parses(self) -> bool:
+        """True if commands were parsed from a model's replies."""
+        sampling = self.config.get("sampling")
+        return isinstance(sampling, dict) and sampling.get("action_mode") == "write"
+
+    def prompting(self) -> Prompting:
+        """Returns the run's prompting settings. Raises DataError."""
+        try:
+            settings = self.config["prompting"]
+            records.check_types(settings, {name: PROMPTING[name] for name in settings})
+            return Prompting(**settings)
+        except (KeyError, TypeError, EnvsuiteError) as error:
+            raise DataError(f"{self.folder / 'config.json'} has no valid prompting settings: {error}.") from error
+
+    def check(self, stored: Sequence[Record], file: Path) -> Iterator[Verdict]:
+        """Yields a verdict for every disagreement of `stored`, the records of `file`, with the folder's
+        files.
+        """
+        yield from self._hash(file)
         yield from self._episodes(stored)
         yield from self._names(stored)
         yield from self._journal(stored)
         yield from self._replies(stored)
+
+    def _hash(self, file: Path) -> Iterator[Verdict]:
+        """Compares the hash of the ordered records with summary.json, if it has one."""
+        path = self.folder / "summary.json"
+        if file != records.results_file(self.folder) or not path.exists():
+            return
+        try:
+            expected = reading.read_json(path).get("results_hash", "")
+        except (ValueError, AttributeError) as error:
+            raise DataError(f"{path} is not a valid summary ({type(error).__name__}: {error}).") from error
+        if expected and expected != records.results_hash(file):
+            unknown = {"task": self.config["task"], "seed": self.config["seeds"][0], "attempt": 0}
+            yield Verdict(unknown, "one record or more: the hash of the records differs from summary.json")
 
     def _episodes(self, stored: Sequence[Record]) -> Iterator[Verdict]:
         first, count = self.config["seeds"]
@@ -237,12 +287,9 @@ class RunFolder:
 
     def _replies(self, stored: Iterable[Record]) -> Iterator[Verdict]:
         """Checks that a model's stored replies, parsed again, give the stored commands."""
-        if not is_model(self.config["model"]) or self.config.get("sampling", {}).get("action_mode") != "write":
+        if not is_model(self.config["model"]) or not self.parses:
             return
-        try:
-            prompting = Prompting(**self.config["prompting"])
-        except (KeyError, TypeError, EnvsuiteError) as error:
-            raise DataError(f"{self.folder / 'config.json'} has no valid prompting settings: {error}.") from error
+        prompting = self.prompting()
         for record in stored:
             for turn, step in enumerate(record["steps"], 1):
                 parsed = prompting.parse(records.reply_text(step))

@@ -79,7 +79,7 @@ class Reply:
     logprobs: Sequence[float] = ()
     """of `ids`: log-softmax over the full vocabulary at the sampling temperature"""
     finish_reason: str = "stop"
-    """stop | length | context"""
+    """stop | length | context; with `error`: silent (no answer) | refused (by the server)"""
     dropped_turns: int = 0
     """turns removed from the prompt to make it fit the context"""
     input_tokens: int = 0
@@ -129,6 +129,26 @@ class WatchesWeights(Protocol):
         ...
 
 
+@runtime_checkable
+class HashesWeights(Protocol):
+    """Optional capability of a policy: it knows a hash of its weights, equal on every machine."""
+
+    def weights_hash(self) -> str:
+        """Returns the hash; '' if it is not known, for example before a server's first answer."""
+        ...
+
+
+@runtime_checkable
+class ReportsRetries(Protocol):
+    """Optional capability of a policy: it names the requests that wait for their next try."""
+
+    def retrying(self) -> list[tuple[str, float]]:
+        """Returns the reason and the monotonic time of the next try of each such request. Any
+        thread may call this.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class Turn:
     """One exchange between a policy and an environment."""
@@ -152,6 +172,17 @@ class Turn:
     """commands that were admissible before the reply"""
 
 
+class HashChain(NamedTuple):
+    """Hashes that bind the replies of an episode to their prompts (`harness.hash_chain`)."""
+
+    weights: str
+    """hash of the model's weights; '' if it is not known"""
+    prompts: Sequence[str]
+    """one hash per turn"""
+    links: Sequence[str]
+    """one hash per turn, which covers all turns up to it"""
+
+
 @dataclass
 class Trajectory:
     """A played episode. Attempts at the same task, knobs and seed form a group."""
@@ -170,6 +201,7 @@ class Trajectory:
     metrics: dict[str, float] = field(default_factory=dict)
     artifacts: dict[str, Any] = field(default_factory=dict)
     """work products of the episode that the environment hands over at its end, such as a patch"""
+    chain: HashChain | None = None
     error: str = ""
     """what broke, if `stop_reason` is BROKEN"""
     seconds: float = 0.0

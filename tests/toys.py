@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from envsuite import Knob, Outcome, Task, TextEnv, register
-from envsuite.errors import DataError
+from envsuite.errors import DataError, MissingExtra
 from envsuite.types import Panel
 from examples.hilo import HiLo
 
@@ -27,12 +27,14 @@ class Slow(HiLo):
 class Faulty(HiLo):
     """HiLo whose engine fails on every third seed, by an exception or by ending its process."""
 
-    knobs = (*HiLo.knobs, Knob("how", "raise", "what goes wrong", choices=("raise", "exit", "hang", "reset")))
+    knobs = (*HiLo.knobs, Knob("how", "raise", "what goes wrong", choices=("raise", "exit", "hang", "reset", "extra")))
 
     def _reset(self, seed: int) -> str:
         self.bad = seed % 3 == 0
         if self.bad and self.settings.how == "reset":
             raise RuntimeError("the engine did not start")
+        if self.bad and self.settings.how == "extra":
+            raise MissingExtra("the engine needs a package that is not installed")
         return super()._reset(seed)
 
     def _act(self, command: str) -> Outcome:

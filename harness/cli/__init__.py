@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import json
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
@@ -78,10 +81,41 @@ def import_modules(names: Sequence[str]) -> None:
             )
 
 
+class SigtermReceived(KeyboardInterrupt):
+    """SIGTERM, which ends a command like Ctrl-C."""
+
+
+@contextlib.contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Raises SigtermReceived in the block at the first SIGTERM, and ignores further ones while the block cleans up.
+
+    `timeout` and cluster schedulers send the signal more than once. Forked processes keep the usual behaviour.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner = os.getpid()
+
+    def handle(number: int, frame: Any) -> None:
+        if os.getpid() != owner:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise SigtermReceived
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
 def run(
     command: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None = None, resumes: str = ""
 ) -> None:
-    """Runs a command and exits: 0 success, 1 failed check, 2 known error (one line), 3 budget used up, 130 Ctrl-C.
+    """Runs a command and exits: 0 success, 1 failed check, 2 known error (one line), 3 budget used up, 130 Ctrl-C,
+    143 SIGTERM.
 
     `resumes` names what continues an interrupted command, if it keeps finished episodes.
     """
@@ -89,7 +123,8 @@ def run(
     verbose = "-v" in words or "--verbose" in words
     accept_any_text()
     try:
-        code = command(argv)
+        with sigterm_as_interrupt():
+            code = command(argv)
     except (EnvsuiteError, OSError) as error:
         if isinstance(error, BrokenPipeError):  # the reader of stdout has gone
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest is flushed there at exit
@@ -101,10 +136,11 @@ def run(
         stopped = isinstance(error, BudgetReached)
         print(f"{'stopped' if stopped else 'error'}: {one_line(_explained(error))}", file=sys.stderr)
         sys.exit(3 if stopped else 2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        terminated = isinstance(error, SigtermReceived)
         note = f": finished episodes are kept, and {resumes} continues from there" if resumes else ""
-        print(f"\nstopped{note}", file=sys.stderr)
-        sys.exit(130)
+        print(f"\nstopped{' by SIGTERM' if terminated else ''}{note}", file=sys.stderr)
+        sys.exit(128 + (signal.SIGTERM if terminated else signal.SIGINT))
     sys.exit(code or 0)
 
 

@@ -106,7 +106,7 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
                 own = _config_of(name, planned, args.model)
                 # Baselines are shared by all models of a task, so existing results are always resumed.
                 own_how = how if name in args.model else dataclasses.replace(how, resume=True, patience=600.0)
-                records, summary = play(own, name, args, own_how, players, console)
+                records, summary = play(own, name, args, own_how, players)
                 rows.append((name, summary))
                 files.setdefault(name, []).extend(records.paths)
                 if summary["broken"] and not summary["episodes"]:

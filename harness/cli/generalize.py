@@ -100,7 +100,7 @@ def _main(argv: Sequence[str] | None) -> int:
             # Two places can be one run (a model's own training setting named twice): it is played once.
             again = any(one.run == str(config.folder(folder)) for one in cells)
             now = dataclasses.replace(how, resume=args.resume or again)
-            records, _ = play(config, who.name, args, now, players, console)
+            records, _ = play(config, who.name, args, now, players)
             cells.append(parts.cell(who, place, records, args.metric, config.folder(folder)))
             written = generalize.write_grid(folder, args.metric, models, places, cells)
     if args.json:

@@ -1,8 +1,9 @@
-"""envsuite-replay: replays results files and reports every difference."""
+"""envsuite-replay: replays results files and reports every difference; asks a model again for random turns."""
 
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,20 +12,29 @@ from typing import Any
 from envsuite.errors import UsageError
 from harness import cli, records
 from harness.cli.common.flags import TRUSTED_HELP
+from harness.cli.common.players import run_options
+from harness.evaluate import RunConfig
 from harness.generalization import grid_check
+from harness.hash_chain import has_chain
+from harness.policies import is_model, make_policy
 from harness.replay import check
+from harness.resample import describe, resample
 from harness.suites import leaderboards
 from harness.suites.plan import parse_setting
+from harness.types import Policy
 
 
 def parser() -> argparse.ArgumentParser:
     top_parser = argparse.ArgumentParser(
-        prog="envsuite-replay", description="Re-execute the stored commands of results files."
+        prog="envsuite-replay",
+        description="Re-execute the stored commands of results files, or ask a model for its replies again.",
     )
     top_parser.add_argument(
         "files", nargs="+", type=Path, help="results.jsonl, run folders, leaderboards, grids, or folders of them"
     )
-    top_parser.add_argument("--check", action="store_true", help="compare observations, rewards, endings (the default)")
+    top_parser.add_argument(
+        "--check", action="store_true", help="compare observations, rewards, endings and hash chains (the default)"
+    )
     top_parser.add_argument(
         "--module", action="append", default=[], help="Python module that registers your own environments"
     )
@@ -34,6 +44,14 @@ def parser() -> argparse.ArgumentParser:
     )
     top_parser.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     top_parser.add_argument("-v", "--verbose", action="store_true", help="a line for every episode")
+    group = top_parser.add_argument_group("resampling", "asks a model again, to test whether it wrote the replies")
+    group.add_argument("--resample", type=int, metavar="K", help="ask for K random turns of each file")
+    group.add_argument("-m", "--model", default="", help="the model to ask; never taken from the file")
+    group.add_argument("--seed", type=int, default=None, help="of the draw; default: at random, and printed")
+    group.add_argument("--base-url", default=None, help="server of the model, as in envsuite-eval")
+    group.add_argument("--served-model-name", default=None, help="the model's name on the server")
+    group.add_argument("--api-key-var", default=None, help="environment variable that holds the key")
+    group.add_argument("--device", default="auto")
     return top_parser
 
 
@@ -47,6 +65,8 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UsageError(f"--sample must be at least 1, not {args.sample}.")
     cli.import_modules(args.module)
     trusted = dict(parse_setting(word) for word in args.set)
+    if args.resample is not None:
+        return _resample(args, trusted)
     failed = checked = 0
     for path in args.files:
         files = _files(path)
@@ -90,12 +110,13 @@ def _grid_faults(path: Path) -> Iterator[str]:
 
 def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:
     """Replays one file, prints what differs and the totals, and returns the number of differences."""
-    same = differ = 0
+    same = differ = chained = 0
     stored = len(records.read_results(file))
     total = min(stored, args.sample or stored)
     terminal = sys.stderr.isatty()
     for record, difference in check(file, args.num_workers, players=players, trusted=trusted, sample=args.sample):
         same, differ = same + (not difference), differ + bool(difference)
+        chained += has_chain(record) and not difference
         if terminal:
             print(f"\r\x1b[K{file}: {same + differ:,} of {total:,} episodes\r", end="", file=sys.stderr, flush=True)
         if difference or args.verbose:
@@ -105,7 +126,28 @@ def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], ar
     if terminal:
         print("\x1b[K", end="", file=sys.stderr, flush=True)
     print(f"{file}: {same} episodes replayed the same, {differ} differ{part}", flush=True)
+    if chained:
+        print(f"{file}: {chained} hash chains hold; SHA-256 of the records: {records.results_hash(file)}", flush=True)
     return differ
+
+
+def _resample(args: argparse.Namespace, trusted: dict[str, Any]) -> int:
+    """Asks the model again and prints the statistics; returns 1 if a file speaks against the model."""
+    if args.resample < 1:
+        raise UsageError(f"--resample takes a number of turns, not {args.resample}.")
+    if not args.model or not is_model(args.model):
+        raise UsageError("--resample needs --model, the model that the file names: weights are your choice.")
+    seed = secrets.randbelow(2**31) if args.seed is None else args.seed
+
+    def make(config: RunConfig) -> Policy:
+        return make_policy(args.model, **run_options(args, config))
+
+    against = 0
+    for file in [file for path in args.files for file in _files(path)]:
+        result = resample(file, args.model, make, args.resample, seed, trusted, args.num_workers)
+        against += result.log10_odds < 0
+        cli.print_safely(f"{file}: {describe(result, seed)}")
+    return 1 if against else 0
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def _run(paper_table: PaperTable, args: argparse.Namespace, folders: list[Path],
     with Players(args) as players:
         for run in missing:
             if cost.remaining(run.config, args.output_dir):
-                play(run.config, run.model, args, how, players, console)
+                play(run.config, run.model, args, how, players)
 
 
 if __name__ == "__main__":

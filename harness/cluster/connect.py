@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import signal
 import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -62,7 +64,7 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
         try:
             # "local" prevents Ray from joining another cluster on this machine
             with _loopback():
-                ray.init(address="local", resources={**dict.fromkeys(OURS, 1.0), **(offers or {})}, **quiet)
+                _init(ray, address="local", resources={**dict.fromkeys(OURS, 1.0), **(offers or {})}, **quiet)
         except Exception as error:  # Ray's processes have a time limit to start, and errors have many types
             message = " ".join(str(error).split())[:300] or type(error).__name__
             raise UsageError(
@@ -73,7 +75,7 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
         _knock(address)
     try:
         quiet.pop("include_dashboard")  # decided by the cluster's owner
-        ray.init(address=address, **quiet)
+        _init(ray, address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         message = " ".join(str(error).split())[:300]
         if address == "auto" and isinstance(error, ConnectionError):
@@ -87,6 +89,14 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
             )
         raise UsageError(f"--ray-address {address}: {message}") from None
     return ray
+
+
+def _init(ray: Any, **options: Any) -> None:
+    """Calls `ray.init`, and restores this process's handler of SIGTERM, which Ray replaces."""
+    before = signal.getsignal(signal.SIGTERM)
+    ray.init(**options)
+    if callable(before) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

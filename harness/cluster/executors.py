@@ -16,8 +16,8 @@ from typing import Any
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
 from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.cluster import connect
-from harness.rollout.executors import CLEANUP
 from harness.rollout.hosts import EnvHosts, Request, StepResult, lost
+from harness.rollout.workers import CLEANUP
 from harness.types import Episode
 from harness.waiting import Wakeup, wait
 
@@ -275,6 +275,14 @@ class RayExecutor:
                 f"No environment worker lives, and the cluster had no room for another within {self.ALONE:.0f} s: "
                 "see `ray status`, start its nodes again, and continue with --resume. Finished episodes are kept."
             )
+
+    def cancel(self) -> None:
+        self._pending.clear()
+        self._arrived.clear()
+        self._answers.clear()
+        self._ahead.clear()
+        for worker in self._workers:
+            worker.outbox = []
 
     def close(self) -> None:
         closing = [worker.actor.close.remote() for worker in self._workers if worker.started is None]

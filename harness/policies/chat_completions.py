@@ -16,7 +16,7 @@ import httpx
 from envsuite.errors import UsageError
 from envsuite.escaping import one_line
 from envsuite.reading import parse_json
-from harness.policies.http_answers import body_of
+from harness.policies.http_answers import body_of, text_of
 from harness.types import Message, Reply
 
 BYTES_PER_TOKEN = 4
@@ -152,7 +152,7 @@ def refusal(answer: httpx.Response) -> str:
         error = body.get("error", body.get("detail", body))
         message = error.get("message", error) if isinstance(error, dict) else error
     except (ValueError, AttributeError):
-        message = answer.text
+        message = text_of(answer)
     message = message if isinstance(message, str) else json.dumps(message)
     return one_line(message[:MOST_MESSAGE]) or answer.reason_phrase
 

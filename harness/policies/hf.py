@@ -56,6 +56,7 @@ class HFPolicy:
     ) -> None:
         network, tokenizer = load(model, device, dtype, attention, say)
         self._set_up(model, network, tokenizer, **options)
+        self._weights_hash = model_files.weights_hash(model)
 
     @classmethod
     def of(cls, network: Any, tokenizer: Any, *, name: str = "model", **options: Any) -> Self:
@@ -72,7 +73,7 @@ class HFPolicy:
         network: Any,
         tokenizer: Any,
         *,
-        temperature: float = 0.0,
+        temperature: float | None = 0.0,
         top_p: float = 1.0,
         max_tokens: int = 512,
         thinking: bool = True,
@@ -81,11 +82,14 @@ class HFPolicy:
         prefix_reuse: bool = True,
         cache_gb: float = 4.0,
     ) -> None:
+        if temperature is None:
+            raise UsageError("--temperature default is a server's own value: a local model needs a number.")
         if temperature < 0 or not 0 < top_p <= 1 or max_tokens < 1:
             raise UsageError(
                 f"temperature {temperature} must be >= 0, top_p {top_p} in (0, 1] and max_tokens {max_tokens} >= 1."
             )
         self.name = name
+        self._weights_hash = ""
         self.network, self.tokenizer = network, tokenizer
         end_ids = end_tokens(network, tokenizer)
         self.template = Template(tokenizer, end_ids, thinking)
@@ -135,6 +139,10 @@ class HFPolicy:
 
     def sources(self) -> Sequence[Any]:
         return (self._wakeup,)
+
+    def weights_hash(self) -> str:
+        """Returns the hash of the weights' files; '' for a model that was loaded elsewhere."""
+        return self._weights_hash
 
     def forget(self) -> None:
         """Drops everything computed with the present weights, but no replies."""

@@ -44,6 +44,13 @@ def body_of(answer: httpx.Response) -> Any:
     return parse_json(answer.content)
 
 
+def text_of(answer: httpx.Response) -> str:
+    """Returns an answer's text. It is read as UTF-8, because the charset in the header may be
+    anything.
+    """
+    return answer.content.decode("utf-8", "replace")
+
+
 def encode(body: dict[str, Any]) -> dict[str, Any]:
     """Returns the arguments that send `body` as JSON; lone surrogates, which UTF-8 cannot encode,
     become '?'.

@@ -9,6 +9,7 @@ header, and removed from all messages.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import warnings
 from collections import Counter, deque
@@ -23,22 +24,20 @@ from envsuite.escaping import one_line
 from harness import waiting
 from harness.policies.affinity import ServerAffinity
 from harness.policies.chat_completions import Price, address, hidden, read, refusal, retry_after, secrets_of, shown
-from harness.policies.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
+from harness.policies.failures import TEMPORARY, FailureStreak, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
-from harness.policies.http_answers import BoundedClient, body_of, encode
-from harness.policies.pacing import Pace, pause_before
+from harness.policies.http_answers import BoundedClient, body_of, encode, text_of
+from harness.policies.pacing import Pace, Retries, pause_before
 from harness.policies.server_weights import Weights
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
 from harness.waiting import Outbox
 
 OPENAI = "https://api.openai.com/v1"
-SILENT_ROUNDS = 3
-"""The run ends after this many failed replies in a row per prompt in flight, instead of breaking
-all its episodes.
-"""
 OPTIONAL = ("seed", "chat_template_kwargs", "stop")
 """Request fields that a server may refuse, because results do not depend on them."""
+FLAGS = {"top_p": "--top-p", "reasoning_effort": "--reasoning-effort"}
+"""Request fields that a server may refuse, and the flag that the user then leaves out."""
 
 
 class OpenAIPolicy:
@@ -49,6 +48,8 @@ class OpenAIPolicy:
     (default: OPENAI_API_KEY for OpenAI's own address, none for others). `served_model_name` is the
     model's name on the server, if it differs. A request takes at most `timeout` seconds and is
     repeated up to `max_retries` times; `requests_per_minute` limits all requests together.
+    `temperature` None leaves it to the server, `reasoning_effort` and the JSON object `extra_body` are
+    added to each request, and `headers` ("NAME:VALUE") are sent and never stored.
     `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run
     if a server's weights change (`harness.policies.server_weights`).
 
@@ -68,7 +69,7 @@ class OpenAIPolicy:
         base_url: str | None = None,
         api_key_var: str | None = None,
         served_model_name: str | None = None,
-        temperature: float = 0.0,
+        temperature: float | None = 0.0,
         top_p: float = 1.0,
         max_tokens: int = 512,
         thinking: bool = True,
@@ -79,6 +80,9 @@ class OpenAIPolicy:
         price: Price | str | None = None,
         first_pause: float = 0.5,
         watch: bool = False,
+        reasoning_effort: str = "",
+        extra_body: str = "",
+        headers: Sequence[str] = (),
     ) -> None:
         if not model:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
@@ -98,7 +102,13 @@ class OpenAIPolicy:
             *(word for url in self.servers for word in secrets_of(url)),
         ]
         self._pace = Pace(requests_per_minute)
-        self._fields: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+        self._headers = _parsed_headers(headers)
+        self._secrets += [value for value in self._headers.values() if len(value) >= 4]
+        self._fields: dict[str, Any] = {"max_tokens": max_tokens, **(json.loads(extra_body) if extra_body else {})}
+        if temperature is not None:
+            self._fields["temperature"] = temperature
+        if reasoning_effort:
+            self._fields["reasoning_effort"] = reasoning_effort
         if top_p < 1:
             self._fields["top_p"] = top_p
         if stop:
@@ -109,7 +119,7 @@ class OpenAIPolicy:
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
-        self._answered, self._silent, self._most_pending = False, 0, 0
+        self._streak, self._retries = FailureStreak(), Retries()
         self._outbox = Outbox()
         self._inbox: deque[tuple[int, int, Prompt]] = deque()
         self._scheduled = False
@@ -126,37 +136,41 @@ class OpenAIPolicy:
 
     def submit(self, ticket: int, prompt: Prompt) -> None:
         self._inbox.append((self._outbox.expect(), ticket, prompt))
-        self._most_pending = max(self._most_pending, self._outbox.pending)
+        self._streak.submitted(ticket)
         if not self._scheduled:
             self._scheduled = True
             self._event_loop().call_soon_threadsafe(self._start)
 
     def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
         replies = self._outbox.take(timeout)
-        for _, reply in replies:
-            if not reply.error:
-                self._answered, self._silent = True, 0
-                continue
-            self._silent += 1
-            if self._silent >= self._most_pending * (SILENT_ROUNDS if self._answered else 1):
+        for ticket, reply in replies:
+            if self._streak.replied(ticket, reply):
+                times = f" ({self._streak.length} failures in a row)" if self._streak.length > 1 else ""
                 raise DataError(
-                    f"{reply.error}. Finished episodes are kept: continue with --resume when the server answers."
+                    f"{reply.error}{times}. Finished episodes are kept: continue with --resume when the server answers."
                 )
         return replies
 
     def cancel(self) -> None:
         self._outbox.cancel()
-        self._silent = self._most_pending = 0
+        self._streak.cancel()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._cancel_tasks)
 
     def sources(self) -> Sequence[Any]:
         return (self._outbox.wakeup,)
 
+    def retrying(self) -> list[tuple[str, float]]:
+        return self._retries.waiting()
+
     def keep_weights(self, path: Path) -> None:
         """Compares the servers' weights with the fingerprint in `path`, if they are watched."""
         if self._weights is not None:
             self._weights.keep(path)
+
+    def weights_hash(self) -> str:
+        """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
+        return "" if self._weights is None else self._weights.hash()
 
     def close(self) -> None:
         self.cancel()
@@ -229,7 +243,7 @@ class OpenAIPolicy:
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            headers = {**({"Authorization": f"Bearer {self._key}"} if self._key else {}), **self._headers}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
             self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits)
         return self._client
@@ -249,9 +263,13 @@ class OpenAIPolicy:
                 dropped += 1
                 continue
             except (TemporaryError, Refused) as error:
-                return Reply("", error=self._hidden(str(error)), dropped_turns=dropped)
+                return self._failed(error, dropped)
             reply.dropped_turns = dropped
             return reply
+
+    def _failed(self, error: TemporaryError | Refused, dropped: int) -> Reply:
+        kind = "refused" if isinstance(error, Refused) else "silent"
+        return Reply("", finish_reason=kind, error=self._hidden(str(error)), dropped_turns=dropped)
 
     async def _persist(self, prompt: Prompt, home: int, content: Any) -> Reply:
         """Repeats a request until it succeeds or no retry is left: first at `home`, then at other
@@ -266,7 +284,8 @@ class OpenAIPolicy:
                 if attempt > self.max_retries:
                     count = f" (tried {attempt} times)" if attempt > 1 else ""
                     raise TemporaryError(f"{error}{count}") from None
-                await asyncio.sleep(pause_before(attempt, self.first_pause, error.after))
+                pause = pause_before(attempt, self.first_pause, error.after)
+                await self._retries.wait(self._hidden(str(error)), pause)
                 server = self._health.after(server)
                 continue
             self._health.answered(server)
@@ -319,7 +338,7 @@ class OpenAIPolicy:
             reply = self._read(server, answer, content)
             if reply is None:
                 self._health.failed(self.servers.index(server))
-                start = self._hidden(" ".join(answer.text[:2000].split()))[:120]
+                start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]
                 expected = self.path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{shown(server)} returned an invalid {expected}: {start!r}")
             reply.text = self._hidden(reply.text)
@@ -361,8 +380,11 @@ class OpenAIPolicy:
         if "temperature" in message and "temperature" in body:
             raise UsageError(
                 f"{description}. This model does not accept temperature {body['temperature']:g}: "
-                "set the value it supports, for example --temperature 1."
+                "use --temperature default."
             )
+        for name, flag in FLAGS.items():
+            if name in body and name in message:
+                raise UsageError(f"{description}. This model does not accept {name}: leave out {flag}.")
         for name in OPTIONAL:
             if name in body and name in message:
                 if name not in self._dropped:
@@ -392,3 +414,16 @@ class OpenAIPolicy:
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(shown, self.servers))!r})"
+
+
+def _parsed_headers(words: Sequence[str]) -> dict[str, str]:
+    """Parses NAME:VALUE words. Raises UsageError."""
+    headers = {}
+    for word in words:
+        name, colon, value = word.partition(":")
+        if not colon or not name.strip() or not word.isascii() or not word.isprintable():
+            raise UsageError(
+                "--header takes NAME:VALUE in printable ASCII (the word is not repeated here: it may be secret)."
+            )
+        headers[name.strip()] = value.strip()
+    return headers

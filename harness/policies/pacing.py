@@ -26,6 +26,26 @@ class Pace:
             await asyncio.sleep(start - now)
 
 
+class Retries:
+    """The requests that wait for their next try, with the reason."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[object, tuple[str, float]] = {}
+
+    async def wait(self, reason: str, seconds: float) -> None:
+        """Waits before the next try."""
+        request = object()
+        self._waiting[request] = reason, time.monotonic() + seconds
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            del self._waiting[request]
+
+    def waiting(self) -> list[tuple[str, float]]:
+        """Returns reason and monotonic time of the next try of each request. Any thread may call this."""
+        return list(self._waiting.values())
+
+
 def pause_before(attempt: int, first: float, requested: float | None) -> float:
     """Returns the seconds to wait before a retry: random and growing, or slightly more than the
     server requests.

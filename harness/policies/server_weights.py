@@ -8,6 +8,7 @@ or quantisation. Weights that are a single training step apart can look the same
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import warnings
 from collections.abc import Callable
@@ -96,6 +97,16 @@ class Weights:
         elif self._reference is not None:
             self._reference[1].write(path)
 
+    def hash(self) -> str:
+        """Returns the hash of the answer's text; '' before the first answer.
+
+        The server's name for the weights may be a path, and log-probs depend on the batch, so neither
+        is included.
+        """
+        if self._reference is None:
+            return ""
+        return hashlib.sha256(self._reference[1].text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
     def doubt(self, server: str) -> None:
         """Requests a new check of a server, which may restart with other weights after a failure."""
         self._checked.discard(server)
@@ -164,9 +175,17 @@ class Weights:
             tokens = [(self._hide(str(entry["token"])), float(entry["logprob"])) for entry in content[:TOKENS]]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return None  # refused or invalid: the run's own requests report the error
+        return Fingerprint(await self._root(client, server), text[:MOST_TEXT], tuple(tokens))
+
+    async def _root(self, client: httpx.AsyncClient, server: str) -> str:
+        """Returns the source of the weights from the server's list of models; '' if it names none.
+
+        A server whose list fails may drop the connection without saying so (`transformers serve`
+        without a hub cache), so this connection is not used again.
+        """
         try:
-            models = body_of(await client.get(f"{server}/models"))["data"]
-            roots = [self._hide(str(model.get("root") or "")) for model in models if model.get("id") == self._model]
-        except (ValueError, LookupError, TypeError, AttributeError):
-            roots = []
-        return Fingerprint(roots[0][:MOST_TEXT] if roots else "", text[:MOST_TEXT], tuple(tokens))
+            models = body_of(await client.get(f"{server}/models", headers={"Connection": "close"}))["data"]
+            roots = [str(model.get("root") or "") for model in models if model.get("id") == self._model]
+        except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError):
+            return ""
+        return self._hide(roots[0])[:MOST_TEXT] if roots else ""

@@ -69,7 +69,7 @@ class TokensPolicy(OpenAIPolicy):
         except TooLong as error:
             raise UsageError(f"{error}; set acting.context to the server's context length.") from None
         except (TemporaryError, Refused) as error:
-            return Reply("", error=self._hidden(str(error)), dropped_turns=dropped)
+            return self._failed(error, dropped)
         reply.text = self._conversations.remember(prompt, reply.ids)
         reply.dropped_turns = dropped
         if encoded.rewritten:

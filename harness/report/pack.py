@@ -113,7 +113,7 @@ def _episodes(
         packed.not_replayed[f"{run.name} on {run.config['task']}"] = replayer.refused
         replayer = None
     for place, record in enumerate(run.records):
-        episode = _episode(record, prompting)
+        episode = viewer_episode(record, prompting)
         if replayer is not None and place in chosen:
             again = episode["replay"] = replayer(record, pictures=packed.picture_bytes < picture_bytes)
             packed.picture_bytes += sum(map(len, again.get("images", ())))
@@ -124,7 +124,7 @@ def _episodes(
         replayer.close()
 
 
-def _episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
+def viewer_episode(record: Record, prompting: Prompting | None) -> dict[str, Any]:
     """Returns a record as the viewer reads it.
 
     Each step has `c` commands, `o` observation, `r` reward, `f` fault, and, if the reply is more than the command, `y`

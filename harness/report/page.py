@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from envsuite.errors import UsageError
+from envsuite.escaping import embedded
 from harness.report.charts import learning_curves
 from harness.report.pack import Packed, pack
 from harness.report.read import Curve, ReportData
@@ -40,15 +40,15 @@ def render(
     if not (material.runs or material.curves or material.grids):
         raise UsageError("No finished run was found: name run folders, or training folders.")
     packed = pack(material.runs, replays, int(picture_mb * 2**20), int(max_mb * 2**20), trusted)
-    style, script = _asset("style.css"), _asset("episode.js") + _asset("viewer.js")
+    style, script = asset("style.css"), asset("episode.js") + asset("viewer.js")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(percent=percent, number=number, share=_share)
     names = list(dict.fromkeys(run.name for run in material.runs))
     hues = {name: _hue(name, place) for place, name in enumerate(name for name in names if name not in _FIXED)}
     hues |= {name: _hue(name, 0) for name in names if name in _FIXED}
-    page = environment.from_string(_asset("page.html")).render(
+    page = environment.from_string(asset("page.html")).render(
         title=title,
-        policy=_content_policy(style, script),
+        policy=content_policy(style, script),
         style=style,
         script=script,
         hues=hues,
@@ -57,17 +57,18 @@ def render(
         curve_svg=learning_curves(material.curves),
         grids=material.grids,
         packed=packed,
-        about=_embed({"runs": [_about(run, hues) for run in material.runs]}),
+        about=embedded({"runs": [_about(run, hues) for run in material.runs]}),
         notes=_notes(packed),
     )
     return page.encode("utf-8", "backslashreplace").decode()  # a model named after a path that is not UTF-8
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Returns a text file of this package."""
     return (resources.files("harness.report") / name).read_text()
 
 
-def _content_policy(style: str, script: str) -> str:
+def content_policy(style: str, script: str) -> str:
     """Returns the content security policy: only this page's script and style, by hash, and embedded pictures."""
 
     def digest(text: str) -> str:
@@ -77,11 +78,6 @@ def _content_policy(style: str, script: str) -> str:
         f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _embed(value: Any) -> str:
-    """Returns JSON that cannot end the script element around it."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 _FIXED = {"random": "floor", "expert": "ceiling"}
@@ -146,7 +142,8 @@ def _protocol(runs: Sequence[Run]) -> str:
         parts.append(f"history {history}, thinking {'on' if prompting['thinking'] else 'off'}")
         parts.append(f"admissible commands {prompting['admissible']}, grammar {prompting['grammar']}")
     if sampling := config.get("sampling"):
-        parts.append(f"temperature {sampling['temperature']:g}")
+        temperature = sampling["temperature"]
+        parts.append("the server's temperature" if temperature is None else f"temperature {temperature:g}")
     return " · ".join(parts)
 
 

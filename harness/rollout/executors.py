@@ -7,10 +7,6 @@ continue.
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -18,13 +14,9 @@ from multiprocessing import connection
 from typing import Any, Protocol
 
 from envsuite.types import DEFAULT_SHAPING, Shaping
-from harness.rollout.hosts import EnvHost, EnvHosts, Request, StepResult, Terminated, lost
+from harness.rollout.hosts import EnvHost, StepResult, lost
+from harness.rollout.workers import Worker
 from harness.types import Episode
-
-CLEANUP = 60.0
-"""Seconds that a worker has to release what its environments hold; several containers take time on
-a loaded machine.
-"""
 
 
 class Executor(Protocol):
@@ -58,6 +50,10 @@ class Executor(Protocol):
         """
         ...
 
+    def cancel(self) -> None:
+        """Drops all pending requests; their answers are never returned."""
+        ...
+
     def close(self) -> None:
         """Closes environments and workers."""
         ...
@@ -89,6 +85,9 @@ class LocalExecutor:
     def deadline(self) -> float | None:
         return None
 
+    def cancel(self) -> None:
+        self._answers = []
+
     def close(self) -> None:
         for host in self._hosts:
             host.close()
@@ -116,21 +115,17 @@ class ProcessExecutor:
         self.count = count
         self.timeout = timeout
         self._config = (reward_mode, advice_kind, shaping)
-        self._context = multiprocessing.get_context("spawn")  # forks of a process with threads deadlock
-        self._workers = [_Worker(self._context, self._config) for _ in range(max(1, min(workers, count)))]
+        self._workers = [Worker(self._config) for _ in range(max(1, min(workers, count)))]
         self._lost: deque[tuple[int, StepResult]] = deque()
 
     def start(self, slot: int, episode: Episode) -> None:
-        self._send(slot, ("start", slot, episode))
+        self._worker(slot).send(("start", slot, episode))
 
     def step(self, slot: int, commands: tuple[str, ...], turn: int) -> None:
-        self._send(slot, ("step", slot, commands, turn))
+        self._worker(slot).send(("step", slot, commands, turn))
 
-    def _send(self, slot: int, request: Request) -> None:
-        worker = self._workers[slot % len(self._workers)]
-        worker.pending.append((slot, time.monotonic()))
-        with contextlib.suppress(BrokenPipeError, OSError):  # poll notices a dead worker
-            worker.pipe.send(request)
+    def _worker(self, slot: int) -> Worker:
+        return self._workers[slot % len(self._workers)]
 
     def poll(self, wait: bool = True) -> list[tuple[int, StepResult]]:
         answers = self._receive()
@@ -146,20 +141,19 @@ class ProcessExecutor:
     def deadline(self) -> float | None:
         return min((self._due(worker) for worker in self._workers if worker.pending), default=None)
 
-    def _due(self, worker: _Worker) -> float:
+    def _due(self, worker: Worker) -> float:
         return worker.busy_since + self.timeout + (0.0 if worker.ready else self.START)
 
     def _receive(self) -> list[tuple[int, StepResult]]:
         """Returns the available answers, and failures of environments whose worker died or is silent."""
         answers: list[tuple[int, StepResult]] = []
-        busy: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers if worker.pending}
+        busy: dict[Any, Worker] = {worker.pipe: worker for worker in self._workers if worker.pending}
         for pipe in connection.wait(list(busy), timeout=0) if busy else ():
             worker = busy[pipe]
             try:
                 while worker.pipe.poll():
                     answer = worker.pipe.recv()
-                    worker.answered(answer)
-                    if answer is not None:
+                    if worker.answered(answer):
                         answers.append(answer)
             except (EOFError, OSError):
                 self._replace(worker, "its worker process died")
@@ -171,92 +165,20 @@ class ProcessExecutor:
         self._lost.clear()
         return answers
 
-    def _replace(self, worker: _Worker, why: str) -> None:
+    def _replace(self, worker: Worker, why: str) -> None:
         # A worker answers in order: it was executing the first pending request.
-        self._lost.extend((slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.pending))
+        requests = [(slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.pending)]
+        self._lost.extend(requests[worker.dropped :])
         worker.stop()
-        self._workers[self._workers.index(worker)] = _Worker(self._context, self._config)
+        self._workers[self._workers.index(worker)] = Worker(self._config)
+
+    def cancel(self) -> None:
+        self._lost.clear()
+        for worker in self._workers:
+            worker.dropped = len(worker.pending)
 
     def close(self) -> None:
         for worker in self._workers:
             worker.ask_to_stop()
         for worker in self._workers:
             worker.stop()
-
-
-class _Worker:
-    """A worker process as seen by the executor."""
-
-    def __init__(self, context: Any, config: tuple[str, str, Shaping]) -> None:
-        self.pipe, worker_end = context.Pipe()
-        self.pending: deque[tuple[int, float]] = deque()  # slot and time of requests without an answer, in order
-        self.ready = False
-        self._last = time.monotonic()
-        self.process = context.Process(target=_serve, args=(worker_end, config, os.getpid()), daemon=True)
-        self.process.start()
-        worker_end.close()
-
-    @property
-    def busy_since(self) -> float:
-        """Time at which it began with the first pending request."""
-        return max(self._last, self.pending[0][1]) if self.pending else time.monotonic()
-
-    def answered(self, answer: tuple[int, StepResult] | None) -> None:
-        """Removes the answered request; None is the first message of a worker, after its start."""
-        self._last, self.ready = time.monotonic(), True
-        if answer is None:
-            return
-        for index, (slot, _) in enumerate(self.pending):
-            if slot == answer[0]:
-                del self.pending[index]
-                return
-
-    def ask_to_stop(self) -> None:
-        with contextlib.suppress(Exception):
-            self.pipe.send(None)
-            self.pipe.close()
-
-    def stop(self) -> None:
-        """Ends the process: waits 2 s, then terminates it, and kills it if cleaning up takes longer
-        than CLEANUP.
-        """
-        self.ask_to_stop()
-        self.process.join(timeout=2)
-        if self.process.is_alive() and self.ready:
-            self.process.terminate()
-            self.process.join(timeout=CLEANUP)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join(timeout=5)
-
-
-def _terminate(number: int, frame: Any) -> None:
-    """Handles SIGTERM: interrupts the worker's work once, so that it cleans up without further
-    interruption.
-    """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Terminated
-
-
-def _serve(pipe: connection.Connection, config: tuple[str, str, Shaping], parent: int) -> None:
-    """Runs in a worker: answers requests until the pipe closes. The parent handles Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate)
-    hosts = EnvHosts(config)
-    try:
-        pipe.send(None)
-        while True:
-            if not pipe.poll(5.0):
-                if os.getppid() != parent:  # the parent was killed
-                    break
-                continue
-            request = pipe.recv()
-            if request is None:
-                break
-            pipe.send(hosts.answer(request))
-    except (EOFError, BrokenPipeError, ConnectionResetError, Terminated):
-        pass
-    finally:
-        with contextlib.suppress(Terminated):  # cleaning up is not interrupted
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        hosts.close()

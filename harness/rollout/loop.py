@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
 from harness.prompting.prompting import Parsed, Past, Prompting
+from harness.rollout.activity import Activity
 from harness.rollout.executors import Executor, StepResult
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
 from harness.waiting import asynchronous, wait
@@ -187,6 +188,7 @@ def rollout(
     executor: Executor,
     prompting: Prompting | None = None,
     max_turns: MaxTurns = None,
+    activity: Activity | None = None,
 ) -> Iterator[Trajectory]:
     """Plays every episode once and yields each one when it ends; a free slot starts the next
     episode.
@@ -194,12 +196,15 @@ def rollout(
     `max_turns` limits the turns of all episodes, or of each one if it is a function. An episode
     depends only on its key and the policy, not on timing or on other episodes. An error of an
     environment or a server breaks its episode only. An episode that was lost with its worker is
-    played again from its start. Closing the iterator cancels pending prompts.
+    played again from its start. Closing the iterator cancels pending prompts and requests. `activity`
+    counts what happens, for displays.
     """
     prompting = prompting or Prompting()
     player = asynchronous(policy)
     advised = bool(policy.advice_kind)
     queue = _Queue(episodes, executor, max_turns)
+    activity = activity or Activity()
+    activity.begin(policy, queue.playing)
     try:
         while queue.active:
             idle = True
@@ -211,11 +216,13 @@ def rollout(
                     if state is None:
                         continue
                     if state.run.stop_reason is None:
+                        activity.asked()
                         player.submit(slot, state.prompt(prompting, reads=not advised))
                     else:
                         yield queue.finish(slot)
             for slot, reply in player.collect():
                 idle = False
+                activity.replied(reply)
                 state = queue.playing[slot]
                 if state.answer(reply, prompting, advised):
                     executor.step(slot, state.parsed.commands, len(state.run.turns))
@@ -228,3 +235,4 @@ def rollout(
                 wait([*executor.sources(), *player.sources()], timeout)
     finally:
         player.cancel()
+        executor.cancel()

@@ -116,6 +116,9 @@ class VectorExecutor:
             self._together = False
             return [(slot, lost(f"{type(error).__name__}: {error}", suspect=True)) for slot in requests]
 
+    def cancel(self) -> None:
+        self._answers, self._requests = [], {}
+
     def close(self) -> None:
         if self._envs is not None:
             self._envs.close()

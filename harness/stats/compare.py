@@ -120,7 +120,7 @@ def check_config(config: dict[str, Any]) -> None:
     if panel := config.get("panel"):
         records.check_types(panel, {0: str, 1: str, 2: int})
     if sampling := config.get("sampling"):
-        records.check_types(sampling, {"temperature": (int, float)} if "temperature" in sampling else {})
+        records.check_types(sampling, {"temperature": (int, float, type(None))} if "temperature" in sampling else {})
     if prompting := config.get("prompting"):
         try:
             Prompting(**prompting)

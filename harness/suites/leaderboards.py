@@ -41,7 +41,10 @@ LARGE = 10**6
 
 COMPUTED = ("random", "expert")
 """players without a language model: they have no sampling and no prompting"""
-IMPLIED = {"wording": "plain", "protocol": "", "words": ""}
+IMPLIED = {
+    "sampling": {"reasoning_effort": "", "extra_body": ""},
+    "prompting": {"wording": "plain", "protocol": "", "words": ""},
+}
 """settings that an identity omits at this value"""
 
 EntryKey = tuple[str, str, str]
@@ -173,7 +176,7 @@ def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[An
         if stated is None:
             fields[part] = (expected, None)
             continue
-        stated = {**(IMPLIED if part == "prompting" else {}), **stated}
+        stated = {**IMPLIED[part], **stated}
         fields.update({key: (expected.get(key), stated.get(key)) for key in expected | stated if key != "dtype"})
     return fields
 

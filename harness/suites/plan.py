@@ -6,18 +6,35 @@ The commands, the leaderboards and the tables of published numbers all describe 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from envsuite import registry
 from envsuite.errors import UsageError
+from envsuite.reading import parse_json
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig, Sampling, resolve_split
 from harness.policies import record_name
 from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
 from harness.suites import suites
+
+OWN_FIELDS = {
+    "model",
+    "messages",
+    "prompt",
+    "tools",
+    "stream",
+    "n",
+    "seed",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "stop",
+}
+"""fields of a request that have flags of their own or belong to the harness"""
 
 
 @dataclass(frozen=True)
@@ -33,12 +50,14 @@ class RunRequest:
     seed: int = 0
     reward: str = "sparse"
     max_turns: int | None = None
-    temperature: float = 0.0
+    temperature: float | None = 0.0
     top_p: float = 1.0
     max_tokens: int = 512
     action_mode: str = "write"
     normalisation: str = "word"
     dtype: str = "auto"
+    reasoning_effort: str = ""
+    extra_body: str = ""
     history: int = -1
     thinking: str = "on"
     history_reasoning: str = "on"
@@ -137,7 +156,7 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
     for value, flag in ((request.repeats, "--repeats"), (request.max_tokens, "--max-tokens")):
         if value < 1:
             raise UsageError(f"{flag} must be at least 1, not {value}.")
-    if request.temperature < 0 or not 0 < request.top_p <= 1:
+    if (request.temperature or 0) < 0 or not 0 < request.top_p <= 1:
         raise UsageError(f"--temperature {request.temperature} must be >= 0 and --top-p {request.top_p} in (0, 1].")
     if request.max_turns is not None and request.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, not {request.max_turns}.")
@@ -163,6 +182,8 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
             action_mode=request.action_mode,
             normalisation=request.normalisation,
             dtype=request.dtype,
+            reasoning_effort=request.reasoning_effort,
+            extra_body=_canonical_body(request.extra_body),
         ),
         prompting=Prompting(
             grammar=request.action_grammar,
@@ -177,6 +198,21 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
     )
     config.seeds  # noqa: B018  raises if the task has fewer games than were requested
     return config
+
+
+def _canonical_body(text: str) -> str:
+    """Returns a JSON object with sorted keys; '' for none. Raises UsageError."""
+    if not text:
+        return ""
+    try:
+        body = parse_json(text)
+    except ValueError as error:
+        raise UsageError(f"--extra-body takes a JSON object, and {text[:80]!r} is none: {error}") from None
+    if not isinstance(body, dict):
+        raise UsageError(f'--extra-body takes a JSON object such as {{"top_k": 20}}, not {text[:80]!r}.')
+    if fixed := OWN_FIELDS & body.keys():
+        raise UsageError(f"--extra-body cannot set {', '.join(sorted(fixed))}: that is what the run itself sends.")
+    return json.dumps(body, sort_keys=True)
 
 
 def under_protocol(task: Task, request: RunRequest) -> RunRequest:

@@ -28,10 +28,10 @@ def handle(payload: bytes) -> bytes:
     try:
         return json.dumps(examine(Path(job["folder"]))).encode()
     except NoSandbox:
-        error = (
+        message = (
             "These records need a sandbox for their programs, which cannot start inside another: use envsuite-replay."
         )
-        return json.dumps({"error": error}).encode()
+        return json.dumps({"error": message}).encode()
     except (EnvsuiteError, ModuleNotFoundError) as error:
         return json.dumps({"error": str(error)}).encode()
 

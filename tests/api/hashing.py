@@ -15,11 +15,15 @@ from collections.abc import Iterator
 
 
 class HashingServer:
-    """Answers chat completions; `max_delay` seconds is the longest answering time, and `requests` counts them."""
+    """Answers chat completions; `max_delay` seconds is the longest answering time, and `requests` counts them.
+
+    Servers with different `salt` answer like different models.
+    """
 
     def __init__(self, max_delay: float, seed: int = 0) -> None:
         self.max_delay = max_delay
         self.requests = 0
+        self.salt = ""
         self.held: tuple[str, ...] = ()
         self.random = random.Random(seed)
         self.loop = asyncio.new_event_loop()
@@ -46,7 +50,7 @@ class HashingServer:
     async def answer(self, body: bytes) -> str:
         self.requests += 1
         messages = json.loads(body)["messages"]
-        digest = int(hashlib.sha256(json.dumps(messages).encode()).hexdigest(), 16)
+        digest = int(hashlib.sha256((self.salt + json.dumps(messages)).encode()).hexdigest(), 16)
         if any(word in messages[-1]["content"] for word in self.held):
             await self.released.wait()
         await asyncio.sleep(self.random.uniform(0.0, self.max_delay))

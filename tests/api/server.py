@@ -18,9 +18,14 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     protocol_version = "HTTP/1.1"
+    dead = False
+    """the next request of this connection is dropped"""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.dead:
+            self.close_connection = True
+            return
         with self.server.lock:
             self.server.requests.append((body, dict(self.headers), time.monotonic()))
             says = self.server.says
@@ -31,6 +36,10 @@ class Handler(BaseHTTPRequestHandler):
             behaviour(self)
 
     def do_GET(self) -> None:
+        if self.server.fails_to_list:
+            self.dead = True
+            send(self, 500, "Internal Server Error")
+            return
         send(self, 200, json.dumps({"data": [{"id": name} for name in self.server.serves]}))
 
     def log_message(self, *_: object) -> None:
@@ -49,6 +58,7 @@ class Server(ThreadingHTTPServer):
         self.script: list[Behaviour] = []
         self.requests: list[tuple[dict, dict, float]] = []
         self.serves = ["small-model"]
+        self.fails_to_list = False
         self.says: str | Callable[[dict], str] = "<action>look</action>"
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 

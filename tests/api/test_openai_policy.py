@@ -1,5 +1,6 @@
 """OpenAIPolicy against a loopback server with scripted faults."""
 
+import itertools
 import json
 import logging
 import time
@@ -8,10 +9,11 @@ import pytest
 
 from envsuite.errors import DataError, UsageError
 from harness.policies.chat_completions import Price
+from harness.policies.failures import REFUSALS, SILENT_ROUNDS, FailureStreak
 from harness.policies.health import PAUSE
-from harness.policies.openai import SILENT_ROUNDS, OpenAIPolicy
+from harness.policies.openai import OpenAIPolicy
 from harness.policies.server_weights import Fingerprint
-from harness.types import Prompt
+from harness.types import Prompt, Reply
 from tests.api import server as misbehaving
 from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse
 
@@ -61,6 +63,41 @@ def test_request_and_reply_hold_all_fields(server):
     assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (100, 64, 8)
     assert reply.cost == pytest.approx((100 * 2 + 8 * 10) / 1e6)
     assert (reply.finish_reason, reply.error, reply.ids) == ("stop", "", ())
+
+
+def test_fields_and_headers_of_the_user_are_sent(server):
+    server.script = [answer("look")]
+    ask(
+        server,
+        temperature=None,
+        reasoning_effort="low",
+        extra_body='{"top_k": 20}',
+        headers=["X-Team: blue", "X-Trace:a:b"],
+    )
+    body, headers, _ = server.requests[0]
+    assert "temperature" not in body and (body["reasoning_effort"], body["top_k"]) == ("low", 20)
+    assert (headers["X-Team"], headers["X-Trace"]) == ("blue", "a:b")
+
+
+@pytest.mark.parametrize(
+    ("refused", "options", "advice"),
+    [
+        ("temperature does not support 0.0 with this model", {}, "--temperature default"),
+        ("Unrecognized argument: reasoning_effort", {"reasoning_effort": "low"}, "leave out --reasoning-effort"),
+        ("top_p is not supported", {"top_p": 0.5}, "leave out --top-p"),
+    ],
+)
+def test_a_refused_field_is_named_with_its_flag(server, refused, options, advice):
+    server.script = [refuse(400, refused)]
+    with pytest.raises(UsageError, match=advice):
+        ask(server, **options)
+
+
+@pytest.mark.parametrize("word", ["no colon", ": secret", "X-A: s\u00e9cret", "X-A: secret\nX-B: b"])
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(server, word):
+    with pytest.raises(UsageError, match="--header takes NAME:VALUE") as caught:
+        ask(server, headers=[word])
+    assert "secret" not in str(caught.value) and "s\u00e9cret" not in str(caught.value)
 
 
 def test_reasoning_and_tool_calls_become_text_that_the_grammars_parse(server):
@@ -147,6 +184,41 @@ def test_a_server_that_dies_ends_the_run_before_it_breaks_every_episode(server):
     with pytest.raises(DataError, match="--resume"):
         who.act([prompt()])
     who.close()
+
+
+def test_one_conversation_at_a_time_survives_refusals_until_there_are_too_many(server):
+    """Also if the first prompt of the run is refused, and the server has never accepted one."""
+    who = OpenAIPolicy("m", base_url=server.url, first_pause=0.01)
+    server.script = [refuse(400, "flagged by the content filter")] * (REFUSALS - 1)
+    for _ in range(REFUSALS - 1):
+        assert "flagged" in who.act([prompt()])[0].error
+    assert not who.act([prompt()])[0].error
+    server.script = [refuse(400, "flagged by the content filter")] * REFUSALS
+    with pytest.raises(DataError, match=rf"flagged.*{REFUSALS} failures in a row.*--resume"):
+        [who.act([prompt()]) for _ in range(REFUSALS)]
+    assert not server.script
+    who.close()
+
+
+SILENT, REFUSED = Reply("", error="no answer", finish_reason="silent"), Reply("", error="no", finish_reason="refused")
+
+
+@pytest.mark.parametrize(
+    ("replies", "ends"),
+    [
+        ([REFUSED, REFUSED, Reply("x"), REFUSED], False),
+        ([SILENT] * 4, True),
+        ([SILENT, SILENT, REFUSED, SILENT], False),  # a refusal is an answer: more failures are needed
+        ([SILENT, SILENT, SILENT, Reply("x")], False),
+    ],
+)
+def test_the_end_of_a_run_does_not_depend_on_the_order_of_replies(replies, ends):
+    for order in itertools.permutations(range(4)):
+        streak = FailureStreak()
+        for ticket in range(4):
+            streak.submitted(ticket)
+        decisions = [streak.replied(ticket, replies[ticket]) for ticket in order]
+        assert any(decisions) is ends, order
 
 
 def test_retry_after_is_respected(server):
@@ -295,6 +367,13 @@ def test_a_server_that_returns_must_hold_the_same_weights(server):
             who.act([prompt()])
     finally:
         who.close()
+
+
+def test_a_server_that_cannot_list_its_models_is_used_all_the_same(server):
+    """`transformers serve` without a hub cache answers GET /models with 500 and drops the connection."""
+    server.fails_to_list = True
+    replies = ask(server, prompt(), watch=True, max_retries=0)
+    assert [reply.error for reply in replies] == [""]
 
 
 def test_two_servers_of_one_run_must_hold_the_same_weights(server):

@@ -365,6 +365,16 @@ def test_gigpo(std, over_rows, kl_in):
     check_group_method(gigpo, config, scored)
 
 
+def test_gigpo_logs_the_share_of_turns_whose_anchor_occurs_again_in_their_group():
+    """In the first group 6 of 7 turns share 'a' or 'b', in the second 4 of 5 share 'a'."""
+    model = hand.tiny_model(reference=True)
+    config = configs.GiGPO(**GROUP)
+    runs = hand.trajectories(model, GROUPS)
+    generator = torch.Generator().manual_seed(0)
+    log = gigpo.update(UpdateInput(model, Optimisers(model, config), runs, config, generator, (), step=0))
+    assert log["shared_anchors"] == pytest.approx(10 / 12)
+
+
 # ---- on demonstrations
 # -----------------------------------------------------------------------------------------------
 

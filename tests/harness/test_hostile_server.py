@@ -54,6 +54,15 @@ def call(arguments):
     return [{"id": "1", "type": "function", "function": {"name": "act", "arguments": arguments}}]
 
 
+@pytest.mark.parametrize("charset", ["hex", "rot13", "undefined", "idna", "no-such", "utf-16", '"', "a\tb"])
+@pytest.mark.parametrize("status", [200, 400, 404, 500])
+def test_an_odd_charset_is_a_fault_of_the_server_in_one_line(server, status, charset):
+    server.script = [lambda handler: send(handler, status, "caf\xe9?", Content_Type=f"text/plain; charset={charset}")]
+    with pytest.raises((DataError, UsageError), match=rf"answered {status}|invalid chat completion") as caught:
+        raise DataError(ask(server).error)
+    assert "\n" not in str(caught.value)
+
+
 def packed(data: bytes):
     """A gzipped answer."""
 

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
+from envsuite import registry
+from envsuite.errors import MissingExtra
 from envsuite.escaping import in_ascii
 from harness.cli import SafeConsole
 from harness.cli.doctor import extras
+from harness.evaluate import Execution, RunConfig, evaluate
+from harness.policies import make_policy
+from tests import toys  # noqa: F401  registers Faulty
 
 ROOT = Path(__file__).resolve().parents[2]
 ASCII = {"PYTHONIOENCODING": "ascii"}
@@ -75,6 +80,15 @@ def test_without_torch_a_local_model_is_refused_and_leaves_no_folder(tmp_path):
     assert done.returncode == 2 and "pip install 'envsuite[hf]'" in done.stderr, done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_that_is_missing_in_the_middle_of_a_run_costs_no_finished_episode(tmp_path):
+    task = registry.tasks("Faulty-v0")[0]
+    config = RunConfig(task=task, model="random", episodes=4, knobs={"how": "extra"})
+    with pytest.raises(MissingExtra):
+        evaluate(config, tmp_path, lambda: make_policy("random"), Execution(max_concurrent=1, num_workers=0))
+    (journal,) = tmp_path.rglob("journal.jsonl")
+    assert len(journal.read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize("words", [("demo",), ("demo", "--dry-run")])

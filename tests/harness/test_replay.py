@@ -104,7 +104,9 @@ def test_replies_that_contradict_their_commands_are_found(tmp_path):
 
     for name in ("results.jsonl", "journal.jsonl"):
         change(folder / name, forge)
-    assert differences(folder / "results.jsonl") == ["turn 1: the reply gives ['16'], the commands are ['2']"]
+    reports = differences(folder / "results.jsonl")
+    assert "turn 1: the reply gives ['16'], the commands are ['2']" in reports
+    assert len(reports) == 3, "the hash of the records and the chain of the episode differ too"
 
 
 class Talkative:

@@ -10,7 +10,8 @@ from envsuite.types import DEFAULT_SHAPING, StopReason
 from harness import records
 from harness.policies import make_policy
 from harness.prompting.prompting import Prompting
-from harness.rollout.executors import EnvHosts, LocalExecutor, ProcessExecutor
+from harness.rollout.executors import LocalExecutor, ProcessExecutor
+from harness.rollout.hosts import EnvHosts
 from harness.rollout.loop import rollout
 from harness.rollout.seeding import Seeding, initial_state, seed_words
 from harness.types import Reply, episode

@@ -46,7 +46,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--module", action="append", default=[], help="Python module that registers your own environments")
     add("--max-turns", type=int, default=None, help="limit on the model's turns, besides the environment's own")
     group = parser.add_argument_group("model")
-    group.add_argument("--temperature", type=float, default=0.0, help="0: the most likely token")
+    group.add_argument(
+        "--temperature",
+        type=_temperature,
+        default=0.0,
+        metavar="T",
+        help="0: the most likely token; 'default': the server's own",
+    )
     group.add_argument("--top-p", type=float, default=1.0, help="share of the probability mass to sample from")
     group.add_argument("--max-tokens", type=int, default=512, help="per reply")
     group.add_argument(
@@ -69,6 +75,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--api-key-var", default=None, help="environment variable that holds the key; never the key itself"
     )
     group.add_argument("--served-model-name", default=None, help="the model's name on the server")
+    group.add_argument("--reasoning-effort", default="", metavar="LEVEL", help="such as low, medium or high")
+    group.add_argument(
+        "--extra-body", default="", metavar="JSON", help="fields added to every request, such as '{\"top_k\": 20}'"
+    )
+    group.add_argument(
+        "--header",
+        dest="headers",
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="sent with every request and never stored; may be repeated",
+    )
     group.add_argument("--timeout", type=float, default=300.0, help="seconds per request")
     group.add_argument("--max-retries", type=int, default=6, help="per request, with growing pauses")
     group.add_argument("--requests-per-minute", type=float, default=None, help="all requests together")
@@ -147,6 +165,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dry-run", action="store_true", help="print the plan and stop; needs no weights")
     group.add_argument("--json", action="store_true", help="print the summary as JSON")
     group.add_argument("-v", "--verbose", action="store_true", help="print tracebacks and every episode")
+
+
+def _temperature(text: str) -> float | None:
+    """Reads --temperature; None stands for the server's default."""
+    if text == "default":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number or 'default', not {text!r}") from None
 
 
 def run_request(args: argparse.Namespace, model: str) -> RunRequest:

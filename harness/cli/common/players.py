@@ -9,11 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
+from harness import cli
 from harness.cli.common.progress import RunProgress
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import is_model, make_policy, on_server, policy_options
 from harness.prompting.prompting import GRAMMARS
 from harness.records import Results, is_broken
+from harness.rollout.activity import Activity
 from harness.stats.summary import Summary
 from harness.types import Policy
 
@@ -37,7 +39,7 @@ class Players:
         self._used[config.run_id] = summary
 
     def get(self, name: str, config: RunConfig) -> Policy:
-        options = _options(self._args, config)
+        options = run_options(self._args, config)
         if name in self._made and self._made[name][0] != options:
             self._made.pop(name)[1].close()
         if name not in self._made:
@@ -62,7 +64,7 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
     return make_policy(name, **options)
 
 
-def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
+def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
     lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
     settings = {
@@ -78,18 +80,21 @@ def _options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
 
 
 def play(
-    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players, console: Console
+    config: RunConfig, name: str, args: argparse.Namespace, how: Execution, players: Players
 ) -> tuple[Results, Summary]:
-    """One run, with its progress on `console`, within what earlier runs of `players` have left of the budget."""
+    """Carries out one run, with its progress on stderr, within the budget that earlier runs of `players` have left."""
     how = dataclasses.replace(how, budget=players.left(how.budget, config))
-    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), args.json) as progress:
+    console, activity = cli.console(stderr=True), Activity()
+    with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), activity) as progress:
 
         def ended(record: Any, run: Any) -> None:
             progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
             if args.verbose or is_broken(record):
                 _tell(console, record)
 
-        records, summary = evaluate(config, args.output_dir, lambda: players.get(name, config), how, ended)
+        records, summary = evaluate(
+            config, args.output_dir, lambda: players.get(name, config), how, ended, activity=activity
+        )
         if progress.cached:
             console.print(
                 f"{name}: {progress.cached:,} of {progress.read:,} prompt tokens "

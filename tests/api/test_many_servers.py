@@ -1,0 +1,150 @@
+"""Choice of a server: conversations stay at theirs, failed servers pause, requests are paced."""
+
+import asyncio
+import time
+
+import httpx
+import pytest
+
+from harness.policies import affinity, health
+from harness.policies.affinity import ServerAffinity
+from harness.policies.health import Health
+from harness.policies.pacing import MAX_PAUSE, Pace, pause_before
+from tests.api.server import refuse, running
+
+
+def test_new_conversations_go_to_the_least_loaded_server_and_stay_there():
+    shared = ServerAffinity()
+    assert shared.share(["a", "b", "c", "d"], [0, 1, 2]) == [0, 1, 2, 0]
+    assert shared.share(["d", "c", "e"], [0, 1, 2]) == [0, 2, 1]
+    assert shared.share(["f", "g"], [0, 1], {0: 3}) == [1, 1]  # server 0 is busy
+
+
+def test_a_conversation_without_a_key_is_new_every_time():
+    shared = ServerAffinity()
+    assert shared.share(["", ""], [0, 1]) == [0, 1]
+    assert shared.share([""], [0, 1], {0: 1}) == [1]
+
+
+def test_a_conversation_moves_if_its_server_is_not_available_and_is_counted_once():
+    shared = ServerAffinity()
+    assert shared.share(["a", "b"], [0, 1]) == [0, 1]
+    assert shared.share(["a"], [1]) == [1]
+    assert shared.share(["a"], [0, 1]) == [1]  # it stays where it moved
+    assert shared.share(["c"], [0, 1]) == [0]  # server 1 has both others
+
+
+def test_requests_of_a_batch_count_before_new_conversations_are_placed():
+    shared = ServerAffinity()
+    shared.share(["a", "b", "c"], [0, 1, 2])
+    assert shared.share(["new", "a", "b"], [0, 1, 2]) == [2, 0, 1]
+
+
+def test_only_the_latest_conversations_are_remembered(monkeypatch):
+    monkeypatch.setattr(affinity, "CAPACITY", 2)
+    shared = ServerAffinity()
+    assert shared.share(["a", "b", "c"], [0, 1]) == [0, 1, 0]  # "a" is forgotten
+    assert shared.share(["b", "c"], [0, 1]) == [1, 0]
+    assert shared.share(["a"], [0, 1], {0: 1}) == [1]  # a new conversation, "b" is forgotten
+    assert shared._conversations == {0: 1, 1: 1}
+
+
+def test_a_failed_server_pauses_twice_as_long_every_time_until_it_answers(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(health.time, "monotonic", lambda: now)
+    servers = Health(3)
+    assert servers.available() == [0, 1, 2] and not servers.due()
+    servers.failed(1)
+    servers.failed(1)  # another request failed at the same time
+    assert servers.available() == [0, 2] and not servers.due()
+    assert [servers.after(server) for server in range(3)] == [2, 2, 0]
+    now += health.PAUSE
+    assert servers.due() == [1]
+    servers.answered(1)
+    assert servers.available() == [0, 1, 2]
+    pauses = []
+    for _ in range(7):
+        servers.failed(1)
+        before = now
+        while not servers.due():
+            now += health.PAUSE
+        pauses.append((now - before) / health.PAUSE)
+        servers._paused_until.pop(1)
+    assert pauses == [1, 2, 4, 8, 16, 20, 20]
+    servers.answered(1)
+    servers.failed(1)
+    now += health.PAUSE
+    assert servers.due() == [1]
+
+
+def test_if_all_servers_failed_all_are_used_and_none_is_checked(monkeypatch):
+    servers = Health(2)
+    servers.failed(0)
+    assert servers.available() == [1] and servers.after(1) == 1
+    servers.failed(1)
+    monkeypatch.setattr(health.time, "monotonic", lambda: 1e12)
+    assert servers.available() == [0, 1] and servers.after(1) == 0 and not servers.due()
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (404, True), (500, False), (None, False)])
+def test_a_server_is_asked_before_it_is_used_again(status, healthy, monkeypatch):
+    servers = Health(2)
+    servers.failed(1)
+    monkeypatch.setattr(health.time, "monotonic", lambda: 1e12)
+
+    asked = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
+        if status is not None:
+            writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        writer.close()
+
+    async def check() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, httpx.AsyncClient() as client:
+            port = server.sockets[0].getsockname()[1]
+            await servers.check(client, ["http://127.0.0.1:9/v1", f"http://127.0.0.1:{port}/v1"])
+
+    asyncio.run(check())
+    assert servers.available() == ([0, 1] if healthy else [0])
+    assert asked == [b"GET /v1/models HTTP/1.1"]
+
+
+def test_paced_requests_start_one_after_the_other():
+    async def wait(pace: Pace) -> float:
+        began = time.monotonic()
+        await asyncio.gather(*(pace.wait() for _ in range(4)))
+        return time.monotonic() - began
+
+    assert asyncio.run(wait(Pace(1200))) >= 3 * 0.05
+    pace = Pace(None)
+    asyncio.run(wait(pace))
+    assert pace._gap == 0.0
+
+
+def test_pauses_grow_up_to_a_minute_and_follow_the_servers_request():
+    assert max(pause_before(1, 0.5, None) for _ in range(500)) <= 0.5
+    assert 0.5 < max(pause_before(3, 0.5, None) for _ in range(500)) <= 2.0
+    assert 30 < max(pause_before(50, 0.5, None) for _ in range(500)) <= MAX_PAUSE
+    requested = [pause_before(1, 0.5, 3.0) for _ in range(500)]
+    assert min(requested) >= 3.0 and 3.01 < max(requested) <= 3.05
+    assert pause_before(1, 0.5, 1e9) == MAX_PAUSE
+    assert 0.0 <= pause_before(1, 0.5, -5.0) <= 0.05
+
+
+def test_a_running_server_that_fails_is_left_for_the_other():
+    from harness.policies.openai import OpenAIPolicy
+    from harness.types import Prompt
+
+    with running() as bad, running() as good:
+        bad.script = [refuse(500, "down")] * 9
+        policy = OpenAIPolicy("small-model", base_url=f"{bad.url},{good.url}", first_pause=0.01, max_retries=3)
+        try:
+            prompts = [Prompt([{"role": "user", "content": "hello"}], seed=seed, key=f"k{seed}") for seed in range(4)]
+            assert not any(reply.error for reply in policy.act(prompts))
+            assert len(good.requests) >= 4 and policy._health.available() == [1]
+            asked = len(bad.requests)
+            policy.act(prompts)
+            assert len(bad.requests) == asked
+        finally:
+            policy.close()

@@ -1,0 +1,53 @@
+"""The files that a sandbox can see: all of a folder but its hidden parts, and a closure of requirements."""
+
+import pytest
+
+from envsuite.sandbox.packages import allowed_around, closure, foreign_packages
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("a/b/c", "a/b/d", "a/e", "f", "ab"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "a" / "file").touch()
+    return tmp_path
+
+
+def allowed(tree, root, *hidden):
+    paths = allowed_around(str(tree / root), [str(tree / name) for name in hidden])
+    return [path.removeprefix(f"{tree}/") for path in paths]
+
+
+def test_a_folder_without_hidden_parts_is_allowed_as_a_whole(tree):
+    assert allowed(tree, "a") == ["a"]
+    assert allowed(tree, "a", "ab", "f", "other") == ["a"]  # "ab" only starts with the same letter
+    assert allowed(tree, "a/b", "a") == ["a/b"]  # the caller asked for it although its parent is hidden
+
+
+def test_everything_around_hidden_parts_is_allowed(tree):
+    assert allowed(tree, "a", "a/b/c") == ["a/b/d", "a/e", "a/file"]
+    assert allowed(tree, "a", "a/b/c", "a/e") == ["a/b/d", "a/file"]
+
+
+def test_a_hidden_folder_allows_nothing(tree):
+    assert allowed(tree, "a", "a") == [] == allowed(tree, "a", "a/b", "a", "a/e")
+
+
+def test_a_closure_has_all_requirements_and_nothing_else():
+    entries = closure(("gymnasium",))
+    assert {"gymnasium", "numpy", "cloudpickle", "typing_extensions.py"} <= entries.keys()
+    assert not {"pytest", "torch", "envsuite"} & entries.keys() and all(path.exists() for path in entries.values())
+    assert list(entries) == sorted(entries)
+    assert closure(("Typing_Extensions",)).keys() >= {"typing_extensions.py"}  # names in any spelling
+
+
+def test_a_distribution_that_is_not_installed_is_named():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no-such-distribution'"):
+        closure(("no-such-distribution",))
+
+
+def test_the_folders_of_other_packages_exist_and_hold_ours():
+    import numpy
+
+    folders = foreign_packages()
+    assert list(folders) == sorted(folders) and any(numpy.__file__.startswith(f"{folder}/") for folder in folders)
