@@ -25,17 +25,17 @@ MOST_REASON = 160
 
 
 class LiveBar:
-    """A bar on a terminal, unless `quiet`; `bar` is None elsewhere. Use as a context."""
+    """A bar on a terminal; `bar` is None elsewhere. Use as a context."""
 
     WIDTH = 40
 
-    def __init__(self, console: Console, name: str, total: int | None, quiet: bool = False) -> None:
+    def __init__(self, console: Console, name: str, total: int | None) -> None:
         """`total` is the number of steps; None if it is unknown."""
-        self.console, self.name, self.total, self.quiet = console, name, total, quiet
+        self.console, self.name, self.total = console, name, total
         self.bar: Progress | None = None
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal and not self.quiet:
+        if self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(self.WIDTH),
@@ -101,14 +101,18 @@ class RunProgress:
 
     def __call__(self, record: Record, cached: int = 0) -> None:
         """Counts a finished episode; `cached` is the number of its prompt tokens that came from a cache."""
+        self.reuse(record)
+        self.read += record["input_tokens"]
+        self.cached += cached
+
+    def reuse(self, record: Record) -> None:
+        """Counts the result of an episode that an earlier run has played."""
         broken = is_broken(record)
         self.broken += broken
         self.scored += not broken
         self.wins += record["success"] and not broken
         self.turns += record["num_turns"]
         self.faults += sum(record["faults"].values())
-        self.read += record["input_tokens"]
-        self.cached += cached
 
     def _print_lines(self) -> None:
         pause = self.FIRST
