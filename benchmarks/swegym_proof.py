@@ -58,7 +58,7 @@ class Trial:
         ]
         command += ["--set", f"sandbox={self.driver}", "-r", str(REPEATS)]
         command += ["-n", str(-(-self.episodes // REPEATS)), "-c", str(AT_ONCE), "--num-workers", str(AT_ONCE)]
-        command += ["-o", str(self.folder / "runs")]
+        command += ["-o", str(self.folder / "runs"), "--reuse", "off"]
         environment = {**os.environ, "TMPDIR": str(self.temporary), "ENVSUITE_PROOF": self.token}
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(

@@ -24,16 +24,8 @@ from harness.suites import leaderboard_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 HOWTO = (
-    *(
-        "install",
-        "model-server",
-        "own-environment",
-        "watch",
-        "read-episodes",
-        "check-results",
-        "reproduce",
-        "leaderboard",
-    ),
+    *("install", "model-server", "own-environment", "watch", "read-episodes", "reuse-episodes"),
+    *("check-results", "reproduce", "leaderboard"),
     *("train-one-gpu", "ray", "other-tools"),
 )
 """how-to pages in the order of a project; others follow"""

@@ -29,6 +29,8 @@ from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import hash_chain, records
+from harness.episodes.reused import ReusedEpisodes
+from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
 from harness.policies import is_model
@@ -43,6 +45,8 @@ from harness.stats.summary import Summary, summarise
 from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWeights
 
 DEFAULT_EXECUTION = Execution()
+OnEpisode = Callable[[Record, Trajectory | None], None]
+"""Receives the record of each episode, and the trajectory if it was played: None for a reused episode."""
 ENV_TIMEOUT = 600.0
 """Seconds for an environment in a worker to answer, unless `Execution.env_timeout` is set."""
 
@@ -114,6 +118,13 @@ class RunConfig:
             identity["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
         return identity
 
+    def protocol(self) -> dict[str, Any]:
+        """Returns the settings that decide an episode of this run, whatever other episodes the run has."""
+        protocol = self.identity()
+        del protocol["seeds"], protocol["attempts"]
+        protocol["panel"] = protocol["panel"] and protocol["panel"][:2]  # name and hash, which covers the games
+        return protocol
+
     @property
     def run_id(self) -> str:
         """Hash of `identity`, 12 hexadecimal digits."""
@@ -151,9 +162,7 @@ class RunConfig:
         return span[self.seed : self.seed + count]
 
     def all_episodes(self) -> list[Episode]:
-        """Returns all episodes in playing order: the first attempt of every seed, then the second
-        attempts.
-        """
+        """Returns all episodes in playing order: the first attempt of every seed, then the second ones."""
         knobs = knobs_json(self.knobs)
         return [Episode(self.task, knobs, seed, attempt) for attempt in range(self.attempts) for seed in self.seeds]
 
@@ -164,9 +173,7 @@ class RunConfig:
 
 
 def resolve_split(task: Task, split: str) -> tuple[Task, str]:
-    """Returns the task and split name for `split`; families whose splits are separate tasks return
-    another task.
-    """
+    """Returns the task and split name for `split`; the task is another one if splits are separate tasks."""
     if split in task.split_ids:
         return registry.TASKS[task.split_ids[split]], ""
     return task, split
@@ -177,9 +184,10 @@ def evaluate(
     output_dir: Path,
     make_policy: Callable[[], Policy],
     execution: Execution = DEFAULT_EXECUTION,
-    on_episode: Callable[[Record, Trajectory], None] = lambda record, run: None,
+    on_episode: OnEpisode = lambda record, run: None,
     play: Callable[[Sequence[Episode]], Iterator[Trajectory]] | None = None,
     activity: Activity | None = None,
+    open_series: Callable[[], Series | None] = lambda: None,
 ) -> tuple[Results, Summary]:
     """Plays the episodes missing in the run folder; returns all records (`records.light`), sorted,
     and their summary.
@@ -187,6 +195,8 @@ def evaluate(
     After an interruption, the journal has all finished episodes, and a later call with `resume`
     continues from there. `play` replaces the policy's rollout, for example when a person plays.
     `activity` is for displays. While the run lasts, progress.json holds its snapshot.
+    `open_series` returns stored episodes with the same settings, which are reused, and to which the
+    played ones are added; it is called if an episode is missing.
     Raises UsageError if the folder exists and `resume` is off, or if another process is writing to
     it; BudgetReached at a limit of `execution.budget`.
 
@@ -215,24 +225,36 @@ def evaluate(
         ) from None
     try:
         _write_config(folder, config, execution)
-        journal = Journal(journal_path)
+        reused = ReusedEpisodes(folder / "reused.jsonl")
+        journal = Journal(journal_path, reused.dates)
+        series = None
         try:
             done = journal.done()
+            reused.forget(done)
             todo = [episode for episode in episodes if episode.key not in done]
             weights = folder / "weights.json"
             if not done:
                 weights.unlink(missing_ok=True)  # no record depends on it
+            series = open_series() if todo else None
+            if series is not None:
+                for record in reused.take(series, todo, journal):
+                    on_episode(record, None)
+                todo = [episode for episode in todo if episode.key not in reused.dates]
+            activity = activity or Activity()
+            activity.episodes, activity.ended = len(episodes), len(episodes) - len(todo)
             if todo:
-                activity = activity or Activity()
-                activity.episodes, activity.ended = len(episodes), len(episodes) - len(todo)
                 activity.most_turns = _most_turns(config)
                 runs = play(todo) if play else _play(config, todo, make_policy, execution, weights, activity)
                 with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
-                    _record(config, runs, journal, folder / "timing.jsonl", execution.budget, on_episode, activity)
+                    _record(config, runs, journal, folder, execution.budget, on_episode, activity, series)
             results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
         finally:
             journal.close()
-        summary = {**config.identity(), **summarise(results)}
+            if series is not None:
+                series.close()
+        summary = {**config.identity(), **summarise(results), "spent": journal.spent}
+        if reused.dates:
+            summary["reused"] = reused.summary()
         summary["results_hash"] = records.results_hash(folder / "results.jsonl")
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
@@ -280,14 +302,15 @@ def _record(
     config: RunConfig,
     runs: Iterator[Trajectory],
     journal: Journal,
-    timing: Path,
+    folder: Path,
     budget: Budget,
-    on_episode: Callable[[Record, Trajectory], None],
+    on_episode: OnEpisode,
     activity: Activity,
+    series: Series | None,
 ) -> None:
-    """Appends the played episodes to the journal."""
+    """Appends the played episodes to the journal and to the store."""
     began = time.monotonic()
-    with timing.open("a", buffering=1) as times:
+    with (folder / "timing.jsonl").open("a", buffering=1) as times:
         for run in runs:
             record = records.record(run, config.model, config.reward_mode)
             journal.append(record)
@@ -295,6 +318,8 @@ def _record(
             line["cached_tokens"] = sum(turn.reply.cached_tokens for turn in run.turns)
             times.write(json.dumps(line) + "\n")
             activity.recorded(len(run.turns), run.broken)
+            if series is not None:
+                series.append(record)
             on_episode(record, run)
             limit = budget.reached([journal.spent], began)
             played, total = activity.ended, activity.episodes
@@ -306,9 +331,7 @@ def _record(
 def open_slots(
     config: RunConfig, execution: Execution, episodes: int, advice_kind: str, shaping: Shaping = DEFAULT_SHAPING
 ) -> Executor:
-    """Opens an executor for a run: in this process for fast engines, in worker processes, or on a
-    Ray cluster.
-    """
+    """Opens an executor for a run: in this process (fast engines), in worker processes, or on Ray."""
     count = max(1, min(execution.max_concurrent, episodes))
     cls = registry.env_class(config.task)
     settings = check_knobs(cls, {**config.task.kwargs, **config.knobs})
@@ -333,9 +356,7 @@ def _most_turns(config: RunConfig) -> int:
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:
-    """Returns the number of worker processes for an environment class; 0: its environments run in
-    this process.
-    """
+    """Returns the number of worker processes for an environment class; 0: this process runs them."""
     if execution.num_workers >= 0:
         return execution.num_workers
     unknown = execution.isolate_unknown and cls.__module__.partition(".")[0] != "envsuite"

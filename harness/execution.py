@@ -14,7 +14,7 @@ from harness.stats.summary import Summary
 @dataclass(frozen=True)
 class Budget:
     """Limits at which a run stops cleanly; 0 means no limit. Tokens and cost include records from
-    earlier calls.
+    earlier calls of the run, but not reused episodes.
     """
 
     cost: float = 0.0
@@ -28,10 +28,11 @@ class Budget:
 
     def after(self, began: float, used: Sequence[Summary]) -> Budget:
         """Returns the budget of the next run of a call that began at time `began` and has finished
-        the runs `used`.
+        the runs with the summaries `used`. Reused episodes do not count, estimates do.
         """
-        tokens = sum(summary["input_tokens"] + summary["output_tokens"] for summary in used)
-        cost = sum(summary["cost"] for summary in used)
+        spent = [summary["spent"] for summary in used]
+        tokens = sum(run["input_tokens"] + run["output_tokens"] for run in spent)
+        cost = sum(run["cost"] for run in spent)
         return replace(self, before=(cost, tokens, time.monotonic() - began))
 
     def reached(self, records: Iterable[Mapping[str, Any]], began: float) -> str:

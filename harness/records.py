@@ -6,6 +6,7 @@
         results.jsonl   the journal's records sorted by key, without superseded broken attempts;
                         written when the run ends
         timing.jsonl    duration of each episode
+        reused.jsonl    episodes that come from the store and were not played (harness.episodes)
         weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
         summary.json    aggregated results
         progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
@@ -265,15 +266,17 @@ class Journal:
     ROW = 6
     """number of (task, knobs), seed, attempt, broken, offset, length"""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reused: Container[Key] = ()) -> None:
+        """`reused` has the keys of episodes that were not played for this run; it may grow."""
         self.path = path
         self.spent: dict[str, float] = dict.fromkeys(SPENT, 0)
-        """tokens and cost of all records, estimates included"""
+        """tokens and cost of all played records, estimates included"""
         self.estimated = False
         """a record has estimated tokens"""
         self._kinds: dict[tuple[str, str], int] = {}  # numbers of (task, knobs)
         self._rows = array("q")
         self._size = 0
+        self._reused = reused
         if path.exists():
             self._load()
         self._file = path.open("ab")
@@ -290,6 +293,8 @@ class Journal:
         task, knobs, seed, attempt = key_of(record)
         kind = self._kinds.setdefault((task, knobs), len(self._kinds))
         self._rows.extend((kind, seed, attempt, is_broken(record), self._size, length))
+        if (task, knobs, seed, attempt) in self._reused and not is_broken(record):
+            return
         estimated = record.get("estimated")
         self.estimated = self.estimated or estimated is not None
         for name in SPENT:

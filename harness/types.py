@@ -128,6 +128,13 @@ class WatchesWeights(Protocol):
         """
         ...
 
+    def served_weights(self) -> Any:
+        """Returns the present weights' fingerprint, None if they are not watched or cannot be told apart.
+
+        Raises OSError if no server answers.
+        """
+        ...
+
 
 @runtime_checkable
 class HashesWeights(Protocol):

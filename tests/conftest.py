@@ -57,8 +57,12 @@ def smollm() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory):
-    """Shares one cache folder among all tests of this run; the user's cache is never written."""
+    """Shares one cache folder among all tests of this run; the user's cache is never written.
+
+    Commands reuse no episodes: a test that plays the same run twice compares what was really played.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENVSUITE_REUSE", "off")
         if not USERS_CACHE:
             base = tmp_path_factory.getbasetemp()  # a worker's folder is inside the run's folder
             root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

@@ -18,7 +18,7 @@ FOLDERS = {
         ["prompting"],
         ["stats", "lm", "hash_chain"],
         ["policies", "rollout", "execution"],
-        ["demos", "play", "cluster"],
+        ["demos", "play", "cluster", "episodes"],
         ["evaluate"],
         ["replay", "language_ability", "capacity", "interop"],
         ["generalization", "resample"],

@@ -1,17 +1,23 @@
-"""envsuite-cache: lists the cache folder, and removes parts of it."""
+"""envsuite-cache: lists the cache folder and the finished episodes in it, and removes parts of them."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import platformdirs
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from envsuite.cache import MARKER, cache_dir
 from envsuite.errors import UsageError, did_you_mean
 from harness import cli
+from harness.episodes.store import PART as EPISODES
+from harness.episodes.store import EpisodeStore
 
 PARTS = ("alfworld", "datascicoding", "docker", "envsuite", "models", "openml", "play", "swegym", "textworld")
 """folders that may be removed from a cache without the marker, which an older version made"""
@@ -21,11 +27,14 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="envsuite-cache",
         description="List or clear the cache: $ENVSUITE_CACHE, or the user's cache folder. Everything in it can be "
-        "made or "
-        "downloaded again.",
+        "made, played or downloaded again.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("list", help="print parts and sizes")
+    verbs.add_parser("episodes", help="list the finished episodes that later runs reuse")
+    prune = verbs.add_parser("prune", help="remove finished episodes that no run has used for long")
+    prune.add_argument("--unused-days", type=float, metavar="D", help="remove what was not used for D days")
+    prune.add_argument("--max-mb", type=float, metavar="MB", help="remove what was not used for longest, down to this")
     clear = verbs.add_parser("clear", help="remove one part, or all")
     clear.add_argument("part", nargs="?", help="a part that `list` prints (default: all of them)")
     clear.add_argument("-y", "--yes", action="store_true", help="do not ask")
@@ -39,10 +48,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
+    if args.verb == "episodes":
+        return _list_episodes()
+    if args.verb == "prune":
+        return _prune(args)
     root = cache_dir()
     marked = (root / MARKER).exists()
     folders = (path for path in sorted(root.iterdir()) if path.is_dir())
-    parts = {path.name: path for path in folders if marked or path.name in PARTS}
+    parts = {path.name: path for path in folders if marked or path.name in (*PARTS, EPISODES)}
     if args.verb == "list":
         print(root)
         for name, path in parts.items():
@@ -59,6 +72,45 @@ def _main(argv: Sequence[str] | None) -> int:
             "create that file if the folder is the cache."
         )
     _clear([parts[args.part]] if args.part else list(parts.values()), root, args.yes)
+    return 0
+
+
+def _list_episodes() -> int:
+    store = EpisodeStore()
+    table = Table(title=str(store.folder), title_justify="left", box=SIMPLE_HEAD)
+    for head in ("task", "model", "protocol"):
+        table.add_column(head, overflow="fold")
+    for head in ("episodes", "MB", "last used", "series"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for info in store.list():
+        day = time.strftime("%Y-%m-%d", time.gmtime(info.used))
+        task = cli.titled(str(info.settings.get("task")), info.settings.get("knobs") or {})
+        counts = f"{info.episodes:,}", f"{info.size / 2**20:.2f}"
+        table.add_row(task, str(info.settings.get("model")), _protocol(info.settings), *counts, day, info.path.stem)
+    cli.console().print(table)
+    return 0
+
+
+def _protocol(settings: dict[str, Any]) -> str:
+    """Describes in a few words how the episodes of a series were played."""
+    words = [str(settings.get("reward_mode"))]
+    if settings.get("max_turns"):
+        words.append(f"{settings['max_turns']} turns")
+    sampling, policy = settings.get("sampling") or {}, settings.get("policy") or {}
+    if sampling:
+        words.append(f"temperature {sampling.get('temperature')}")
+    return ", ".join([*words, *map(str, policy.get("servers", ()))])
+
+
+def _prune(args: argparse.Namespace) -> int:
+    if args.unused_days is None and args.max_mb is None:
+        raise UsageError("Say what to remove: --unused-days D, --max-mb MB, or both. `clear episodes` removes all.")
+    for value, flag in ((args.unused_days, "--unused-days"), (args.max_mb, "--max-mb")):
+        if value is not None and not value >= 0:
+            raise UsageError(f"{flag} must be at least 0, not {value:g}.")
+    seconds = None if args.unused_days is None else args.unused_days * 86400
+    count, size = EpisodeStore().prune(seconds, None if args.max_mb is None else int(args.max_mb * 2**20))
+    print(f"removed {count} series of episodes, {size / 2**20:.1f} MB")
     return 0
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from envsuite.errors import UsageError
 from harness import cli
+from harness.interop import other_runs
 from harness.stats.compare import PROTOCOL, Difference, Run, Standing, compare, read_run, refuse_unlike, standing
 from harness.stats.intervals import Interval
 
@@ -24,7 +25,12 @@ def parser() -> argparse.ArgumentParser:
         description="Compare runs in pairs: paired by game, clustered by seed, adjusted by Holm's method. "
         "Runs that played different games are compared on the games that both played.",
     )
-    parser.add_argument("runs", nargs="+", type=Path, help="run folders, two or more")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        type=Path,
+        help="two or more run folders, inspect logs (.eval), Harbor jobs or folders of verifiers",
+    )
     parser.add_argument("--metric", default="success", help="success | reward | progression | a metric of the task")
     parser.add_argument("--effect", type=float, default=0.05, help="difference that would matter (default: 0.05)")
     parser.add_argument("--level", type=float, default=0.05, help="significance level (default: 0.05)")
@@ -49,11 +55,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
-    if len(args.runs) < 2:
-        raise UsageError("Name two or more run folders to compare.")
     if not args.effect > 0 or not 0 < args.level < 1 or not 0 < args.power < 1:
         raise UsageError("--effect must be above 0, --level and --power between 0 and 1.")
-    runs = [read_run(path) for path in args.runs]
+    runs = [run for path in args.runs for run in other_runs.read(path) or [read_run(path)]]
+    if len(runs) < 2:
+        raise UsageError("Name two or more run folders to compare.")
     refuse_unlike(runs, [*args.allow, "seeds"])
     differences = compare(runs, args.metric, args.effect, args.level, args.power)
     standings = [standing(run, args.metric, args.level) for run in runs]
@@ -69,9 +75,15 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.profile:
         console.print(_profile(standings, args.metric, interval))
     console.print(_difference_table(differences, args.metric, args.effect, interval))
-    if note := _unequal_games(runs):
+    for note in filter(None, [_unequal_games(runs), *map(_unstated, runs)]):
         console.print(note, highlight=False, soft_wrap=True)
     return 0
+
+
+def _unstated(run: Run) -> str:
+    """Names the settings that the run of another harness does not state; else ''."""
+    missing = ", ".join(name for name in run.config.get("unstated", ()) if name not in ("seeds", "panel"))
+    return f"{run.path} does not state {missing}: check yourself that these are equal." if missing else ""
 
 
 def _unequal_games(runs: Sequence[Run]) -> str:

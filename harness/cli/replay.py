@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--base-url", default=None, help="server of the model, as in envsuite-eval")
     group.add_argument("--served-model-name", default=None, help="the model's name on the server")
     group.add_argument("--api-key-var", default=None, help="environment variable that holds the key")
-    group.add_argument("--device", default="auto")
+    group.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
     return top_parser
 
 

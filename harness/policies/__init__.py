@@ -20,6 +20,7 @@ from harness.types import Policy
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "thinking")
 _LOCAL = (*_SAMPLING, "dtype", "device")
+_FILES = "harness.policies.identities:of_files"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class PolicyRow:
     """the extra of envsuite that installs its dependencies"""
     keeps_prefix: bool = False
     """the callable receives the complete name, including the prefix"""
+    identity: str = ""
+    """"module:function" for `identity`; a model without one is never identified"""
 
 
 POLICIES = {
@@ -47,12 +50,13 @@ POLICIES = {
     "blind": PolicyRow("harness.policies.advised:AdvisedPolicy", keeps_prefix=True),
     "idle": PolicyRow("harness.policies.advised:idle"),
     "replay": PolicyRow("harness.policies.recorded:ReplayPolicy"),
-    "hf": PolicyRow("harness.policies.hf:HFPolicy", (*_LOCAL, "stop"), is_model=True, extra="hf"),
+    "hf": PolicyRow("harness.policies.hf:HFPolicy", (*_LOCAL, "stop"), is_model=True, extra="hf", identity=_FILES),
     "score": PolicyRow(
         "harness.policies.score:ScorePolicy",
         (*_LOCAL, "normalisation", "lead", "close"),
         is_model=True,
         extra="hf",
+        identity=_FILES,
     ),
     "openai": PolicyRow(
         "harness.policies.openai:OpenAIPolicy",
@@ -74,6 +78,7 @@ POLICIES = {
         is_model=True,
         on_server=True,
         extra="api",
+        identity="harness.policies.identities:of_server",
     ),
 }
 SETTINGS = frozenset(name for row in POLICIES.values() for name in row.options) | {"action_mode"}
@@ -131,6 +136,22 @@ def record_name(name: str) -> str:
 
         return canonical(rest)
     return name
+
+
+def identity(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns what, besides name, prompt and sampling, decides the policy's replies; None if that is unknown.
+
+    `options` are those of `make_policy`. The weights of a local model must be on this machine.
+    """
+    row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
+    if not row.is_model:
+        return {}
+    if not row.identity:
+        return None
+    module, _, function = row.identity.partition(":")
+    identify = getattr(importlib.import_module(module), function)
+    result: dict[str, Any] | None = identify(argument, options)
+    return result
 
 
 def make_policy(name: str, **options: Any) -> Policy:

@@ -19,6 +19,7 @@ from envsuite.reading import parse_json
 from harness.policies.http_answers import body_of, text_of
 from harness.types import Message, Reply
 
+OPENAI = "https://api.openai.com/v1"
 BYTES_PER_TOKEN = 4
 """Average length of a token in English text, to estimate counts that a server does not send."""
 TOKENS_PER_MESSAGE = 4

@@ -23,17 +23,27 @@ from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.escaping import one_line
 from harness import waiting
 from harness.policies.affinity import ServerAffinity
-from harness.policies.chat_completions import Price, address, hidden, read, refusal, retry_after, secrets_of, shown
+from harness.policies.chat_completions import (
+    OPENAI,
+    Price,
+    address,
+    hidden,
+    read,
+    refusal,
+    retry_after,
+    secrets_of,
+    shown,
+)
 from harness.policies.failures import TEMPORARY, FailureStreak, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
 from harness.policies.http_answers import BoundedClient, body_of, encode, text_of
+from harness.policies.identities import Fingerprint
 from harness.policies.pacing import Pace, Retries, pause_before
 from harness.policies.server_weights import Weights
 from harness.prompting.messages import without_oldest_turn
 from harness.types import Message, Prompt, Reply
 from harness.waiting import Outbox
 
-OPENAI = "https://api.openai.com/v1"
 OPTIONAL = ("seed", "chat_template_kwargs", "stop")
 """Request fields that a server may refuse, because results do not depend on them."""
 FLAGS = {"top_p": "--top-p", "reasoning_effort": "--reasoning-effort"}
@@ -172,6 +182,13 @@ class OpenAIPolicy:
         """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
         return "" if self._weights is None else self._weights.hash()
 
+    def served_weights(self) -> Fingerprint | None:
+        """Returns the fingerprint of the weights that are served now; None if they are not watched."""
+        if self._weights is None:
+            return None
+        asking = self._weights.ask(self._http, self.servers, self.timeout)
+        return asyncio.run_coroutine_threadsafe(asking, self._event_loop()).result()
+
     def close(self) -> None:
         self.cancel()
         if self._loop is not None and self._thread is not None:
@@ -272,9 +289,7 @@ class OpenAIPolicy:
         return Reply("", finish_reason=kind, error=self._hidden(str(error)), dropped_turns=dropped)
 
     async def _persist(self, prompt: Prompt, home: int, content: Any) -> Reply:
-        """Repeats a request until it succeeds or no retry is left: first at `home`, then at other
-        available servers.
-        """
+        """Repeats a request until it succeeds or no retry is left: at `home`, then at other servers."""
         server, attempt = home, 0
         while True:
             try:
@@ -294,9 +309,7 @@ class OpenAIPolicy:
             return reply
 
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
-        """Returns the request's body; `content` is the prompt's messages, or its tokens in a
-        subclass.
-        """
+        """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
         body: dict[str, Any] = {"model": self.served_name, "messages": list(content), **self._fields}
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
@@ -315,8 +328,7 @@ class OpenAIPolicy:
             body.pop(name, None)
         client = self._http()
         try:
-            # httpx limits the time between bytes, but not the time of a server that sends them
-            # slowly.
+            # httpx limits the time between bytes, but not the time of a server that sends slowly.
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
@@ -347,9 +359,7 @@ class OpenAIPolicy:
         return await self._ask(server, prompt, content)  # without the refused field
 
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
-        """Raises the error of an answer other than 200; returns if the request may be repeated with
-        fewer fields.
-        """
+        """Raises the error of an answer other than 200; returns if a request with fewer fields may succeed."""
         status, message = answer.status_code, self._hidden(refusal(answer))[:400]
         description = f"{shown(server)} answered {status}: {message}"
         if status in TEMPORARY:
@@ -366,9 +376,7 @@ class OpenAIPolicy:
         raise Refused(description)
 
     def _adapt(self, server: str, status: int, message: str, body: dict[str, Any], description: str) -> bool:
-        """Removes or renames the request field that the server refused. Raises TooLong for a prompt
-        that is too long.
-        """
+        """Removes or renames the field that the server refused. Raises TooLong for a prompt that is too long."""
         too_long = ("context length", "context_length", "too long", "too many tokens")
         if status == 413 or any(words in message for words in too_long):
             raise TooLong(description)

@@ -9,71 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from envsuite.cache import write_atomically
 from envsuite.errors import DataError
-from envsuite.reading import read_json
 from harness.policies.chat_completions import shown
 from harness.policies.http_answers import body_of, encode
+from harness.policies.identities import Fingerprint
 
 QUESTION = "Name ten animals, one for each of ten letters of your choice."
 TOKENS = 12
 MOST_TEXT = 1000
 """Characters of a server's texts that are compared."""
-TOLERANCE = 0.2
-"""Largest difference of a token's log-prob, in nats; batching and kernels change it by hundredths.
-"""
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """A server's description of its model, and the model's answer to the question."""
-
-    root: str
-    """source of the weights (vLLM, SGLang); '' if the server does not report it"""
-    text: str
-    tokens: tuple[tuple[str, float], ...] = ()
-    """answer tokens with log-probs; () if the server returns none"""
-
-    @classmethod
-    def read(cls, path: Path) -> Fingerprint:
-        """Reads a file written by `write`. Raises DataError."""
-        try:
-            values = read_json(path)
-            tokens = tuple((str(token), float(logprob)) for token, logprob in values["tokens"])
-            return cls(str(values["root"]), str(values["text"]), tokens)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path} is not a valid fingerprint of the run's weights ({type(error).__name__}: {error}): "
-                "remove it to continue without this check."
-            ) from error
-
-    def write(self, path: Path) -> None:
-        """Writes the fingerprint as JSON."""
-        write_atomically(path, json.dumps(asdict(self), indent=2) + "\n")
-
-    def difference(self, answer: Fingerprint) -> str:
-        """Describes how `answer` differs; '' if both can come from the same weights."""
-        if self.root and answer.root and self.root != answer.root:
-            return f"it serves {answer.root}, not {self.root}"
-        if self.tokens and answer.tokens:
-            for (expected, before), (token, after) in zip(self.tokens, answer.tokens, strict=False):
-                close = abs(before - after) < TOLERANCE
-                if expected == token and not close:
-                    return f"the log-prob of {expected!r} is {after:.2f}, not {before:.2f}"
-                if expected != token:
-                    tie = close and max(before, after) < -0.5  # the two likeliest tokens are below one half
-                    return "" if tie else f"it generates {token!r} instead of {expected!r}"
-            return ""
-        return "" if self.text == answer.text else f"it answers {answer.text[:40]!r}, not {self.text[:40]!r}"
 
 
 class Weights:
@@ -128,6 +79,22 @@ class Weights:
             elif fingerprint is not None and self._reference is not None:
                 self._compare(server, fingerprint)
             self._checked.add(server)
+
+    async def ask(
+        self, client: Callable[[], httpx.AsyncClient], servers: Sequence[str], timeout: float
+    ) -> Fingerprint | None:
+        """Checks the first server that answers; returns the weights that all servers must hold, None if
+        answers do not identify them. Raises OSError if no server answers.
+        """
+        failure = ""
+        for server in servers:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self.check(client(), server)
+                return self._reference and self._reference[1]
+            except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+                failure = f"{shown(server)}: {type(error).__name__}"
+        raise OSError(failure)
 
     def _compare(self, server: str, fingerprint: Fingerprint) -> None:
         assert self._reference is not None

@@ -134,8 +134,11 @@ def scored(run: Run) -> Run:
 
 
 def unlike(first: Run, second: Run, allow: Iterable[str] = ()) -> str:
-    """Returns the first setting in which two runs differ, except those in `allow`; '' if they are comparable."""
-    allowed = set(allow)
+    """Returns the first setting in which two runs differ, except those in `allow`; '' if they are comparable.
+
+    Settings that the run of another harness does not state are not compared.
+    """
+    allowed = {*allow, *first.config.get("unstated", ()), *second.config.get("unstated", ())}
     for field in PROTOCOL:
         values = first.config.get(field), second.config.get(field)
         # Players without a model have no prompting and no sampling, so these cannot differ.

@@ -11,8 +11,8 @@ from envsuite.errors import DataError, UsageError
 from harness.policies.chat_completions import Price
 from harness.policies.failures import REFUSALS, SILENT_ROUNDS, FailureStreak
 from harness.policies.health import PAUSE
+from harness.policies.identities import Fingerprint
 from harness.policies.openai import OpenAIPolicy
-from harness.policies.server_weights import Fingerprint
 from harness.types import Prompt, Reply
 from tests.api import server as misbehaving
 from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse
@@ -135,14 +135,14 @@ FAULTS = {
 }
 
 
-SILENT = ("hang", "slow drip")
+TIMED_OUT = ("hang", "slow drip")
 """Faults that end with the policy's timeout; the others answer at once, even on a loaded machine."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_transient_faults_are_retried(server, fault):
     server.script = [FAULTS[fault]]
-    reply = ask(server, timeout=3.0 if fault in SILENT else 60.0)[0]
+    reply = ask(server, timeout=3.0 if fault in TIMED_OUT else 60.0)[0]
     assert (reply.text, reply.error) == ("<action>look</action>", "")
     assert len(server.requests) == 2
     assert server.requests[0][0] == server.requests[1][0], "the same prompt and seed"

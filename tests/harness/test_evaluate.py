@@ -333,9 +333,10 @@ def test_token_and_cost_budgets_count_the_episodes_of_the_journal():
 def test_a_budget_covers_all_runs_of_a_call():
     used = {"input_tokens": 60, "output_tokens": 40, "cost": 0.5}
     now = time.monotonic()
-    assert not Budget(tokens=201, cost=1.1, seconds=1e6).after(now, [used]).reached([used], now)
-    assert "200" in Budget(tokens=200).after(now, [used]).reached([used], now)
-    assert "USD" in Budget(cost=1.0).after(now, [used]).reached([used], now)
+    before = [{"spent": used}]
+    assert not Budget(tokens=201, cost=1.1, seconds=1e6).after(now, before).reached([used], now)
+    assert "200" in Budget(tokens=200).after(now, before).reached([used], now)
+    assert "USD" in Budget(cost=1.0).after(now, before).reached([used], now)
     assert "--max-time" in Budget(seconds=1000).after(now - 1000, []).reached([], now)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import BadKnob, UnknownTask, UsageError
+from harness.interop import other_runs
 from harness.policies.openai import OpenAIPolicy
 from harness.prompting.prompting import Prompting
 from harness.rollout.executors import LocalExecutor
@@ -18,6 +19,7 @@ from tests import toys  # noqa: F401
 from tests.api import server as loopback
 
 vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
+from verifiers.v1.utils.trace_store import write_episode  # noqa: E402
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def conversations(server):
 
 
 @pytest.mark.parametrize("name", ["BabyAI-goto-v0", "Apart-v0"])
-def test_conversations_and_results_equal_those_of_our_evaluation(server, name):
+def test_conversations_and_results_equal_those_of_our_evaluation(server, name, tmp_path):
     if name.startswith("BabyAI"):
         pytest.importorskip("minigrid", reason="minigrid is not installed")
     (task,) = registry.tasks(name)
@@ -91,6 +93,12 @@ def test_conversations_and_results_equal_those_of_our_evaluation(server, name):
         assert trace.reward == run.total_reward == 1.0 and trace.metrics["success"] == 1.0
         assert trace.num_turns == len(run.turns) and trace.info["stop_reason"] == "solved"
         assert {name: trace.metrics[name] for name in run.metrics} == run.metrics
+        write_episode(tmp_path, result)
+    (read,) = other_runs.read(tmp_path)  # as envsuite-compare does
+    assert read.name == "small-model" and read.config["task"] == name
+    assert {(record["seed"], record["success"], record["reward"]) for record in read.records} == {
+        (seed, True, 1.0) for seed in seeds
+    }
 
 
 def test_the_example_plays_four_games_to_their_end(server, monkeypatch, capsys):

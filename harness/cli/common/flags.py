@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,17 @@ TRUSTED_HELP = (
     "a knob that names files or chooses the sandbox: replays take such values from you, never from the file, and use a "
     "safe sandbox otherwise"
 )
+
+
+REUSE = ("on", "new", "off")
+
+
+def _reuse_default() -> str:
+    """Returns the value of ENVSUITE_REUSE, or "on"."""
+    value = os.environ.get("ENVSUITE_REUSE") or "on"
+    if value not in REUSE:
+        raise UsageError(f"ENVSUITE_REUSE is {value!r}: set it to {', '.join(REUSE)}, or remove it.")
+    return value
 
 
 class Parser(argparse.ArgumentParser):
@@ -151,6 +163,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="folder of all runs; each run gets a folder of its own in it",
     )
     group.add_argument("--resume", action="store_true", help="continue a run of the same settings")
+    group.add_argument(
+        "--reuse",
+        choices=REUSE,
+        default=_reuse_default(),
+        help="on: take finished episodes with equal settings from earlier runs; new: play all of them, for later runs "
+        "to reuse; off: neither reuse nor store",
+    )
     group.add_argument(
         "--max-cost",
         type=float,

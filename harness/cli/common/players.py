@@ -7,17 +7,21 @@ import dataclasses
 import time
 from typing import Any
 
+import filelock
 from rich.console import Console
 
+from envsuite.errors import DataError
 from harness import cli
 from harness.cli.common.progress import RunProgress
+from harness.episodes.settings import settings_of
+from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import is_model, make_policy, on_server, policy_options
 from harness.prompting.prompting import GRAMMARS
-from harness.records import Results, is_broken
+from harness.records import Record, Results, is_broken
 from harness.rollout.activity import Activity
 from harness.stats.summary import Summary
-from harness.types import Policy
+from harness.types import Policy, Trajectory, WatchesWeights
 
 
 class Players:
@@ -45,6 +49,40 @@ class Players:
         if name not in self._made:
             self._made[name] = options, _load(name, options, self._args)
         return self._made[name][1]
+
+    def stored(self, name: str, config: RunConfig, console: Console) -> Series | None:
+        """Returns the stored episodes with the settings of a run, to reuse them and to add to them.
+
+        Returns None with --reuse off, for a model that cannot be identified, and with a notice for a store
+        that cannot be used. With --reuse new the run reads nothing, and what it plays replaces older episodes.
+        """
+        if self._args.reuse == "off":
+            return None
+        policy = self.get(name, config) if on_server(name, self._args.base_url) else None
+        settings = self._settings(name, config)
+        if settings is None:
+            return None
+        anew = self._args.reuse == "new"
+        journal = config.folder(self._args.output_dir) / "journal.jsonl"
+        begins = not journal.exists() or not journal.stat().st_size
+        try:
+            weights = policy.served_weights() if isinstance(policy, WatchesWeights) else None
+            series = EpisodeStore().open(settings, weights, anew and begins)
+        except (OSError, DataError, filelock.Timeout) as error:
+            notice = f"{name}: finished episodes are neither reused nor stored: {error}"
+            console.print(notice, style="yellow", highlight=False, soft_wrap=True)
+            return None
+        series.readable = not anew
+        return series
+
+    def _settings(self, name: str, config: RunConfig) -> dict[str, Any] | None:
+        """Returns what decides the episodes of a run; None if a part of it cannot be identified."""
+        options = run_options(self._args, config)
+        settings = settings_of(config.protocol(), config.task, config.knobs, options)
+        if settings is None and is_model(name):
+            self.get(name, config)  # may download the weights
+            settings = settings_of(config.protocol(), config.task, config.knobs, options)
+        return settings
 
     def __enter__(self) -> Players:
         return self
@@ -87,13 +125,22 @@ def play(
     console, activity = cli.console(stderr=True), Activity()
     with RunProgress(console, f"{config.task.id} {name}", len(config.all_episodes()), activity) as progress:
 
-        def ended(record: Any, run: Any) -> None:
-            progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
+        def ended(record: Record, run: Trajectory | None) -> None:
+            if run is None:
+                progress.reuse(record)
+            else:
+                progress(record, sum(turn.reply.cached_tokens for turn in run.turns))
             if args.verbose or is_broken(record):
-                _tell(console, record)
+                _tell(console, record, reused=run is None)
 
         records, summary = evaluate(
-            config, args.output_dir, lambda: players.get(name, config), how, ended, activity=activity
+            config,
+            args.output_dir,
+            lambda: players.get(name, config),
+            how,
+            ended,
+            activity=activity,
+            open_series=lambda: players.stored(name, config, console),
         )
         if progress.cached:
             console.print(
@@ -104,11 +151,25 @@ def play(
                 soft_wrap=True,
             )
     players.spend(config, summary)
+    if "reused" in summary:
+        console.print(
+            _reused(f"{config.task.id} {name}", summary, len(config.all_episodes())), highlight=False, soft_wrap=True
+        )
     return records, summary
 
 
-def _tell(console: Console, record: Any) -> None:
-    reason = record["stop_reason"]
+def _reused(run: str, summary: Summary, episodes: int) -> str:
+    """Returns a line about the episodes that earlier runs have played."""
+    first, last = summary["reused"]["played"]
+    when = f"on {first}" if first == last else f"between {first} and {last}"
+    return (
+        f"{run}: {summary['reused']['episodes']} of {episodes} episodes were reused: they were played {when} with "
+        "the same settings (--reuse new plays them again)"
+    )
+
+
+def _tell(console: Console, record: Record, reused: bool) -> None:
+    reason = record["stop_reason"] + (", reused" if reused else "")
     line = (
         f"  {record['task']} seed {record['seed']} attempt {record['attempt']}: {reason}, {record['num_turns']} turns"
     )

@@ -101,14 +101,18 @@ class RunProgress:
 
     def __call__(self, record: Record, cached: int = 0) -> None:
         """Counts a finished episode; `cached` is the number of its prompt tokens that came from a cache."""
+        self.reuse(record)
+        self.read += record["input_tokens"]
+        self.cached += cached
+
+    def reuse(self, record: Record) -> None:
+        """Counts the result of an episode that an earlier run has played."""
         broken = is_broken(record)
         self.broken += broken
         self.scored += not broken
         self.wins += record["success"] and not broken
         self.turns += record["num_turns"]
         self.faults += sum(record["faults"].values())
-        self.read += record["input_tokens"]
-        self.cached += cached
 
     def _print_lines(self) -> None:
         pause = self.FIRST

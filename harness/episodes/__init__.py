@@ -1,0 +1,1 @@
+"""Finished episodes, stored once and reused by later runs with the same settings."""

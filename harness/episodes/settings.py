@@ -1,0 +1,151 @@
+"""Settings that decide an episode: what a series of the store has in common.
+
+They are the task and its content, the protocol, the policy, and the code and the packages that play. A
+part that cannot be identified, such as an environment typed into a notebook, makes `settings_of` return
+None: such episodes are not stored.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from envsuite import registry
+from envsuite.types import Task
+from harness.policies import identity
+from harness.policies.identities import version
+
+BASE = ("numpy", "gymnasium")
+"""packages that every episode depends on"""
+MOST_FILES = 5_000
+MOST_BYTES = 256 * 2**20
+"""size of an environment's code and data above which it is not identified"""
+
+
+def settings_of(
+    protocol: Mapping[str, Any], task: Task, knobs: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Returns everything that decides an episode of `task` except its seed and attempt, or None.
+
+    `protocol` holds the settings of the run (`RunConfig.protocol`), `options` the settings of its policy.
+    """
+    policy = identity(str(protocol["model"]), options)
+    code = _code(task)
+    files = _named_files({**task.kwargs, **knobs})
+    if policy is None or code is None or files is None:
+        return None
+    return {
+        **protocol,
+        "entry_point": task.entry_point,
+        "task_knobs": {name: list(value) if isinstance(value, tuple) else value for name, value in task.kwargs.items()},
+        "policy": policy,
+        "code": code,
+        "files": files,
+        "packages": _packages(task),
+        "python": "{}.{}".format(*sys.version_info),
+    }
+
+
+def _code(task: Task) -> str | None:
+    """Returns a hash of the code that plays: envsuite, the harness, and for environments of other
+    packages every loaded package that is neither installed nor part of Python.
+    """
+    names = {"envsuite", "harness"}
+    if not _is_ours(task):
+        names.add(registry.env_class(task).__module__.partition(".")[0])
+        names |= {name.partition(".")[0] for name, module in list(sys.modules.items()) if _is_local(name, module)}
+    digests = [_package_digest(name) for name in sorted(names)]
+    return None if None in digests else _hash(map(str, digests))
+
+
+def _is_ours(task: Task) -> bool:
+    return registry.env_class(task).__module__.partition(".")[0] == "envsuite"
+
+
+def _is_local(name: str, module: Any) -> bool:
+    """Returns True for a module of the user's own, which has no version."""
+    if name.partition(".")[0] in (*sys.stdlib_module_names, "__main__", "__mp_main__"):
+        return False
+    parts = Path(getattr(module, "__file__", None) or "site-packages").parts
+    return "site-packages" not in parts and "dist-packages" not in parts
+
+
+@functools.cache
+def _package_digest(name: str) -> str | None:
+    """Returns a hash of all files of a package; of a single module, all files of its folder."""
+    module = importlib.import_module(name)
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    if folders:
+        return _digest(path for folder in folders for path in folder.rglob("*"))
+    file = getattr(module, "__file__", None)
+    return _digest(Path(file).parent.glob("*")) if file else None
+
+
+def _named_files(knobs: Mapping[str, Any]) -> dict[str, str] | None:
+    """Returns a hash of each file or folder that a knob names; None if one is too large."""
+    digests: dict[str, str] = {}
+    for name, value in knobs.items():
+        for word in value if isinstance(value, (list, tuple)) else (value,):
+            path = Path(word) if isinstance(word, str) and word else None
+            if path is None or not _exists(path):
+                continue
+            digest = _digest(path.rglob("*") if path.is_dir() else [path])
+            if digest is None:
+                return None
+            digests[f"{name}={word}"] = digest
+    return digests
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # text that no path can be
+        return False
+
+
+def _digest(paths: Iterable[Path]) -> str | None:
+    """Returns a hash of names and contents of files; None if they are too many or too large."""
+    files, size = [], 0
+    for path in paths:
+        passing = "__pycache__" in path.parts or path.name.startswith(".") or path.suffix == ".log"
+        if passing or not path.is_file():
+            continue
+        size += path.stat().st_size
+        files.append(path)
+        if len(files) > MOST_FILES or size > MOST_BYTES:
+            return None
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        content = path.read_bytes()
+        digest.update(f"{path.parent.name}/{path.name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def _packages(task: Task) -> dict[str, str]:
+    """Returns the versions of the packages that the environment uses; of all packages if they are unknown."""
+    try:
+        requirements = importlib.metadata.requires("envsuite")
+    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
+        requirements = None
+    if requirements is None or not _is_ours(task):
+        return {"all": _all_packages()}
+    extra = [line for line in requirements if task.requires and f'extra == "{task.requires}"' in line]
+    names = [*BASE, *(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in extra)]
+    return {name: version(name) for name in sorted(names)}
+
+
+@functools.cache
+def _all_packages() -> str:
+    return _hash(sorted({f"{package.name} {package.version}" for package in importlib.metadata.distributions()}))
+
+
+def _hash(words: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
