@@ -168,7 +168,7 @@ def _play_until_killed(
     process = _eval(server, step, url, runs, size, resume=False)
     try:
         deadline = time.monotonic() + EVAL_LIMIT
-        while _journal_lines(runs) < size.episodes // 3:
+        while _journal_lines(runs) < max(1, size.episodes // 3):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise EnvsuiteError(f"{step.name}: the run ended before the server was killed: {_finish(process)[1]}")
             time.sleep(0.05)

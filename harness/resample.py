@@ -4,6 +4,9 @@
 the user names, with the run's settings and each turn's own random seed. Every prompt is asked twice,
 so that the model is also compared with itself. `Resampled` computes the statistics.
 
+Records hold text. A local model saw its own tokens of earlier replies in a prompt, and here it sees the
+tokens of their text; they are equal unless it spelled a word in an unusual way.
+
 Agreement is evidence about replies, not about how episodes were selected: a file of the best of many
 attempts agrees as well. A few changed turns among thousands are likely to be missed; `most_foreign`
 states how many.
