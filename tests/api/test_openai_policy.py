@@ -93,19 +93,11 @@ def test_a_refused_field_is_named_with_its_flag(server, refused, options, advice
         ask(server, **options)
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("word", ["no colon", ": hunter2", "X-A: hunter2\u00e9", "X-A: hunter2\nX-B: b"])
-def test_a_header_that_cannot_be_sent_is_refused_without_its_value(server, word):
-    with pytest.raises(UsageError, match="--header takes NAME:VALUE") as caught:
-        ask(server, headers=[word])
-    assert "hunter2" not in str(caught.value)
-=======
 @pytest.mark.parametrize("word", ["no colon", ": hunter2", "X-A: h\u00fcnter2", "X-A: hunter2\nX-B: b"])
 def test_a_header_that_cannot_be_sent_is_refused_without_its_value(server, word):
     with pytest.raises(UsageError, match="--header takes NAME:VALUE") as caught:
         ask(server, headers=[word])
     assert "nter2" not in str(caught.value) and "colon" not in str(caught.value)
->>>>>>> main
 
 
 def test_reasoning_and_tool_calls_become_text_that_the_grammars_parse(server):
