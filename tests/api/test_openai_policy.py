@@ -200,7 +200,10 @@ def test_one_conversation_at_a_time_survives_refusals_until_there_are_too_many(s
     who.close()
 
 
-NO_ANSWER, REFUSAL = Reply("", error="no answer", finish_reason="silent"), Reply("", error="no", finish_reason="refused")
+NO_ANSWER, REFUSAL = (
+    Reply("", error="no answer", finish_reason="silent"),
+    Reply("", error="no", finish_reason="refused"),
+)
 
 
 @pytest.mark.parametrize(
