@@ -30,7 +30,7 @@ $(VENV)/.installed-eval: pyproject.toml constraints.txt
 	elif [ "$$(uname -sm)" = "Linux x86_64" ] && ! nvidia-smi -L >/dev/null 2>&1; then \
 	  echo "installing the CPU build of $(TORCH); TORCH_INDEX=URL chooses another"; \
 	  $(PIP_INSTALL) "$(TORCH)+cpu" 2>/dev/null || \
-	  $(PIP_INSTALL) --retries 1 --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>/dev/null || { \
+	  $(PIP_INSTALL) --retries 1 --timeout 30 --extra-index-url $(CPU_INDEX) "$(TORCH)+cpu" 2>/dev/null || { \
 	    echo "note: $(CPU_INDEX) cannot be reached: installing PyPI's build, which brings CUDA (2.7 GB to download)"; \
 	    $(PIP_INSTALL) "$(TORCH)"; }; \
 	else $(PIP_INSTALL) "$(TORCH)"; fi

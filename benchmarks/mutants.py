@@ -280,9 +280,12 @@ def table(journal: Path) -> str:
 HEAD = """# Mutants
 
 One operator, constant, condition or call of the code is changed at a time, and the tests that cover its line run: a
-test that fails kills the mutant. The lines were drawn at random from modules of each area, in a copy of the
-repository without golden data beside it. An equivalent mutant behaves as the code does, so no test can kill it.
-`benchmarks/mutants.jsonl` holds the verdicts, and `make mutants` changes the lines that differ from main.
+test that fails kills the mutant. An equivalent mutant behaves as the code does, so no test can kill it. All runs were
+in a copy of the repository without golden data beside it. `make mutants` changes the lines that differ from main.
+
+This is a first, small sample: random lines of 10 modules, none of lm and engines. The tests of `harness/policies`,
+`harness/waiting.py`, `harness/prompting/messages.py` and `envsuite/sandbox/packages.py` were written just before it,
+so these rows say little about older tests. `benchmarks/mutants.jsonl` holds the verdicts.
 
 """
 

@@ -117,6 +117,7 @@ def test_paced_requests_start_one_after_the_other():
         return time.monotonic() - began
 
     assert asyncio.run(wait(Pace(1200))) >= 3 * 0.05
+    assert Pace(1200)._gap == 0.05
     pace = Pace(None)
     asyncio.run(wait(pace))
     assert pace._gap == 0.0
