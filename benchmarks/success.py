@@ -2,7 +2,7 @@
 
 Rows are tasks in the order of the globs. Columns are the players with runs in RUNS (`envsuite-eval -o
 RUNS`), with separate columns for runs with `--max-turns`. The numbers come from the runs' records by the
-harness's summary, with Wilson 95 % intervals; cells without a run say 'not run'.
+harness's summary, with 95 % intervals; cells without a run say 'not run'.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from harness.capacity import cost
 from harness.cli.common.flags import add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.evaluate import RunConfig
-from harness.generalization import generalize
-from harness.generalization.generalize import EvaluatedModel, GridCell, GridPlace
+from harness.generalization import cells as parts
+from harness.generalization import generalize, grids
+from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
 from harness.generalization.heatmap import lines
 from harness.suites.plan import configure
 
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="envsuite-generalize",
         usage="%(prog)s -m MODEL -e ENV --axis NAME=V1,V2 [options]",
-        description="Evaluate models over a grid of settings, and the gap between seen and unseen ones.",
+        description="Evaluate models over a grid of settings: transfer at each, and seen settings minus unseen ones.",
         epilog="Example: envsuite-generalize -m runs/train/w2/model@world_size=2 --env textworld "
         "--axis world_size=2,4,8 --axis nb_objects=3,6,12",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -43,6 +44,13 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         help="as for envsuite-eval; NAME@AXIS=VALUE,... names its training places; repeatable (first axis)",
+    )
+    add(
+        "--base",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="a model before training, to compare the trained ones with at every place; may be repeated",
     )
     add("-e", "--env", default="", help="family or task id")
     add(
@@ -93,7 +101,7 @@ def _main(argv: Sequence[str] | None) -> int:
             again = any(one.run == str(config.folder(folder)) for one in cells)
             now = dataclasses.replace(how, resume=args.resume or again)
             records, _ = play(config, who.name, args, now, players)
-            cells.append(generalize.cell(who, place, records, args.metric, config.folder(folder)))
+            cells.append(parts.cell(who, place, records, args.metric, config.folder(folder)))
             written = generalize.write_grid(folder, args.metric, models, places, cells)
     if args.json:
         print(json.dumps(written, indent=2))
@@ -105,22 +113,15 @@ def _main(argv: Sequence[str] | None) -> int:
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    for gap in written["gaps"]:
-        bounds = "" if gap["low"] is None else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
-        kind = "game by game" if gap["paired"] else "of different games"
-        console.print(
-            f"generalisation gap of {gap['model']}: {gap['mean']:+.3f}{bounds} n={gap['n']}, "
-            f"{gap['seen']} seen less {gap['unseen']} unseen, {kind}",
-            highlight=False,
-            soft_wrap=True,
-        )
+    for line in grids.conclusions(written):
+        console.print(line, highlight=False, soft_wrap=True)
     if not written["gaps"]:
         cure = (
             "no place of this grid is seen, or none is unseen: give the axis the values of training and others"
             if any(who.trained for who in models)
             else "say where the model was trained, as in -m NAME@AXIS=VALUE, or take --splits"
         )
-        console.print(f"no gap: {cure}", highlight=False, soft_wrap=True)
+        console.print(f"no difference of seen and unseen: {cure}", highlight=False, soft_wrap=True)
     console.print(f"{folder / 'grid.json'}  {folder / 'heatmap.svg'}", highlight=False, soft_wrap=True)
     return 0
 
@@ -177,7 +178,10 @@ def _bounds(found: dict[str, Any], sign: str = "") -> str:
 def _models(args: argparse.Namespace) -> list[EvaluatedModel]:
     beside = [name.strip() for name in args.baselines.split(",")]
     words = [*args.model, *(name for name in beside if name not in ("", "none"))]
-    return list({word: generalize.model(word) for word in words}.values())
+    models = {word: parts.model(word) for word in words}
+    for name in args.base:
+        models[name] = EvaluatedModel(name, {}, base=True)
+    return list(models.values())
 
 
 def _places(args: argparse.Namespace) -> list[GridPlace]:

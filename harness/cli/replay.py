@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from harness import cli, records
 from harness.cli.common.flags import TRUSTED_HELP
 from harness.cli.common.players import run_options
 from harness.evaluate import RunConfig
+from harness.generalization import grid_check
 from harness.hash_chain import has_chain
 from harness.policies import is_model, make_policy
 from harness.replay import check
@@ -29,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         description="Re-execute the stored commands of results files, or ask a model for its replies again.",
     )
     top_parser.add_argument(
-        "files", nargs="+", type=Path, help="results.jsonl, run folders, leaderboards, or folders of them"
+        "files", nargs="+", type=Path, help="results.jsonl, run folders, leaderboards, grids, or folders of them"
     )
     top_parser.add_argument(
         "--check", action="store_true", help="compare observations, rewards, endings and hash chains (the default)"
@@ -78,6 +79,9 @@ def _main(argv: Sequence[str] | None) -> int:
             for fault in leaderboards.faults(leaderboards.read(path)):
                 cli.print_safely(f"{path}: {fault}", sys.stderr)
                 failed += 1
+        for fault in _grid_faults(path):
+            cli.print_safely(fault, sys.stderr)
+            failed += 1
         for file in files:
             failed += _replay(file, players, trusted, args)
     if not checked:
@@ -93,6 +97,15 @@ def _files(path: Path) -> list[Path]:
     if file.exists() or (path / "metadata.json").exists():
         return [file]
     return sorted({*path.rglob("results.jsonl"), *path.rglob("results.jsonl.gz")})
+
+
+def _grid_faults(path: Path) -> Iterator[str]:
+    """Yields where the generalization grids in a folder, or directly below it, contradict their records."""
+    if not path.is_dir():
+        return
+    for grid in sorted({*path.glob("grid.json"), *path.glob("*/grid.json")}):
+        for fault in grid_check.faults(grid.parent):
+            yield f"{grid.parent}: {fault}"
 
 
 def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:

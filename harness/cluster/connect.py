@@ -92,11 +92,21 @@ def connect(address: str = "", offers: dict[str, float] | None = None) -> Any:
 
 
 def _init(ray: Any, **options: Any) -> None:
-    """Calls `ray.init`, and restores this process's handler of SIGTERM, which Ray replaces."""
-    before = signal.getsignal(signal.SIGTERM)
-    ray.init(**options)
-    if callable(before) and threading.current_thread() is threading.main_thread():
+    """Calls `ray.init`. SIGTERM keeps this process's handler, which Ray would replace by `sys.exit`."""
+    before, interrupted = signal.getsignal(signal.SIGTERM), False
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        ray.init(**options)
+        return
+    try:
+        ray.init(**options)
+    except SystemExit as error:
+        if error.code != signal.SIGTERM:
+            raise
+        interrupted = True
+    finally:
         signal.signal(signal.SIGTERM, before)
+    if interrupted:
+        before(signal.SIGTERM, None)
 
 
 @contextlib.contextmanager

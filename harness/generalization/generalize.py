@@ -1,9 +1,7 @@
-"""Generalization grids: models evaluated at seen and unseen places, and the gap between the two.
+"""Generalization grids: places spanned by axes or named in `generalization.toml`, and the files of a finished grid.
 
-A place is a task with knobs and a split. Axes span a grid of places; `generalization.toml` defines named splits into
-seen and unseen places. The gap is the mean over seen places minus the mean over unseen ones, with equal weights. Its
-interval combines the intervals of the places. If the places hold the same games in different words, the differences
-are paired by game.
+A place is a task with knobs and a split. `cells` defines places, models and cells; `transfer` computes what a grid says
+about generalization; `grid_check` compares a stored grid with its records.
 """
 
 from __future__ import annotations
@@ -11,10 +9,8 @@ from __future__ import annotations
 import importlib.resources
 import itertools
 import json
-import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,77 +18,19 @@ from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import declared_knobs
 from envsuite.errors import UsageError, did_you_mean
-from envsuite.types import Task
+from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace, split_pair
 from harness.generalization.grids import SCHEMA
+from harness.generalization.heatmap import svg
+from harness.generalization.transfer import gaps, is_trained, transfers
 from harness.prompting.rewording import WORDINGS
-from harness.records import Record
-from harness.stats.aggregate import game_scores
-from harness.stats.intervals import Interval, Range, interval_fields, mean_interval, paired, square_and_add
-from harness.stats.ranges import known_ranges
-
-SAME_GAMES = ("wording", "prompt-wording", "observation", "dialect")
-"""axes that only change the wording of the same games"""
-
-
-@dataclass(frozen=True)
-class GridPlace:
-    """Point of a grid: a task with knobs and split; `seen` tells whether it was in training (None: unknown)."""
-
-    at: Mapping[str, str]
-    task: Task
-    split: str = ""
-    knobs: Mapping[str, str] = field(default_factory=dict)
-    prompt_wording: str = ""
-    seen: bool | None = None
-
-
-@dataclass(frozen=True)
-class EvaluatedModel:
-    """Model with its training places, written NAME@AXIS=VALUE,AXIS=VALUE."""
-
-    name: str
-    trained: Mapping[str, str]
-
-    @property
-    def label(self) -> str:
-        words = ",".join(f"{axis}={value}" for axis, value in self.trained.items())
-        return self.name + (f"@{words}" if words else "")
-
-    def was_trained_at(self, place: GridPlace) -> bool | None:
-        """Returns whether the model was trained at `place`; None if unknown."""
-        if not self.trained:
-            return place.seen
-        return all(place.at.get(axis) == value for axis, value in self.trained.items())
-
-
-@dataclass(frozen=True)
-class GridCell:
-    """Result of one model at one place."""
-
-    model: EvaluatedModel
-    place: GridPlace
-    interval: Interval
-    scores: Mapping[int, float]
-    """score by seed"""
-    run: str
-    turns: float = math.nan
-    limits: Range | None = None
-    """range of the metric, where it is known"""
-
-
-def model(word: str) -> EvaluatedModel:
-    """Parses a model from the command line. Raises UsageError."""
-    name, at, conditions = word.rpartition("@")
-    if not at or "=" not in conditions:
-        return EvaluatedModel(word, {})
-    return EvaluatedModel(name, dict(_pair(condition, "-m NAME@AXIS=VALUE") for condition in conditions.split(",")))
+from harness.stats.intervals import interval_fields
 
 
 def axes(words: Sequence[str]) -> dict[str, list[str]]:
     """Parses axes `NAME=V1,V2,...` into values by name, in order. Raises UsageError."""
     spans: dict[str, list[str]] = {}
     for word in words:
-        name, text = _pair(word, "--axis NAME=V1,V2,...")
+        name, text = split_pair(word, "--axis NAME=V1,V2,...")
         values = [value.strip() for value in text.split(",") if value.strip()]
         if name in spans:
             raise UsageError(f"--axis {name} is given twice: put all its values into one.")
@@ -100,13 +38,6 @@ def axes(words: Sequence[str]) -> dict[str, list[str]]:
             raise UsageError(f"--axis {word}: give one or more values, none of them twice.")
         spans[name] = values
     return spans
-
-
-def _pair(word: str, form: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not (equals and name.strip() and value.strip()):
-        raise UsageError(f"{word!r} is not of the form {form}.")
-    return name.strip(), value.strip()
 
 
 def grid(env: str, spans: Mapping[str, Sequence[str]]) -> list[GridPlace]:
@@ -160,69 +91,6 @@ def split_places(name: str) -> list[GridPlace]:
     return places
 
 
-def cell(model: EvaluatedModel, place: GridPlace, records: Iterable[Record], metric: str, run: Path) -> GridCell:
-    """Converts a finished run to a cell. Raises UsageError if its records lack the metric."""
-    try:
-        scores = {seed: score for (_, _, seed), score in game_scores(records, metric).items()}
-    except KeyError:
-        raise UsageError(f"{run} has no metric {metric!r}.") from None
-    scored = [record for record in records if record["seed"] in scores and record["stop_reason"] != "broken"]
-    reward_modes = {record["reward_mode"] for record in scored}
-    limits = known_ranges(place.task.id, reward_modes.pop()).get(metric) if len(reward_modes) == 1 else None
-    interval = mean_interval(list(scores.values()), limits=limits)
-    turns = sum(record["num_turns"] for record in scored) / len(scored) if scored else math.nan
-    return GridCell(model, place, interval, scores, str(run), turns, limits)
-
-
-@dataclass(frozen=True)
-class GeneralizationGap:
-    """Difference between seen and unseen places for one model."""
-
-    model: EvaluatedModel
-    seen: int
-    unseen: int
-    interval: Interval
-    paired: bool
-
-
-def gaps(cells: Sequence[GridCell]) -> list[GeneralizationGap]:
-    """Returns the generalization gap of each model with both seen and unseen cells."""
-    result = []
-    for label in dict.fromkeys(cell.model.label for cell in cells):
-        own = [cell for cell in cells if cell.model.label == label and cell.scores]
-        seen = [cell for cell in own if cell.model.was_trained_at(cell.place) is True]
-        unseen = [cell for cell in own if cell.model.was_trained_at(cell.place) is False]
-        if not (seen and unseen):
-            continue
-        common = set.intersection(*(set(cell.scores) for cell in own))
-        same_games = _same_games(own) and all(len(cell.scores) == len(common) for cell in own)
-        seen_intervals, unseen_intervals = ([cell.interval for cell in side] for side in (seen, unseen))
-        if same_games:
-            deltas = [
-                _mean(cell.scores[seed] for cell in seen) - _mean(cell.scores[seed] for cell in unseen)
-                for seed in sorted(common)
-            ]
-            interval = paired(deltas, own[0].limits)
-        else:
-            interval = square_and_add(seen_intervals, unseen_intervals)
-        result.append(GeneralizationGap(own[0].model, len(seen), len(unseen), interval, same_games))
-    return result
-
-
-def _same_games(cells: Sequence[GridCell]) -> bool:
-    """Returns True if the places differ only in wording."""
-    kinds = {
-        (cell.place.task.id, cell.place.split, *sorted((k, v) for k, v in cell.place.at.items() if k not in SAME_GAMES))
-        for cell in cells
-    }
-    return len(kinds) == 1
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return float(sum(numbers) / len(numbers))
-
-
 def names_of(models: Sequence[EvaluatedModel], places: Sequence[GridPlace]) -> list[dict[str, Any]]:
     """Returns the axes of the grid with their values, in order; `model` comes first if there are several."""
     listed_axes: list[dict[str, Any]] = []
@@ -240,13 +108,12 @@ def write_grid(
 
     Runs are stored as paths relative to `folder`.
     """
-    from harness.generalization.heatmap import svg
-
     several = len(models) > 1
     contents = {
         "schema_version": SCHEMA,
         "metric": metric,
         "models": [model.label for model in models],
+        "base": [model.label for model in models if model.base],
         "axes": names_of(models, places),
         "cells": [
             {
@@ -259,17 +126,36 @@ def write_grid(
             }
             for cell in cells
         ],
+        **conclusions(cells),
+    }
+    write_atomically(folder / "grid.json", json.dumps(contents, indent=2) + "\n")
+    write_atomically(folder / "heatmap.svg", svg(contents))
+    return contents
+
+
+def conclusions(cells: Sequence[GridCell]) -> dict[str, Any]:
+    """Returns the `gaps` and `transfers` of a grid as JSON values."""
+    return {
         "gaps": [
             {
                 "model": gap.model.label,
                 "seen": gap.seen,
                 "unseen": gap.unseen,
                 "paired": gap.paired,
+                "trained": is_trained(gap.model),
                 **interval_fields(gap.interval),
+                "adjusted": interval_fields(gap.adjusted) if gap.adjusted else None,
             }
             for gap in gaps(cells)
         ],
+        "transfers": [
+            {
+                "model": transfer.model.label,
+                "minus": transfer.reference.label,
+                "kind": transfer.kind,
+                "at": dict(transfer.at),
+                **interval_fields(transfer.interval),
+            }
+            for transfer in transfers(cells)
+        ],
     }
-    write_atomically(folder / "grid.json", json.dumps(contents, indent=2) + "\n")
-    write_atomically(folder / "heatmap.svg", svg(contents))
-    return contents

@@ -11,13 +11,14 @@ generalisation/
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from envsuite.errors import DataError
 from envsuite.escaping import markdown
 from envsuite.reading import read_json
-from harness.generalization.heatmap import layout, svg, words
+from harness.generalization.heatmap import axis_names, layout, svg, words
 from harness.records import check_types
 
 SCHEMA = "envsuite-grid-1"
@@ -27,6 +28,7 @@ NUMBER = (int, float, type(None))
 INTERVAL: dict[str, Any] = {**dict.fromkeys(("mean", "low", "high"), NUMBER), "n": int}
 CELL: dict[str, Any] = {**INTERVAL, "seen": (bool, type(None)), "at": dict}
 GAP: dict[str, Any] = {**INTERVAL, "model": str, "seen": int, "unseen": int}
+TRANSFER: dict[str, Any] = {**INTERVAL, **dict.fromkeys(("model", "minus", "kind"), str), "at": dict}
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -64,6 +66,12 @@ def _check(grid: dict[str, Any]) -> None:
     for gap in grid["gaps"]:
         check_types(gap, GAP)
         check_types(gap, {"mean": (int, float)})
+        if gap.get("adjusted") is not None:
+            check_types(gap["adjusted"], INTERVAL)
+    check_types(grid, {name: list for name in ("transfers", "base") if name in grid})
+    for transfer in grid.get("transfers", []):
+        check_types(transfer, TRANSFER)
+        check_types(transfer["at"], dict.fromkeys(transfer["at"], str))
     if len(grid["cells"]) > MOST_CELLS:
         raise ValueError(f"{len(grid['cells']):,} cells; a grid has at most {MOST_CELLS:,}")
 
@@ -84,16 +92,17 @@ def pages(root: Path) -> dict[Path, str]:
     for folder, grid in grids.items():
         notes = folder / "NOTES.md"
         parts += [f"## {folder.name}\n", *([notes.read_text()] if notes.exists() else []), table(grid)]
-        parts += [*gaps(grid), f"![heat map of {folder.name}]({folder.name}/heatmap.svg)\n"]
+        found = [f"- {line}" for line in conclusions(grid, markdown)]
+        parts += [*found, *([""] if found else []), f"![heat map of {folder.name}]({folder.name}/heatmap.svg)\n"]
     maps = {folder / "heatmap.svg": svg(grid) for folder, grid in grids.items()}
     return {root / "README.md": "\n".join(parts), **maps}
 
 
 def table(grid: dict[str, Any]) -> str:
-    """Returns a grid as Markdown: the first axis runs down, the others together run across."""
-    first, *others = [markdown(axis["name"]) for axis in grid["axes"]]
+    """Returns a grid as Markdown: the last axis runs across, the others together run down."""
     rows, columns, cells = layout(grid)
-    head = first + (f" ↓  {', '.join(others)} →" if others else "")
+    down, across = map(markdown, axis_names(grid))
+    head = f"{down} ↓" + (f"  {across} →" if across else "")
     lines = [f"| {' | '.join([head, *map(markdown, columns)])} |", "|---" * (1 + len(columns)) + "|"]
     for row in rows:
         lines.append(f"| {' | '.join([markdown(row), *(_cell(cells.get((row, column))) for column in columns)])} |")
@@ -105,11 +114,34 @@ def _cell(cell: dict[str, Any] | None) -> str:
     return " ".join([f"**{mean}**" if cell and cell["seen"] else mean, interval]).strip()
 
 
-def gaps(grid: dict[str, Any]) -> list[str]:
-    """Returns a line per generalisation gap; empty if no cell was seen in training."""
+def conclusions(grid: dict[str, Any], escape: Callable[[object], str] = str) -> list[str]:
+    """Returns what a grid says about generalization, a line per difference; empty if no cell was seen in training."""
     lines = []
+    for transfer in grid.get("transfers", []):
+        place = escape(", ".join(f"{axis}={value}" for axis, value in transfer["at"].items()))
+        model, reference = escape(transfer["model"]), escape(transfer["minus"])
+        lines.append(f"{model} minus {transfer['kind']} {reference} at {place}: {_signed(transfer)}, same games")
     for gap in grid["gaps"]:
-        bounds = "" if None in (gap["low"], gap["high"]) else f" [{gap['low']:+.3f}, {gap['high']:+.3f}]"
-        places = f"{gap['seen']} seen less {gap['unseen']} unseen"
-        lines.append(f"- Gap of {markdown(gap['model'])}: {gap['mean']:+.3f}{bounds} n={gap['n']}, {places}")
-    return [*lines, ""] if lines else []
+        model = escape(gap["model"])
+        meaning = (
+            "difficulty plus transfer" if gap.get("trained", True) else "difficulty alone, the player is untrained"
+        )
+        lines.append(
+            f"seen minus unseen of {model}: {_signed(gap)}, {gap['seen']} seen, {gap['unseen']} unseen ({meaning})"
+        )
+        if adjusted := gap.get("adjusted"):
+            lines.append(f"adjusted for difficulty, {model}: {_signed(adjusted)} (0 random player, 1 expert)")
+        elif gap.get("trained", True):
+            lines.append(
+                f"adjusted for difficulty, {model}: needs random and expert in the grid (--baselines random,expert)"
+            )
+    return lines
+
+
+def _signed(interval: dict[str, Any]) -> str:
+    if interval["mean"] is None:
+        return "no number, the expert is not above the random player at every place"
+    bounds = (
+        "" if None in (interval["low"], interval["high"]) else f" [{interval['low']:+.3f}, {interval['high']:+.3f}]"
+    )
+    return f"{interval['mean']:+.3f}{bounds or ' (no bounds)'} n={interval['n']}"

@@ -1,34 +1,50 @@
-"""Rendering of a grid as a picture (`svg`) and as text (`lines`): mean, interval and number of games per cell."""
+"""Rendering of a grid as a picture (`svg`) and as text (`lines`): mean, interval and number of games per cell.
+
+The last axis runs across, all others together run down, so that a grid of three axes is a block and not a strip.
+"""
 
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 # pixels
-CELL = 118
-HEIGHT = 46
-HEAD = 44
+CELL = 148
+HEIGHT = 48
+LINE = 15
 CHARACTER = 7.4
+LABEL = 32
+"""characters per line of a row's label"""
 
 LOW, HIGH = (247, 251, 255), (8, 81, 156)
 """colours of the lowest and highest mean, white to blue; they differ in lightness, so grey copies stay readable"""
 FONT = 'font-family="system-ui, sans-serif"'
+READABLE = 4.5
+"""smallest contrast of small text (WCAG 2.1, success criterion 1.4.3)"""
+
+
+def axis_names(grid: dict[str, Any]) -> tuple[str, str]:
+    """Returns the names of the axes that run down and across; the second is '' for a grid of one axis."""
+    names = [axis["name"] for axis in grid["axes"]]
+    return (names[0], "") if len(names) == 1 else (", ".join(names[:-1]), names[-1])
 
 
 def layout(grid: dict[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict[str, Any]]]:
-    """Returns (rows, columns, cells) of a grid: the first axis runs down, all others together run across."""
-    first, *others = grid["axes"]
-    names = [axis["name"] for axis in others]
-    combinations = itertools.product(*(axis["values"] for axis in others))
-    columns = [", ".join(values) for values in combinations] if others else [grid["metric"]]
+    """Returns (rows, columns, cells) of a grid: the last axis runs across, the others together run down."""
+    down, across = (grid["axes"], None) if len(grid["axes"]) == 1 else (grid["axes"][:-1], grid["axes"][-1])
+    rows = [", ".join(values) for values in itertools.product(*(axis["values"] for axis in down))]
+    columns = list(across["values"]) if across else [grid["metric"]]
     cells = {
-        (cell["at"][first["name"]], ", ".join(cell["at"][name] for name in names) or grid["metric"]): cell
+        (
+            ", ".join(cell["at"][axis["name"]] for axis in down),
+            cell["at"][across["name"]] if across else grid["metric"],
+        ): cell
         for cell in grid["cells"]
     }
-    return list(first["values"]), columns, cells
+    return rows, columns, cells
 
 
 def words(cell: dict[str, Any] | None) -> tuple[str, str]:
@@ -42,59 +58,105 @@ def words(cell: dict[str, Any] | None) -> tuple[str, str]:
 def svg(grid: dict[str, Any]) -> str:
     """Returns the heat map as a self-contained SVG document; cells seen in training have a thick frame."""
     rows, columns, cells = layout(grid)
+    down, across = axis_names(grid)
     means = [cell["mean"] for cell in grid["cells"] if cell["mean"] is not None]
     least, most = min([0.0, *means]), max([1.0, *means])
-    left = 12 + int(CHARACTER * max(map(len, rows)))
-    cell_width = max(CELL, 10 + int(CHARACTER * max(map(len, columns))))
-    width = left + cell_width * len(columns) + 8
-    height = HEAD + HEIGHT * len(rows) + 26
-    title = f"{grid['metric']} of {', '.join(grid['models'])}"
+    labels = [_wrapped(row) for row in rows]
+    heads = [_wrapped(column, CELL // 7) for column in columns]
+    title = _wrapped(f"{grid['metric']} of {', '.join(grid['models'])}", 80)
+    left = 16 + int(CHARACTER * max(len(line) for lines in [*labels, [f"{down} ↓"]] for line in lines))
+    width = max(left + CELL * len(columns) + 8, 24 + int(6 * max(map(len, [*title, CAPTION]))))
+    top = 8 + LINE * (len(title) + max(map(len, heads)) + 1) + 12
+    height = top + HEIGHT * len(rows) + 28
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{escape(' '.join(title))}</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        _text(6, 16, title, 12, "start"),
+        *_lines(8, 18, title, 12, "start"),
+        _text(left - 8, top - 8, f"{down} ↓", 12, "end", bold=True),
     ]
-    for x, column in enumerate(columns):
-        parts.append(_text(left + cell_width * (x + 0.5), HEAD - 8, column, 11))
-    for y, row in enumerate(rows):
-        parts.append(_text(left - 6, HEAD + HEIGHT * (y + 0.5) + 4, row, 11, "end"))
+    if across:
+        middle = left + CELL * len(columns) / 2
+        parts.append(_text(middle, top - 12 - LINE * max(map(len, heads)), f"{across} →", 12, bold=True))
+    for x, head in enumerate(heads):
+        parts += _lines(left + CELL * (x + 0.5), top - 8 - LINE * (len(head) - 1), head, 12)
+    for y, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        start = top + HEIGHT * (y + 0.5) + 4 - LINE * (len(label) - 1) / 2
+        parts += _lines(left - 8, start, label, 12, "end")
         for x, column in enumerate(columns):
-            cell = cells.get((row, column))
-            parts += _cell(cell, left + cell_width * x, HEAD + HEIGHT * y, cell_width, least, most)
-    axes = " x ".join(axis["name"] for axis in grid["axes"])
-    parts.append(_text(6, height - 8, f"{axes}; mean [95 % interval]; thick frame: as in training", 10, "start"))
+            parts += _cell(cells.get((row, column)), left + CELL * x, top + HEIGHT * y, least, most)
+    parts.append(_text(8, height - 9, CAPTION, 11, "start"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _cell(cell: dict[str, Any] | None, x: float, y: float, width: int, least: float, most: float) -> list[str]:
+CAPTION = "mean [95 % interval] and games; darker is higher; thick frame: as in training"
+
+
+def _cell(cell: dict[str, Any] | None, x: float, y: float, least: float, most: float) -> list[str]:
     mean, interval = words(cell)
     share = 0.0 if cell is None or cell["mean"] is None else (cell["mean"] - least) / (most - least)
-    fill = "#eeeeee" if mean == "not run" else _colour(share)
-    ink = "white" if share > 0.55 else "black"
+    fill = (238, 238, 238) if mean == "not run" else _colour(share)
+    ink = _ink(fill)
     stroke = 3 if cell and cell["seen"] else 0.5
     return [
-        f'<rect x="{x + 2:g}" y="{y + 2:g}" width="{width - 4}" height="{HEIGHT - 4}" fill="{fill}" stroke="black" '
-        f'stroke-width="{stroke}"/>',
-        _text(x + width / 2, y + 20, mean, 13, ink=ink),
-        _text(x + width / 2, y + 36, interval, 9, ink=ink),
+        f'<rect x="{x + 2:g}" y="{y + 2:g}" width="{CELL - 4}" height="{HEIGHT - 4}" fill="{_hex(fill)}" '
+        f'stroke="black" stroke-width="{stroke}"/>',
+        _text(x + CELL / 2, y + 21, mean, 14, ink=ink),
+        _text(x + CELL / 2, y + 38, interval, 11, ink=ink),
     ]
 
 
-def _colour(share: float) -> str:
-    return "#" + "".join(f"{round(low + share * (high - low)):02x}" for low, high in zip(LOW, HIGH, strict=True))
+Colour = tuple[int, ...]
 
 
-def _text(x: float, y: float, text: str, size: int, anchor: str = "middle", ink: str = "black") -> str:
+def _colour(share: float) -> Colour:
+    return tuple(round(low + share * (high - low)) for low, high in zip(LOW, HIGH, strict=True))
+
+
+def _hex(colour: Colour) -> str:
+    return "#" + "".join(f"{part:02x}" for part in colour)
+
+
+def _ink(fill: Colour) -> str:
+    """Returns black or white, whichever has the higher contrast; it is at least `READABLE` on every colour."""
+    return "white" if contrast(fill, (255, 255, 255)) > contrast(fill, (0, 0, 0)) else "black"
+
+
+def contrast(first: Colour, second: Colour) -> float:
+    """Returns the contrast ratio of two colours, from 1 to 21 (WCAG 2.1)."""
+    lighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: Colour) -> float:
+    parts = [part / 255 for part in colour]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _wrapped(text: str, width: int = LABEL) -> list[str]:
+    """Splits a label into lines: before a model's training places, and inside long words such as paths."""
+    return textwrap.wrap(text.replace("@", " @"), width, break_on_hyphens=False) or [""]
+
+
+def _lines(x: float, y: float, lines: Sequence[str], size: int, anchor: str = "middle") -> list[str]:
+    return [_text(x, y + LINE * number, line, size, anchor) for number, line in enumerate(lines)]
+
+
+def _text(
+    x: float, y: float, text: str, size: int, anchor: str = "middle", ink: str = "black", bold: bool = False
+) -> str:
+    weight = ' font-weight="600"' if bold else ""
     return (
-        f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" fill="{ink}" {FONT}>{escape(text)}</text>'
+        f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" fill="{ink}"{weight} {FONT}>'
+        f"{escape(text)}</text>"
     )
 
 
 def lines(grid: dict[str, Any]) -> tuple[Sequence[str], list[list[str]]]:
     """Returns (heads, rows) of the grid as text."""
     rows, columns, cells = layout(grid)
-    return [grid["axes"][0]["name"], *columns], [
+    return [axis_names(grid)[0], *columns], [
         [row, *(" ".join(words(cells.get((row, column)))) for column in columns)] for row in rows
     ]

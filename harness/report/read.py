@@ -14,7 +14,7 @@ from envsuite.errors import DataError
 from envsuite.types import knobs_json
 from harness import records
 from harness.generalization import grids
-from harness.generalization.heatmap import layout
+from harness.generalization.heatmap import axis_names, layout
 from harness.stats.compare import Run, read_run, unlike
 from harness.suites import leaderboards
 
@@ -176,13 +176,13 @@ def read_grid(path: Path) -> MeasuredGrid:
     """Reads a generalisation grid. Raises DataError."""
     grid = grids.read(path)
     rows, columns, cells = layout(grid)
-    first, *column_axes = (axis["name"] for axis in grid["axes"])
+    down, across = axis_names(grid)
     return MeasuredGrid(
         name=path.parent.name,
         metric=grid["metric"],
         models=grid["models"],
-        row_axis=first,
-        column_axis=" × ".join(column_axes),
+        row_axis=down,
+        column_axis=across,
         rows=rows,
         columns=columns,
         cells={place: {**cell, "value": cell["mean"]} for place, cell in cells.items()},

@@ -200,16 +200,19 @@ def test_one_conversation_at_a_time_survives_refusals_until_there_are_too_many(s
     who.close()
 
 
-SILENT, REFUSED = Reply("", error="no answer", finish_reason="silent"), Reply("", error="no", finish_reason="refused")
+NO_ANSWER, REFUSAL = (
+    Reply("", error="no answer", finish_reason="silent"),
+    Reply("", error="no", finish_reason="refused"),
+)
 
 
 @pytest.mark.parametrize(
     ("replies", "ends"),
     [
-        ([REFUSED, REFUSED, Reply("x"), REFUSED], False),
-        ([SILENT] * 4, True),
-        ([SILENT, SILENT, REFUSED, SILENT], False),  # a refusal is an answer: more failures are needed
-        ([SILENT, SILENT, SILENT, Reply("x")], False),
+        ([REFUSAL, REFUSAL, Reply("x"), REFUSAL], False),
+        ([NO_ANSWER] * 4, True),
+        ([NO_ANSWER, NO_ANSWER, REFUSAL, NO_ANSWER], False),  # a refusal is an answer: more failures are needed
+        ([NO_ANSWER, NO_ANSWER, NO_ANSWER, Reply("x")], False),
     ],
 )
 def test_the_end_of_a_run_does_not_depend_on_the_order_of_replies(replies, ends):

@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from envsuite import registry
 from envsuite.errors import BadKnob, DataError, UsageError
 from harness.cli import generalize as command
-from harness.generalization import generalize, grids
-from harness.generalization.generalize import EvaluatedModel, GridCell, GridPlace, gaps, grid, split_places, splits
+from harness.cli import replay as replay_command
+from harness.generalization import cells as parts
+from harness.generalization import generalize, grid_check, grids, heatmap
+from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
+from harness.generalization.generalize import grid, split_places, splits
+from harness.generalization.transfer import adjusted_gap, gaps, transfers
 from harness.policies.server_weights import QUESTION
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import WORDINGS
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
-from harness.stats.intervals import SHARE, mean_interval, wilson
+from harness.stats.intervals import SHARE, Interval, mean_interval, wilson
 from harness.types import Reply, episode
 from tests import toys  # noqa: F401
 from tests.api.server import running
@@ -51,7 +55,8 @@ HILO = [
 def test_a_grid_is_played_written_and_drawn(tmp_path, capsys):
     assert run("-m", "random@size=8", *HILO, "-o", tmp_path) == 0
     output = capsys.readouterr().out
-    assert "generalisation gap of random@size=8" in output and "n=80" in output
+    assert "seen minus unseen of random@size=8: +" in output and "n=80" in output
+    assert "adjusted for difficulty, random@size=8: needs random and expert in the grid" in output
     grid_file = json.loads((tmp_path / "grid.json").read_text())
     assert [axis["name"] for axis in grid_file["axes"]] == ["size", "max_steps"]
     sides = Counter((cell["at"]["size"], cell["seen"]) for cell in grid_file["cells"])
@@ -96,7 +101,7 @@ def test_a_model_without_a_seen_place_gets_a_reason_instead_of_a_gap(tmp_path, c
     words = ["-e", "HiLo", "--module", "examples.hilo", "--axis", "size=8,64", "-n", "2", "--baselines", " expert, ,"]
     assert run("-m", "random@size=16", *words, "-o", tmp_path) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert "no gap: no place of this grid is seen" in output and "expert" in output
+    assert "no difference of seen and unseen: no place of this grid is seen" in output and "expert" in output
     grid_file = json.loads((tmp_path / "grid.json").read_text())
     assert grid_file["models"] == ["random@size=16", "expert"]
 
@@ -174,7 +179,7 @@ def test_a_stored_grid_renders_as_a_table_with_notes_and_picture(tmp_path, capsy
             bounds = f"[{cell['low']:.2f}, {cell['high']:.2f}] n=20"
             assert printed.rstrip(" |") == f"{mark}{cell['mean']:.2f}{mark} {bounds}"
             assert (folder / cell["run"] / "results.jsonl").exists()
-    assert f"- Gap of random@size=8: {grid_file['gaps'][0]['mean']:+.3f} [" in page
+    assert f"- seen minus unseen of random@size=8: {grid_file['gaps'][0]['mean']:+.3f} [" in page
 
 
 def test_a_model_name_is_escaped_in_the_table(tmp_path):
@@ -269,6 +274,104 @@ def test_two_wordings_of_the_same_games_are_compared_in_pairs():
     assert not gap.paired and gap.interval.low < 0.5 < gap.interval.high
 
 
+def _place(size, seen=None):
+    return GridPlace({"size": size}, registry.TASKS["HiLo-v0"], seen=seen)
+
+
+def _scored(model, size, scores):
+    interval = mean_interval(scores, limits=SHARE)
+    return GridCell(model, _place(size), interval, dict(enumerate(scores)), "run", limits=SHARE)
+
+
+def test_a_transferred_model_is_compared_with_the_specialist_and_the_base_model_on_the_same_games():
+    small, large = EvaluatedModel("small", {"size": "8"}), EvaluatedModel("large", {"size": "64"})
+    base = EvaluatedModel("base", {}, base=True)
+    cells = [
+        _scored(small, "8", [1.0, 1.0, 1.0, 0.0]),
+        _scored(small, "64", [1.0, 0.0, 1.0, 0.0]),
+        _scored(large, "64", [1.0, 1.0, 1.0, 1.0]),
+        _scored(base, "64", [0.0, 0.0, 1.0, 0.0]),
+    ]
+    found = {(one.model.label, one.reference.label): one for one in transfers(cells)}
+    assert set(found) == {("small@size=8", "large@size=64"), ("small@size=8", "base")}
+    specialist, before = found.values()
+    assert (specialist.kind, before.kind) == ("specialist", "base") and specialist.at == {"size": "64"}
+    assert specialist.interval == mean_interval([0.0, -1.0, 0.0, -1.0], limits=(-1.0, 1.0))
+    assert before.interval.value == 0.25 and before.interval.n == 4
+    assert [gap.model for gap in gaps(cells)] == [small]  # the base model has no seen place
+
+
+def test_the_adjusted_gap_scales_scores_from_random_player_to_expert():
+    def triple(score, floor, ceiling, n=40):
+        return tuple(Interval(value, max(0, value - 0.1), min(1, value + 0.1), n) for value in (score, floor, ceiling))
+
+    easy, hard = triple(0.6, 0.2, 1.0), triple(0.3, 0.0, 0.6)
+    gap = adjusted_gap([easy], [hard])
+    assert gap.value == pytest.approx(0.5 - 0.5) and gap.low < 0 < gap.high and gap.n == 80
+    # One side by hand: the score moves by 0.1 / 0.8; the floor to 0.1 or 0.3; the ceiling to 0.9 or 1.
+    up = [0.1 / 0.8, 0.5 / 0.9 - 0.5, 0.4 / 0.7 - 0.5]
+    down = [0.1 / 0.6, 0.5 - 0.2 / 0.5, 0.5 - 0.3 / 0.7]
+    assert gap.high == pytest.approx(math.sqrt(sum(change**2 for change in up + down)), abs=1e-9)
+    assert math.isnan(adjusted_gap([easy], [triple(0.3, 0.3, 0.35)]).low)  # floor and ceiling meet
+    assert math.isnan(adjusted_gap([easy], [triple(0.3, 0.5, 0.5)]).value)
+
+
+def test_an_untrained_player_has_no_adjusted_gap_though_one_place_is_easier(tmp_path, capsys):
+    words = ["-m", "random@size=8", "--baselines", "random,expert", "-e", "HiLo", "--module", "examples.hilo"]
+    assert run(*words, "--axis", "size=8,64", "--axis", "max_steps=3", "-n", "20", "-o", tmp_path) == 0
+    output = capsys.readouterr().out
+    assert "difficulty plus transfer" in output and "difficulty alone" not in output
+    (gap,) = json.loads((tmp_path / "grid.json").read_text())["gaps"]
+    assert gap["low"] > 0  # guessing among 8 numbers is easier than among 64
+    assert gap["adjusted"]["mean"] == 0 and gap["adjusted"]["low"] < 0 < gap["adjusted"]["high"]
+
+
+def test_a_stored_grid_is_checked_against_its_records(tmp_path, capsys):
+    words = ["-m", "random@size=8", "-m", "expert@size=64", "--base", "random", *HILO[:-2], "-n", "5"]
+    assert run(*words, "-o", tmp_path / "hilo") == 0
+    file = tmp_path / "hilo" / "grid.json"
+    assert list(grid_check.faults(file.parent)) == []
+    with pytest.raises(SystemExit) as done:
+        replay_command.main(["--check", str(tmp_path), "--module", "examples.hilo"])
+    assert done.value.code == 0 and "replayed the same, 0 differ" in capsys.readouterr().out
+    stored = json.loads(file.read_text())
+    for change, message in (
+        (
+            {"cells": [{**stored["cells"][0], "mean": 0.123}, *stored["cells"][1:]]},
+            "mean is 0.123, and its records give",
+        ),
+        ({"cells": [{**stored["cells"][0], "run": "../x"}, *stored["cells"][1:]]}, "is outside the grid's folder"),
+        ({"cells": [{**stored["cells"][0], "run": "gone"}, *stored["cells"][1:]]}, "holds no records of episodes"),
+        ({"cells": [{**stored["cells"][0], "task": "Signpost-v0"}, *stored["cells"][1:]]}, "not of Signpost-v0"),
+        ({"transfers": []}, "transfers has 0 entries"),
+        ({"gaps": [{**stored["gaps"][0], "mean": 0.9}, *stored["gaps"][1:]]}, "gaps[0].mean is 0.9"),
+    ):
+        file.write_text(json.dumps({**stored, **change}))
+        assert message in " ".join(grid_check.faults(file.parent))
+    with pytest.raises(SystemExit) as done:
+        replay_command.main(["--check", str(tmp_path), "--module", "examples.hilo"])
+    assert done.value.code == 1 and "gaps[0].mean is 0.9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", [number / 20 for number in range(21)])
+def test_text_is_readable_on_every_colour_of_the_heat_map(share):
+    fill = heatmap._colour(share)
+    ink = {"white": (255, 255, 255), "black": (0, 0, 0)}[heatmap._ink(fill)]
+    assert heatmap.contrast(fill, ink) >= heatmap.READABLE
+
+
+def test_a_grid_of_three_axes_is_a_block_with_named_axes():
+    axes = [{"name": name, "values": values} for name, values in (("model", ["m" * 60, "n"]), ("a", list("12")))]
+    axes.append({"name": "b", "values": list("345")})
+    stored = {"metric": "success", "models": ["m" * 60, "n"], "axes": axes, "cells": [], "gaps": []}
+    rows, columns, _ = heatmap.layout(stored)
+    assert (len(rows), columns) == (4, ["3", "4", "5"])
+    picture = ElementTree.fromstring(heatmap.svg(stored))
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "model, a ↓" in texts and "b →" in texts
+    assert int(picture.get("width")) < 900 and max(map(len, filter(None, texts))) <= 90
+
+
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz \n.,", max_size=40), st.sampled_from(sorted(WORDINGS)))
 def test_every_wording_is_its_own_inverse(text, name):
     words = text + " Take the key and OPEN the door, then go forward. Grab, dax."
@@ -310,4 +413,4 @@ def test_invalid_knobs_and_axes_are_refused():
         grid("HiLo", {"size": ["2", "9999"]})
     args = command.parser().parse_args(["-m", "random@rooms=2", "-e", "HiLo", "--axis", "size=8,16"])
     with pytest.raises(UsageError, match="is no axis of this grid"):
-        command._run(args, generalize.model("random@rooms=2"), grid("HiLo", {"size": ["8"]})[0])
+        command._run(args, parts.model("random@rooms=2"), grid("HiLo", {"size": ["8"]})[0])

@@ -152,14 +152,14 @@ def test_an_answer_that_is_no_chat_completion_ends_in_one_line(server, kind):
     server.script = [REFUSED[kind]]
     tracemalloc.start()
     try:
-        with pytest.raises(EnvsuiteError) as caught:
-            ask(server)
+        try:
+            text = ask(server).error  # a server that refuses one prompt may accept others
+        except (DataError, UsageError) as error:
+            text = str(error)
         assert tracemalloc.get_traced_memory()[1] < 400 * 2**20
     finally:
         tracemalloc.stop()
-    text = str(caught.value)
-    assert isinstance(caught.value, DataError | UsageError)
-    assert len(text) < 1000 and "\n" not in text and "\x1b" not in text
+    assert text and len(text) < 1000 and "\n" not in text and "\x1b" not in text
 
 
 USAGE = {

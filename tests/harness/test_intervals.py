@@ -17,6 +17,7 @@ from harness.stats.intervals import (
     square_and_add,
     student,
     success_interval,
+    unbounded,
     wilson,
 )
 from harness.stats.ranges import known_ranges
@@ -113,6 +114,20 @@ def test_student_against_the_formula():
     interval = student([1.0, 2.0, 3.0, 6.0])
     assert interval.value == 3
     assert interval.high == pytest.approx(3 + 3.18245 * math.sqrt(14 / 3 / 4), abs=1e-4)
+
+
+def test_a_skewed_sample_gets_more_room_on_its_long_side():
+    values = [0.0, 0.1, 0.1, 0.2, 4.0]
+    plain, adjusted = student(values), unbounded(values)
+    assert adjusted.low == plain.low
+    # Johnson (1978): the shift is the standard error times skewness (1 + 2 t**2) / (6 sqrt(n)).
+    mean, deviation = 0.88, np.std(values, ddof=1)
+    skewness = 5 / (4 * 3) * sum(((value - mean) / deviation) ** 3 for value in values)
+    shift = deviation / np.sqrt(5) * skewness * (1 + 2 * 2.7764**2) / (6 * np.sqrt(5))
+    assert adjusted.high == pytest.approx(plain.high + shift, rel=1e-4)
+    mirrored = unbounded([-value for value in values])
+    assert (mirrored.low, mirrored.high) == pytest.approx((-adjusted.high, -adjusted.low))
+    assert unbounded([1.0, 2.0, 3.0])[:3] == pytest.approx(student([1.0, 2.0, 3.0])[:3])
 
 
 def test_attempts_at_one_game_count_once():
