@@ -30,7 +30,7 @@ HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, Sto
 stored turn.
 """
 PROMPTING: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("grammar", "admissible", "wording"), str),
+    **dict.fromkeys(("grammar", "admissible", "wording", "protocol", "words"), str),
     **{"thinking": bool, "history": int, "history_reasoning": (bool, int)},
 }
 """Types of the prompting settings in config.json."""
