@@ -103,16 +103,27 @@ def _examine(folder: Path, driver: str, seconds: float) -> tuple[dict[str, Any],
     limits = Limits(
         seconds=seconds, memory_mb=4096, disk_mb=256 + 2 * (size >> 20), processes=128, files=1024, value_mb=8
     )
+    driver = drivers.choose(driver)
+    # A run has a /tmp of its own, so folders below it get other places; Landlock cannot move folders, and need not.
+    places = {
+        path: f"/shared/{number}/{path.name}" if driver != "landlock" and path.is_relative_to("/tmp") else str(path)
+        for number, path in enumerate(shared)
+    }
     spec = Spec(
         program=PROGRAM,
         distributions=tuple(filter(_installed, DISTRIBUTIONS)),
-        read_only=tuple((path, str(path)) for path in shared),
+        read_only=tuple((path, places[path]) for path in shared),
         workspace="/verified",
         limits=limits,
     )
     with sandbox.open(spec, driver) as session:
         session.copy_in(folder, "folder")
-        job = {"packages": list(map(str, packages)), "folder": f"{session.workspace}/folder", "environment": data}
+        seen = {name: places.get(Path(path), path) for name, path in data.items()}
+        job = {
+            "packages": [places[path] for path in packages],
+            "folder": f"{session.workspace}/folder",
+            "environment": seen,
+        }
         result = session.call(json.dumps(job).encode())
         driver = session.driver
     if result.fate is Fate.TIMEOUT:
