@@ -61,7 +61,7 @@ def test_a_run_is_shown_from_its_first_turn_to_its_end(opened, tmp_path):
     command += ["-n", "3", "--served-model-name", "small-model", "--baselines", "none", "-o", str(tmp_path)]
     command += ["--max-retries", "100"]
     with running() as server:
-        server.says = "<think>Low.</think><action>3</action>"
+        server.says = "<think>Low.</think><action>9</action>"  # no episode's number
         server.script = [answer(server.says)] * 4 + [refuse(429, "slow <b>down</b>", Retry_After="1")] * 1000
         process = subprocess.Popen([*command, "--base-url", server.url], cwd=ROOT, stderr=subprocess.DEVNULL)
         expect(page.locator("#task")).to_have_text("HiLo-v0")
@@ -69,7 +69,7 @@ def test_a_run_is_shown_from_its_first_turn_to_its_end(opened, tmp_path):
         expect(page.locator("#facts")).to_contain_text("3 requests in flight")
         expect(page.locator("#retrying")).to_contain_text("answered 429: slow <b>down</b>")
         expect(page.locator("#playing tbody tr")).to_have_count(3)
-        expect(page.locator("#playing tbody .words", has_text="3").first).to_be_visible()
+        expect(page.locator("#playing tbody .words", has_text="9").first).to_be_visible()
         server.script = []
         expect(page.locator("#facts")).to_contain_text("3 of 3 episodes")
         expect(page.locator("#facts .chip").first).to_have_text("finished")
@@ -77,7 +77,7 @@ def test_a_run_is_shown_from_its_first_turn_to_its_end(opened, tmp_path):
     expect(page.locator("#table tbody tr")).to_have_count(3)
     assert not page.locator("#playing").is_visible() and not page.locator("#broken").is_visible()
     page.locator("#table tbody tr").first.click()
-    expect(page.locator("#v-body .turn .command").first).to_have_text("3")
+    expect(page.locator("#v-body .turn .command").first).to_have_text("9")
     expect(page.locator("#v-body .thought").first).to_have_text("Low.")
 
 
