@@ -7,10 +7,12 @@ None: such episodes are not stored.
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -55,12 +57,11 @@ def settings_of(
 
 def _code(task: Task) -> str | None:
     """Returns a hash of the code that plays: envsuite, the harness, and for environments of other
-    packages every loaded package that is neither installed nor part of Python.
+    packages their package with every package that it imports and that is not installed.
     """
     names = {"envsuite", "harness"}
     if not _is_ours(task):
-        names.add(registry.env_class(task).__module__.partition(".")[0])
-        names |= {name.partition(".")[0] for name, module in list(sys.modules.items()) if _is_local(name, module)}
+        names |= _local_packages(registry.env_class(task).__module__.partition(".")[0])
     digests = [_package_digest(name) for name in sorted(names)]
     return None if None in digests else _hash(map(str, digests))
 
@@ -69,12 +70,51 @@ def _is_ours(task: Task) -> bool:
     return registry.env_class(task).__module__.partition(".")[0] == "envsuite"
 
 
-def _is_local(name: str, module: Any) -> bool:
-    """Returns True for a module of the user's own, which has no version."""
-    if name.partition(".")[0] in (*sys.stdlib_module_names, "__main__", "__mp_main__"):
+@functools.cache
+def _local_packages(name: str) -> frozenset[str]:
+    """Returns a package and all packages of the user's own that it needs."""
+    names: set[str] = set()
+    _add_local(name, names)
+    return frozenset(names)
+
+
+def _add_local(name: str, names: set[str]) -> None:
+    """Adds a package and, as far as import statements tell, every package of the user's own that it needs."""
+    names.add(name)
+    for path in _files_of(name):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                imported = [alias.name for alias in node.names]
+            else:
+                imported = [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            for other in {word.partition(".")[0] for word in imported} - names:
+                if _is_local(other):
+                    _add_local(other, names)
+
+
+def _is_local(name: str) -> bool:
+    """Returns True for a package or module of the user's own, which has no version."""
+    if name in sys.stdlib_module_names:
         return False
-    parts = Path(getattr(module, "__file__", None) or "site-packages").parts
-    return "site-packages" not in parts and "dist-packages" not in parts
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    places = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec else []
+    parts = {part for place in places for part in Path(place).parts}
+    return len(parts) > 1 and not parts & {"site-packages", "dist-packages"}
+
+
+def _files_of(name: str) -> list[Path]:
+    """Returns the Python files of a package; of a single module, its own file."""
+    module = importlib.import_module(name)
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    file = getattr(module, "__file__", None)
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))] or ([Path(file)] if file else [])
 
 
 @functools.cache
