@@ -50,6 +50,7 @@ def test_links_of_the_contributors_page_lead_somewhere():
 def test_files_that_a_page_for_contributors_names_exist(page):
     made = {"journal.jsonl", "results.jsonl", "summary.json", "metrics.jsonl", "best/"}  # by a run
     roots = (ROOT, ROOT / "harness", ROOT / "baselines", ROOT / "baselines" / "algorithms", ROOT / "tests")
+    roots += (ROOT / "envsuite" / "envs", ROOT / "envsuite" / "envs" / "alfworld")
     quoted = re.findall(r"`([\w./-]+(?:/|\.(?:py|toml|json|jsonl|md|gz|txt)))`", (ROOT / page).read_text())
     named = {path for path in quoted if "NAME" not in path and "SUITE" not in path} - made
     assert len(named) > 10

@@ -53,11 +53,11 @@ def test_an_unknown_figure_is_named():
 
 
 def test_a_share_of_a_card_has_its_interval():
-    assert share_of_wins({"episodes": 50, "random_success": 0.1}, "random") == "0.10 [0.04, 0.21]"
-    assert share_of_wins({"episodes": 50, "idle_success": 0.0}, "idle") == "0.00 [0.00, 0.28]"
+    assert share_of_wins({"episodes": 50, "random_success": 0.1}, "random") == "0.10 [0.03, 0.22]"
+    assert share_of_wins({"episodes": 50, "idle_success": 0.0}, "idle") == "0.00 [0.00, 0.31]"
     assert share_of_wins({"episodes": 50}, "expert") == "–"
     entry = _gallery.ENTRIES[0]
-    assert "| 0.10 [0.04, 0.21] | 1.00 [0.93, 1.00] |" in _gallery.table(entry)
+    assert "| 0.10 [0.03, 0.22] | 1.00 [0.93, 1.00] |" in _gallery.table(entry)
 
 
 def test_the_meta_analysis_is_rendered_from_the_stored_numbers():
