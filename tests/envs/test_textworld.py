@@ -592,20 +592,17 @@ def test_the_answer_to_an_interrupted_request_is_discarded(kinds):
     assert env.step(env.expert())[4]["is_action_valid"]
 
 
-def test_an_interrupt_between_request_and_answer_discards_the_answer(kinds):
+def test_an_interrupt_between_request_and_answer_discards_the_answer(kinds, monkeypatch):
     env, *_ = kinds["custom"]
     env.reset(seed=3)
 
-    def interrupt(frame, event, _):
-        if event == "call" and frame.f_code.co_name == "_answer":
-            raise KeyboardInterrupt
+    def interrupt(*request):
+        raise KeyboardInterrupt
 
-    sys.setprofile(interrupt)
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(type(env.interpreter), "_answer", interrupt)
         with pytest.raises(KeyboardInterrupt):
             env.interpreter.ask("step", "examine me")
-    finally:
-        sys.setprofile(None)
     assert "carrying" in env.interpreter.ask("step", "inventory").feedback
 
 

@@ -104,7 +104,8 @@ def test_written_files_have_the_permissions_that_the_umask_allows(tmp_path, mask
         os.umask(before)
 
 
-def test_no_text_controls_the_terminal(capsys):
+def test_no_text_controls_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")  # so that the table is no list
     hostile = "\x1b]0;title\x07 \u202egnp.exe \x9b2J\r\x7f \ud800"
     cli.console().print(result_table(hostile, [(hostile, summarise([]))]))
     cli.print_safely(hostile)
