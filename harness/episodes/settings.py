@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import importlib
 import importlib.metadata
 import importlib.util
 import re
@@ -98,34 +97,38 @@ def _add_local(name: str, names: set[str]) -> None:
 
 def _is_local(name: str) -> bool:
     """Returns True for a package or module of the user's own, which has no version."""
-    if name in sys.stdlib_module_names:
-        return False
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return False
-    places = [spec.origin or "", *(spec.submodule_search_locations or ())] if spec else []
-    parts = {part for place in places for part in Path(place).parts}
-    return len(parts) > 1 and not parts & {"site-packages", "dist-packages"}
+    parts = {part for place in _places(name) for part in place.parts}
+    return name not in sys.stdlib_module_names and bool(parts) and not parts & {"site-packages", "dist-packages"}
+
+
+def _places(name: str) -> list[Path]:
+    """Returns the folders of a package or the file of a module; [] if it has none. Imports nothing, because an
+    import runs the user's code.
+    """
+    module = sys.modules.get(name)
+    if module is not None:
+        folders, file = getattr(module, "__path__", None), getattr(module, "__file__", None)
+    else:
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            return []
+        folders = spec.submodule_search_locations if spec else None
+        file = spec.origin if spec and spec.has_location else None
+    return [Path(folder) for folder in folders or ()] or ([Path(file)] if file else [])
 
 
 def _files_of(name: str) -> list[Path]:
     """Returns the Python files of a package; of a single module, its own file."""
-    module = importlib.import_module(name)
-    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
-    file = getattr(module, "__file__", None)
-    return [path for folder in folders for path in sorted(folder.rglob("*.py"))] or ([Path(file)] if file else [])
+    return [path for place in _places(name) for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
 
 
 @functools.cache
 def _package_digest(name: str) -> str | None:
     """Returns a hash of all files of a package; of a single module, all files of its folder."""
-    module = importlib.import_module(name)
-    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
-    if folders:
-        return _digest(path for folder in folders for path in folder.rglob("*"))
-    file = getattr(module, "__file__", None)
-    return _digest(Path(file).parent.glob("*")) if file else None
+    places = _places(name)
+    paths = (path for place in places for path in (place.rglob("*") if place.is_dir() else place.parent.glob("*")))
+    return _digest(paths) if places else None
 
 
 def _named_files(knobs: Mapping[str, Any]) -> dict[str, str] | None:

@@ -402,6 +402,26 @@ def test_a_change_of_the_environments_code_or_data_reuses_nothing(tmp_path, monk
     assert settings() not in (first, second)
 
 
+def test_code_that_an_environment_may_import_counts_and_is_not_run(tmp_path, monkeypatch):
+    (tmp_path / "crate_box.py").write_text(
+        "from examples.hilo import HiLo\nclass Crate(HiLo):\n    def help(self):\n        import crate_script\n"
+    )
+    script = tmp_path / "crate_script.py"
+    script.write_text("raise SystemExit('run')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    task = registry.Task(id="Crate-v0", entry_point="crate_box:Crate")
+
+    def settings():
+        settings_module._package_digest.cache_clear()
+        return settings_of({"model": "random", "task": task.id}, task, {}, {})
+
+    first = settings()
+    assert first is not None and settings_module._local_packages("crate_box") >= {"crate_script", "examples"}
+    script.write_text("raise SystemExit('run again')\n")
+    assert settings() not in (None, first)
+    assert "crate_script" not in sys.modules
+
+
 def test_a_file_that_a_knob_names_is_part_of_the_settings(tmp_path):
     file = tmp_path / "held"
     task = registry.TASKS["Holding-v0"]
