@@ -124,18 +124,24 @@ class Protocol:
         admissible: Sequence[str],
     ) -> list[Message]:
         """Returns the conversation that asks for the next command. Raises DataError if the words are missing."""
-        texts = self.neutral if words == NEUTRAL else published.stored(self.name, self.sha256)
-        if texts is None:
-            raise DataError(
-                f"The words of the protocol {self.name} are not on this machine: run `envsuite-data get "
-                f"prompts/{self.name}`."
-            )
+        texts = self.neutral if words == NEUTRAL else _published(self.name, self.sha256)
         build = _single if self.conversation.style == "single" else _chat
         return build(self.conversation, texts, history, objective, turns, observation, admissible)
 
     def parse(self, text: str) -> Action:
         """Returns the command that the protocol plays for a reply."""
         return PARSERS[self.parser](text, self.commands, self.default)
+
+
+@cache
+def _published(name: str, sha256: str) -> Words:
+    """Returns the published words of a protocol, which are read once. Raises DataError if they are missing."""
+    words = published.stored(name, sha256)
+    if words is None:
+        raise DataError(
+            f"The words of the protocol {name} are not on this machine: run `envsuite-data get prompts/{name}`."
+        )
+    return words
 
 
 def _single(
