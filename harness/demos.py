@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from harness.prompting.prompting import GRAMMARS, Past, Prompting
+from harness.prompting.grammars import GRAMMARS
+from harness.prompting.prompting import Past, Prompting
 from harness.types import Message, Reply, Trajectory, Turn
 
 

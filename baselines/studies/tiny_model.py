@@ -23,7 +23,7 @@ from harness import cli
 from harness.evaluate import Execution, RunConfig, open_slots
 from harness.lm import model_files
 from harness.policies import make_policy
-from harness.prompting.prompting import GRAMMARS
+from harness.prompting.grammars import GRAMMARS
 from harness.rollout.loop import rollout
 
 SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")

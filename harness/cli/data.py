@@ -18,7 +18,8 @@ from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.prompting import protocols
-from harness.prompting.prompting import ADMISSIBLE, GRAMMARS, Prompting
+from harness.prompting.grammars import GRAMMARS
+from harness.prompting.prompting import ADMISSIBLE, Prompting
 from harness.stats.compare import read_run
 from harness.suites.plan import parse_setting
 

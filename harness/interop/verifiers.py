@@ -87,7 +87,7 @@ class GamesEnvConfig(vf.EnvConfig):
     # The runtime makes one request per turn, see `Chat`.
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
     grammar: str = "action"
-    """format of commands: a name in `harness.prompting.prompting.GRAMMARS`"""
+    """format of commands: a name in `harness.prompting.grammars.GRAMMARS`"""
     thinking: bool = True
     admissible: bool = True
     """list the admissible commands every turn"""

@@ -15,7 +15,7 @@ from typing import Any
 
 from envsuite.errors import UsageError
 from harness.lm.time_limit import time_limit
-from harness.prompting.prompting import Tool
+from harness.prompting.grammars import Tool
 from harness.types import Message
 
 PLAIN = (

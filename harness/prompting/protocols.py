@@ -14,24 +14,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from envsuite.errors import DataError, UsageError, did_you_mean
 from harness.prompting import words as published
+from harness.prompting.grammars import Parsed
 from harness.prompting.words import Words
 from harness.types import Message, Turn
 
 NEUTRAL = "neutral"
 """value of `Prompting.words` for our own wording; the published words have the first digits of their SHA-256"""
-
-
-class Action(NamedTuple):
-    """The command that a protocol plays for a reply."""
-
-    command: str
-    understood: bool
-    """False if the reply has none in the protocol's format, so that the protocol plays a substitute"""
-    thought: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,8 +120,8 @@ class Protocol:
         build = _single if self.conversation.style == "single" else _chat
         return build(self.conversation, texts, history, objective, turns, observation, admissible)
 
-    def parse(self, text: str) -> Action:
-        """Returns the command that the protocol plays for a reply."""
+    def parse(self, text: str) -> Parsed:
+        """Returns the command that the protocol plays for a reply, which may be a substitute."""
         return PARSERS[self.parser](text, self.commands, self.default)
 
 
@@ -214,7 +206,7 @@ def _filled(template: str, slots: Mapping[str, Any]) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: str(slots.get(match[1], match[0])), template)
 
 
-def _parse_verl_agent(text: str, commands: Sequence[str], default: str) -> Action:
+def _parse_verl_agent(text: str, commands: Sequence[str], default: str) -> Parsed:
     """Takes the first <action>, in lower case; without one, the reply's last 30 characters.
 
     A reply without <think>, or with Chinese characters, counts as not understood but is played.
@@ -222,18 +214,19 @@ def _parse_verl_agent(text: str, commands: Sequence[str], default: str) -> Actio
     lower = text.lower()
     start, end = lower.find("<action>"), lower.find("</action>")
     if start < 0 or end < 0:
-        return Action(lower[-30:], False)
+        return Parsed((lower[-30:],), substitute=True)
     command = lower[start + len("<action>") : end].strip()
     opened, closed = text.find("<think>"), text.find("</think>")
     thought = text[opened + len("<think>") : closed].strip() if 0 <= opened < closed else ""
     formatted = opened >= 0 and closed >= 0 and not re.search("[\u4e00-\u9fff]", text)
-    return Action(command, formatted and bool(command), thought)
+    return Parsed((command,), thought, substitute=not (formatted and command))
 
 
-def _parse_balrog(text: str, commands: Sequence[str], default: str) -> Action:
+def _parse_balrog(text: str, commands: Sequence[str], default: str) -> Parsed:
     """Takes the whole reply, reduced to letters, white space and colons, if it is one of the commands."""
     command = re.sub(r"[^a-zA-Z\s:]", "", text.strip())
-    return Action(command, True) if command in commands else Action(default, False)
+    understood = command in commands
+    return Parsed((command if understood else default,), substitute=not understood)
 
 
 _SPELLINGS = {
@@ -246,7 +239,7 @@ _SPELLINGS = {
 }
 
 
-def _parse_verlog(text: str, commands: Sequence[str], default: str) -> Action:
+def _parse_verlog(text: str, commands: Sequence[str], default: str) -> Parsed:
     """Takes what follows the last "ACTION:" (or "action:", or "Action"), with common spellings corrected."""
     command, thought = text, ""
     for marker in ("ACTION:", "action:", "Action"):
@@ -255,10 +248,11 @@ def _parse_verlog(text: str, commands: Sequence[str], default: str) -> Action:
             break
     command = command.strip().lower().replace("_", " ")
     command = _SPELLINGS.get(command, command)
-    return Action(command if command in commands else default, command in commands, thought.strip())
+    understood = command in commands
+    return Parsed((command if understood else default,), thought.strip(), substitute=not understood)
 
 
-PARSERS: dict[str, Callable[[str, Sequence[str], str], Action]] = {
+PARSERS: dict[str, Callable[[str, Sequence[str], str], Parsed]] = {
     "verl-agent": _parse_verl_agent,
     "balrog": _parse_balrog,
     "verlog": _parse_verlog,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
-from harness.prompting.prompting import Parsed, Past, Prompting
+from harness.prompting.grammars import Parsed
+from harness.prompting.prompting import Past, Prompting
 from harness.rollout.activity import Activity
 from harness.rollout.executors import Executor, StepResult
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn

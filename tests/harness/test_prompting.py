@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envsuite.errors import UsageError
-from harness.prompting.prompting import GRAMMARS, Prompting, ToolCall, VerbCalls
+from harness.prompting.grammars import GRAMMARS, ToolCall, VerbCalls
+from harness.prompting.prompting import Prompting
 
 
 @pytest.mark.parametrize(

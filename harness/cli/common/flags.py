@@ -13,7 +13,8 @@ from envsuite.types import RewardMode
 from harness import cli
 from harness.evaluate import Budget, Execution
 from harness.prompting import protocols
-from harness.prompting.prompting import ADMISSIBLE, GRAMMARS
+from harness.prompting.grammars import GRAMMARS
+from harness.prompting.prompting import ADMISSIBLE
 from harness.prompting.rewording import WORDINGS
 from harness.suites.plan import RunRequest
 

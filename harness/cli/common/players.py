@@ -17,7 +17,7 @@ from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import is_model, make_policy, on_server, policy_options
-from harness.prompting.prompting import GRAMMARS
+from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
 from harness.rollout.activity import Activity
 from harness.stats.summary import Summary

@@ -1,0 +1,259 @@
+"""Grammars: formats in which models write commands, and their parsers.
+
+The default grammar is `<think>...</think><action>...</action>` (verl-agent, GiGPO).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+Tool = dict[str, Any]
+"""A tool in OpenAI's function-tool schema."""
+
+
+class Parsed(NamedTuple):
+    """Content of a reply: commands and reasoning."""
+
+    commands: tuple[str, ...]
+    """empty if the reply contains no command"""
+    thought: str = ""
+    note: str = ""
+    """message to the model if the reply contains no command"""
+    substitute: bool = False
+    """whether the commands are a protocol's substitute for a reply that it does not understand"""
+
+
+class Grammar(Protocol):
+    """Format in which a model writes its command."""
+
+    stop: tuple[str, ...]
+    """strings that end a reply"""
+
+    def describe(self, thinking: bool) -> str:
+        """Returns the format's instructions for the system message."""
+        ...
+
+    def parse(self, text: str) -> Parsed:
+        """Extracts commands and reasoning from a reply."""
+        ...
+
+    def spell(self, command: str, thought: str) -> str:
+        """Writes a reply with `command`, as used in history and demonstrations."""
+        ...
+
+    def tools(self, admissible: Sequence[str]) -> list[Tool]:
+        """Returns the tools to declare to servers and chat templates; [] for plain-text grammars."""
+        ...
+
+
+class _Text:
+    """Base class of plain-text grammars, which declare no tools."""
+
+    stop: tuple[str, ...] = ()
+
+    def tools(self, admissible: Sequence[str]) -> list[Tool]:
+        return []
+
+
+_ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
+_THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
+
+
+class ActionTags(_Text):
+    """`<think>...</think><action>...</action>`; the last action counts, even if its closing tag is
+    cut off.
+    """
+
+    stop: tuple[str, ...] = ("</action>",)
+
+    def describe(self, thinking: bool) -> str:
+        if thinking:
+            return (
+                "Each turn, first reason about what to do between <think> and </think>, "
+                "then give exactly one command between <action> and </action>."
+            )
+        return "Each turn, answer with exactly one command between <action> and </action>, and nothing else."
+
+    def parse(self, text: str) -> Parsed:
+        thought = "\n".join(part.strip() for part in _THINK.findall(text))
+        # A command quoted while reasoning is not the command.
+        commands = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
+        commands = [command for command in commands if command]
+        if not commands:
+            return Parsed((), thought, "Your reply held no command between <action> and </action>.")
+        return Parsed((commands[-1],), thought)
+
+    def spell(self, command: str, thought: str) -> str:
+        return (f"<think>{thought}</think>" if thought else "") + f"<action>{command}</action>"
+
+
+class BareLine(_Text):
+    """The last non-empty line outside <think> blocks is the command."""
+
+    def describe(self, thinking: bool) -> str:
+        if thinking:
+            return "Each turn, you may reason first; the last line of your answer must be the command alone."
+        return "Each turn, answer with the command alone, on one line."
+
+    def parse(self, text: str) -> Parsed:
+        thought = "\n".join(part.strip() for part in _THINK.findall(text))
+        lines = [line.strip() for line in _THINK.sub("", text).splitlines() if line.strip()]
+        if not lines:
+            return Parsed((), thought, "Your reply held no command.")
+        return Parsed((lines[-1].removeprefix(">").strip(),), thought or "\n".join(lines[:-1]))
+
+    def spell(self, command: str, thought: str) -> str:
+        return f"{thought}\n{command}" if thought else command
+
+
+class ManyActions(ActionTags):
+    """Several `<action>...</action>` per reply, executed in order until the episode ends (RAGEN,
+    AgentGym).
+    """
+
+    most = 5
+    """maximum number of commands per reply"""
+    stop: tuple[str, ...] = ()
+
+    def describe(self, thinking: bool) -> str:
+        first = "first reason between <think> and </think>, then " if thinking else ""
+        return (
+            f"Each turn, {first}give one to {self.most} commands, each between its own <action> and </action>; "
+            "they are carried out in order."
+        )
+
+    def parse(self, text: str) -> Parsed:
+        parsed = super().parse(text)
+        commands = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
+        return parsed._replace(commands=tuple([command for command in commands if command][: self.most]))
+
+
+class ReAct(_Text):
+    """`Thought: ...` and `Action: ...` lines (Yao et al., 2023); text after the first action is
+    ignored.
+    """
+
+    stop: tuple[str, ...] = ("\nObservation",)
+
+    _line = re.compile(r"^\s*(?:act(?:ion)?)\s*\d*\s*:[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE)
+    _thought = re.compile(r"^\s*(?:thought|think)\s*\d*\s*:[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE)
+
+    def describe(self, thinking: bool) -> str:
+        form = "Thought: your reasoning\nAction: one command" if thinking else "Action: one command"
+        return f"Each turn, answer in this form, and stop after the action:\n{form}"
+
+    def parse(self, text: str) -> Parsed:
+        # The first action counts: models that continue invent observations and act on them.
+        command = next((match.strip() for match in self._line.findall(text) if match.strip()), "")
+        thought = "\n".join(part.strip() for part in self._thought.findall(text))
+        if not command:
+            return Parsed((), thought, "Your reply held no line 'Action: ...'.")
+        return Parsed((command,), thought)
+
+    def spell(self, command: str, thought: str) -> str:
+        return (f"Thought: {thought}\n" if thought else "") + f"Action: {command}"
+
+
+class ToolCall:
+    """One call of the tool `act(command)` as JSON: bare, fenced, or in `<tool_call>` tags (Hermes,
+    Qwen).
+    """
+
+    stop: tuple[str, ...] = ("</tool_call>",)
+
+    def describe(self, thinking: bool) -> str:
+        first = "You may reason first. Then " if thinking else ""
+        return f"Each turn, {first}call one tool, as JSON in these tags and nothing after them:\n" + self.spell(
+            "your command", ""
+        )
+
+    def tools(self, admissible: Sequence[str]) -> list[Tool]:
+        return [_tool("act", "Carry out one command.", "command", "the command, exactly as the rules spell it")]
+
+    def parse(self, text: str) -> Parsed:
+        outside = _THINK.sub("", text)
+        thought = "\n".join(part.strip() for part in _THINK.findall(text))
+        calls = [call for call in _json_objects(outside) if self.command(call)]
+        if not calls:
+            return Parsed((), thought, "Your reply held no tool call that could be read.")
+        return Parsed((self.command(calls[0]),), thought)
+
+    def command(self, call: dict[str, Any]) -> str:
+        """Returns the command of a tool call, or '' if the JSON object contains none."""
+        call = call.get("function", call) if isinstance(call.get("function"), dict) else call
+        arguments = call.get("arguments", call.get("parameters", call))
+        if isinstance(arguments, str):
+            arguments = next(iter(_json_objects(arguments)), {})
+        command = arguments.get("command", arguments.get("action", "")) if isinstance(arguments, dict) else ""
+        return command.strip() if isinstance(command, str) else ""
+
+    def spell(self, command: str, thought: str) -> str:
+        call = json.dumps({"name": "act", "arguments": {"command": command}}, ensure_ascii=False)
+        return (f"<think>{thought}</think>" if thought else "") + f"<tool_call>{call}</tool_call>"
+
+
+class VerbCalls(ToolCall):
+    """One tool per verb of the admissible commands: `go(rest="to fridge 1")` is the command `go to
+    fridge 1`.
+    """
+
+    def tools(self, admissible: Sequence[str]) -> list[Tool]:
+        verbs = dict.fromkeys(command.split()[0] for command in admissible if command.split())
+        return [
+            _tool(verb, f"The command '{verb}'.", "rest", "what follows the verb; empty where nothing does")
+            for verb in verbs
+            if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", verb)
+        ]
+
+    def command(self, call: dict[str, Any]) -> str:
+        call = call.get("function", call) if isinstance(call.get("function"), dict) else call
+        name, arguments = call.get("name"), call.get("arguments", call.get("parameters", {}))
+        if isinstance(arguments, str):
+            arguments = next(iter(_json_objects(arguments)), {})
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return ""
+        if name == "act":
+            return super().command(call)
+        objects = arguments.get("rest", "")
+        return f"{name} {objects}".strip() if isinstance(objects, str) else ""
+
+    def spell(self, command: str, thought: str) -> str:
+        verb, _, objects = command.partition(" ")
+        call = json.dumps({"name": verb, "arguments": {"rest": objects}}, ensure_ascii=False)
+        return (f"<think>{thought}</think>" if thought else "") + f"<tool_call>{call}</tool_call>"
+
+
+def _tool(name: str, description: str, argument: str, meaning: str) -> Tool:
+    schema = {
+        "type": "object",
+        "properties": {argument: {"type": "string", "description": meaning}},
+        "required": [argument],
+    }
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+def _json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yields the outermost JSON objects in `text`, in order, and skips all other text."""
+    decoder, start = json.JSONDecoder(), text.find("{")
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            start = text.find("{", start + 1)
+            continue
+        if isinstance(value, dict):
+            yield value
+        start = text.find("{", end)
+
+
+GRAMMARS: dict[str, Grammar] = {
+    "action": ActionTags(),
+    "actions": ManyActions(),
+    "bare": BareLine(),
+    "react": ReAct(),
+    "tool": ToolCall(),
+    "tools": VerbCalls(),
+}
