@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.prompting.prompting import Past, Prompting
-from harness.records import Record, reply_text
+from harness.records import Record, key_of, reply_text
+from harness.rollout.loop import next_prompt
 from harness.types import HashChain, Prompt, Trajectory
 
 DIGITS = 32
@@ -35,20 +36,9 @@ def _hash(value: Any) -> str:
 
 def prompts(run: Trajectory, prompting: Prompting) -> Iterator[Prompt]:
     """Builds the prompts of a played or replayed episode again, one per turn."""
-    past = Past()
+    past, key = Past(), "\0".join(map(str, run.episode.key))
     for index, turn in enumerate(run.turns):
-        messages = prompting.messages(
-            run.instructions, run.objective, run.turns[:index], turn.observation, turn.admissible, past
-        )
-        yield Prompt(
-            messages,
-            prompting.listed(turn.admissible),
-            seed=run.episode.turn_seed(index),
-            key="\0".join(map(str, run.episode.key)),
-            turn=index,
-            episode=run.episode,
-            tools=prompting.tools(turn.admissible),
-        )
+        yield next_prompt(run, run.turns[:index], turn.observation, turn.admissible, prompting, past, key)
 
 
 def prompt_hashes(run: Trajectory, prompting: Prompting) -> list[str]:
@@ -88,11 +78,12 @@ def has_chain(record: Record) -> bool:
     return "weights" in record
 
 
-def broken_link(record: Record, key: tuple[Any, ...]) -> str:
+def broken_link(record: Record) -> str:
     """Describes the first link of a record that does not follow from its text; '' if all do."""
     steps = record["steps"]
     hashes, links = ([str(step.get(name)) for step in steps] for name in ("prompt_hash", "link"))
-    expected = _links(key, record["model"], str(record["weights"]), hashes, [reply_text(step) for step in steps])
+    replies = [reply_text(step) for step in steps]
+    expected = _links(key_of(record), record["model"], str(record["weights"]), hashes, replies)
     for turn, (link, again) in enumerate(zip(links, expected, strict=True), 1):
         if link != again:
             return f"turn {turn}: the hash chain breaks: a reply, a prompt's hash, the weights or the key was changed"

@@ -17,6 +17,7 @@ is byte-identical after every run, interrupted or not.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
@@ -366,10 +367,8 @@ def write_results(path: Path, journal: Journal, keys: Container[Key]) -> Results
 
 def results_hash(path: Path) -> str:
     """Returns the SHA-256 of the ordered records of a results file, plain or gzipped."""
-    digest = hashlib.sha256()
-    for _, line in reading.read_lines(path):
-        digest.update(line)
-    return digest.hexdigest()
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def iterate_runs(folder: Path) -> Iterator[Path]:

@@ -132,7 +132,7 @@ def _chain_difference(record: Record, run: Trajectory, folder: RunFolder | None)
     """
     if not hash_chain.has_chain(record):
         return ""
-    difference = hash_chain.broken_link(record, records.key_of(record))
+    difference = hash_chain.broken_link(record)
     if difference or folder is None:
         return difference
     return hash_chain.wrong_prompt(record, run, folder.prompting(), folder.parses)
@@ -235,17 +235,15 @@ class RunFolder:
         except (ValueError, AttributeError) as error:
             raise DataError(f"{path} is not a valid summary ({type(error).__name__}: {error}).") from error
         if expected and expected != records.results_hash(file):
-            unknown = {"task": self.config["task"], "seed": self.config["seeds"][0], "attempt": 0}
-            yield Verdict(unknown, "one record or more: the hash of the records differs from summary.json")
+            first = self._listed(self.config["seeds"][0])
+            yield Verdict(first, "one record or more: the hash of the records differs from summary.json")
 
     def _episodes(self, stored: Sequence[Record]) -> Iterator[Verdict]:
         first, count = self.config["seeds"]
         task, knobs = self.config["task"], knobs_json(self.config["knobs"])
         keys = {records.key_of(record) for record in stored}
         if not 0 <= count * self.config["attempts"] <= len(stored) + MOST_MISSING:
-            yield Verdict(
-                {"task": task, "seed": first, "attempt": 0}, "config.json lists far more episodes than the file"
-            )
+            yield Verdict(self._listed(first), "config.json lists far more episodes than the file")
             return
         expected = {
             (task, knobs, seed, attempt)
@@ -253,10 +251,14 @@ class RunFolder:
             for attempt in range(self.config["attempts"])
         }
         for _, _, seed, attempt in sorted(expected - keys):
-            yield Verdict({"task": task, "seed": seed, "attempt": attempt}, "missing: config.json lists this episode")
+            yield Verdict(self._listed(seed, attempt), "missing: config.json lists this episode")
         for record in stored:
             if records.key_of(record) not in expected:
                 yield Verdict(record, "config.json does not list this episode")
+
+    def _listed(self, seed: int, attempt: int = 0) -> Record:
+        """Returns what a verdict needs of an episode that config.json lists."""
+        return {"task": self.config["task"], "seed": seed, "attempt": attempt}
 
     def _names(self, stored: Sequence[Record]) -> Iterator[Verdict]:
         for record in stored:

@@ -28,13 +28,13 @@ from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, Sampling
 from harness.records import Record
 from harness.replay import RunFolder, first_difference, replayed
+from harness.stats.intervals import SHARE, bounded
 from harness.types import HashesWeights, Policy, Prompt, Reply
 
 CONFIDENCE = 0.95
 SAMPLING: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("temperature", "top_p"), (int, float)),
-    **dict.fromkeys(("action_mode", "normalisation", "dtype"), str),
-    "max_tokens": int,
+    **{"temperature": (int, float, type(None)), "top_p": (int, float), "max_tokens": int},
+    **dict.fromkeys(("action_mode", "normalisation", "dtype", "reasoning_effort", "extra_body"), str),
 }
 """Types of the sampling settings in config.json."""
 
@@ -100,14 +100,8 @@ def upper_bound(failures: int, n: int) -> float:
         >>> f"{upper_bound(0, 30):.3f}"
         '0.095'
     """
-    if failures >= n:
-        return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        rate = (low + high) / 2
-        tail = sum(math.comb(n, i) * rate**i * (1 - rate) ** (n - i) for i in range(failures + 1))
-        low, high = (rate, high) if tail > 1 - CONFIDENCE else (low, rate)
-    return high
+    outcomes = [1.0] * failures + [0.0] * (n - failures)
+    return bounded(outcomes, SHARE, 2 * CONFIDENCE - 1).high  # a side of the 90 % interval
 
 
 def describe(result: Resampled, seed: int) -> str:

@@ -137,8 +137,8 @@ def _gettable() -> list[str]:
 
 def _get(name: str, local: Path | None) -> object:
     """Downloads data or words by name; returns where they are. Raises UsageError, DataError."""
-    if name not in _gettable():
-        known = _gettable()
+    known = _gettable()
+    if name not in known:
         raise UsageError(f"Nothing to get for {name!r}: it can be {', '.join(known)}.{did_you_mean(name, known)}")
     if name.startswith(PROMPTS):
         return protocols.load(name.removeprefix(PROMPTS)).fetch(local)

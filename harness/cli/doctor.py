@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from envsuite.cache import cache_dir, cache_root
 from envsuite.errors import EnvsuiteError
+from envsuite.installed import extras, version
 from harness import cli
 
 SPACE_GB = 5.0
@@ -61,7 +59,7 @@ def _main(argv: Sequence[str] | None) -> int:
                 cli.print_safely(f"{'':20}-> {finding.remedy}")
             sys.stdout.flush()
     if args.json:
-        print(json.dumps([finding._asdict() for finding in findings], indent=2))
+        cli.print_json([finding._asdict() for finding in findings])
     return 1 if any(finding.state == "FAIL" for finding in findings) else 0
 
 
@@ -78,12 +76,12 @@ def examine() -> Iterator[MachineFinding]:
 
 
 def _python() -> MachineFinding:
-    version = platform.python_version()
+    number = platform.python_version()
     try:
         installed = f"envsuite {importlib.metadata.version('envsuite')}"
     except importlib.metadata.PackageNotFoundError:
         installed = "envsuite from a folder on the path"
-    return MachineFinding("python", "ok", f"{version} at {sys.executable}, {installed}")
+    return MachineFinding("python", "ok", f"{number} at {sys.executable}, {installed}")
 
 
 def _machine() -> MachineFinding:
@@ -125,36 +123,11 @@ def _extras() -> MachineFinding:
     needed = extras()
     if not needed:
         return MachineFinding("extras", "none", "envsuite is not installed as a package", "pip install -e '.[lite]'")
-    missing = {extra: [name for name in names if not _is_installed(name)] for extra, names in needed.items()}
+    missing = {extra: [name for name in names if not version(name)] for extra, names in needed.items()}
     present = ", ".join(extra for extra, names in missing.items() if not names) or "none"
     absent = ", ".join(extra for extra, names in missing.items() if names)
     remedy = "pip install 'envsuite[NAME]'; docs/howto/install.md says what each brings" if absent else ""
     return MachineFinding("extras", "ok", f"{present}; not installed: {absent or 'none'}", remedy)
-
-
-def extras() -> dict[str, list[str]]:
-    """Returns the packages of each extra, from the metadata of the installed envsuite; {} if it is not installed.
-
-    Extras that only combine others are left out.
-    """
-    try:
-        lines = importlib.metadata.requires("envsuite") or []
-    except importlib.metadata.PackageNotFoundError:
-        return {}
-    packages: dict[str, list[str]] = defaultdict(list)
-    for line in lines:
-        requirement = re.match(r"""([\w.-]+).*;.*extra == ['"]([\w.-]+)['"]""", line)
-        if requirement and requirement[1] != "envsuite":
-            packages[requirement[2]].append(requirement[1])
-    return dict(packages)
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _compilers() -> MachineFinding:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envsuite import reading
 from envsuite.errors import UsageError
 from harness import cli, records
 from harness.cli.common.flags import TRUSTED_HELP
@@ -111,7 +112,7 @@ def _grid_faults(path: Path) -> Iterator[str]:
 def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:
     """Replays one file, prints what differs and the totals, and returns the number of differences."""
     same = differ = chained = 0
-    stored = len(records.read_results(file))
+    stored = sum(1 for _, line in reading.read_lines(file) if line.strip())
     total = min(stored, args.sample or stored)
     terminal = sys.stderr.isatty()
     for record, difference in check(file, args.num_workers, players=players, trusted=trusted, sample=args.sample):

@@ -12,16 +12,15 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from envsuite import registry
+from envsuite.installed import extras, version
 from envsuite.types import Task
 from harness.policies import identity
-from harness.policies.identities import version
 
 BASE = ("numpy", "gymnasium")
 """packages that every episode depends on"""
@@ -174,15 +173,10 @@ def _digest(paths: Iterable[Path]) -> str | None:
 
 def _packages(task: Task) -> dict[str, str]:
     """Returns the versions of the packages that the environment uses; of all packages if they are unknown."""
-    try:
-        requirements = importlib.metadata.requires("envsuite")
-    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
-        requirements = None
-    if requirements is None or not _is_ours(task):
+    needed = extras()
+    if not needed or not _is_ours(task):  # {}: a checkout that is not installed
         return {"all": _all_packages()}
-    extra = [line for line in requirements if task.requires and f'extra == "{task.requires}"' in line]
-    names = [*BASE, *(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in extra)]
-    return {name: version(name) for name in sorted(names)}
+    return {name: version(name) for name in sorted([*BASE, *needed.get(task.requires, ())])}
 
 
 @functools.cache

@@ -98,6 +98,10 @@ def gaps(cells: Sequence[GridCell]) -> list[GeneralizationGap]:
     return result
 
 
+Triple = tuple[Interval, Interval, Interval]
+"""score of the model, of the floor and of the ceiling at one place"""
+
+
 def _adjusted(seen: Sequence[GridCell], unseen: Sequence[GridCell], cells: Sequence[GridCell]) -> Interval | None:
     """Returns the adjusted gap; None if floor or ceiling is missing at a place, or the player is untrained."""
     if not is_trained(seen[0].model):
@@ -105,7 +109,7 @@ def _adjusted(seen: Sequence[GridCell], unseen: Sequence[GridCell], cells: Seque
     references = {
         (cell.model.name, tuple(cell.place.at.items())): cell.interval for cell in cells if not cell.model.trained
     }
-    sides: list[list[tuple[Interval, Interval, Interval]]] = []
+    sides: list[list[Triple]] = []
     for side in (seen, unseen):
         keys = [tuple(cell.place.at.items()) for cell in side]
         if any((name, key) not in references for key in keys for name in (FLOOR, CEILING)):
@@ -119,10 +123,6 @@ def _adjusted(seen: Sequence[GridCell], unseen: Sequence[GridCell], cells: Seque
     return adjusted_gap(*sides)
 
 
-Triple = tuple[Interval, Interval, Interval]
-"""score of the model, of the floor and of the ceiling at one place"""
-
-
 def adjusted_gap(seen: Sequence[Triple], unseen: Sequence[Triple]) -> Interval:
     """Returns the mean of (score - floor) / (ceiling - floor) over seen places, minus that over unseen places.
 
@@ -132,19 +132,17 @@ def adjusted_gap(seen: Sequence[Triple], unseen: Sequence[Triple]) -> Interval:
     interval the two meet.
     """
     sides = (seen, unseen)
-    value = _difference_of_means([[_scaled(*(score.value for score in triple)) for triple in side] for side in sides])
+    first, second = (_mean(_scaled(*(score.value for score in triple)) for triple in side) for side in sides)
+    value = first - second
     n = sum(triple[0].n for side in sides for triple in side)
     down = up = 0.0
     for sign, side in ((1.0, seen), (-1.0, unseen)):
         for triple in side:
-            score, floor, ceiling = (estimate.value for estimate in triple)
-            present = _scaled(score, floor, ceiling)
-            for lowest, highest in (
-                (_scaled(triple[0].low, floor, ceiling), _scaled(triple[0].high, floor, ceiling)),
-                (_scaled(score, triple[1].low, ceiling), _scaled(score, triple[1].high, ceiling)),
-                (_scaled(score, floor, triple[2].low), _scaled(score, floor, triple[2].high)),
-            ):
-                moved = [sign * (bound - present) / len(side) for bound in (lowest, highest)]
+            values = [estimate.value for estimate in triple]
+            present = _scaled(*values)
+            for place, estimate in enumerate(triple):
+                ends = ([*values[:place], end, *values[place + 1 :]] for end in (estimate.low, estimate.high))
+                moved = [sign * (_scaled(*moved_values) - present) / len(side) for moved_values in ends]
                 down, up = math.hypot(down, min(*moved, 0.0)), math.hypot(up, max(*moved, 0.0))
                 if any(map(math.isnan, moved)):
                     down = up = math.nan
@@ -154,11 +152,6 @@ def adjusted_gap(seen: Sequence[Triple], unseen: Sequence[Triple]) -> Interval:
 def _scaled(score: float, floor: float, ceiling: float) -> float:
     """Returns the score on the scale from floor (0) to ceiling (1); NaN if the ceiling is not above the floor."""
     return (score - floor) / (ceiling - floor) if ceiling > floor else math.nan
-
-
-def _difference_of_means(sides: Sequence[Sequence[float]]) -> float:
-    first, second = (sum(side) / len(side) for side in sides)
-    return first - second
 
 
 def _same_games(cells: Sequence[GridCell]) -> bool:

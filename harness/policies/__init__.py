@@ -10,11 +10,11 @@ Optional capabilities of policies are protocols that the harness checks with `is
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envsuite import registry
 from envsuite.errors import MissingExtra, UsageError
 from harness.types import Policy
 
@@ -148,9 +148,7 @@ def identity(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
         return {}
     if not row.identity:
         return None
-    module, _, function = row.identity.partition(":")
-    identify = getattr(importlib.import_module(module), function)
-    result: dict[str, Any] | None = identify(argument, options)
+    result: dict[str, Any] | None = registry.load(row.identity)(argument, options)
     return result
 
 
@@ -166,9 +164,8 @@ def make_policy(name: str, **options: Any) -> Policy:
     """
     row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
     accepted = {key: value for key, value in options.items() if key in row.options or key not in SETTINGS}
-    module, _, attribute = row.entry_point.partition(":")
     try:
-        create = getattr(importlib.import_module(module), attribute)
+        create = registry.load(row.entry_point)
         policy: Policy = create(argument, **(accepted if row.is_model else {}))
     except ModuleNotFoundError as error:
         if not row.extra:

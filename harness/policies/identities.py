@@ -7,7 +7,6 @@ model and use no network. A `Fingerprint` is what a server tells about the weigh
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
+from envsuite.installed import version
 from envsuite.reading import read_json
 from harness.lm import model_files
 
@@ -105,14 +105,6 @@ def of_server(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         "servers": sorted({shown(address(url)) for url in urls if url.strip()}),
         "price": str(options.get("price") or ""),
     }
-
-
-def version(package: str) -> str:
-    """Returns the version of an installed package, '' if there is none."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _digest(folder: Path) -> str:

@@ -1,4 +1,5 @@
-// An episode as nodes: its turns, or two runs of one game side by side. Comes before viewer.js in the page's one script.
+// An episode as nodes: its turns, or two runs of one game side by side; and the theme button. Comes first in the one
+// script of the report and of the live page.
 // Everything that came from a model or an environment becomes a text node; no markup is ever made from it.
 "use strict";
 const $ = (selector, root = document) => root.querySelector(selector);
@@ -97,3 +98,9 @@ function beside(one, name, other, otherName) {
   }
   return found;
 }
+
+$("#theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+});

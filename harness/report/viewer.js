@@ -2,11 +2,6 @@
 // What is built here comes from episode.js, by text nodes alone.
 "use strict";
 (() => {
-  $("#theme").addEventListener("click", () => {
-    const root = document.documentElement;
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-  });
   if (!$("#episodes")) return;
 
   // ---- data ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
@@ -26,6 +26,27 @@ MAX_WAIT = 60.0
 """Seconds after which the loop looks again at silent environments and policies."""
 
 MaxTurns = int | Callable[[Episode], int] | None
+
+
+def next_prompt(
+    run: Trajectory,
+    turns: Sequence[Turn],
+    observation: str,
+    admissible: Sequence[str],
+    prompting: Prompting,
+    past: Past,
+    key: str,
+) -> Prompt:
+    """Returns the prompt of a model that has seen `turns` of an episode and now reads `observation`."""
+    return Prompt(
+        messages=prompting.messages(run.instructions, run.objective, turns, observation, admissible, past),
+        admissible=prompting.listed(admissible),
+        seed=run.episode.turn_seed(len(turns)),
+        key=key,
+        tools=prompting.tools(admissible),
+        turn=len(turns),
+        episode=run.episode,
+    )
 
 
 @dataclass(slots=True)
@@ -62,17 +83,7 @@ class EpisodeState:
         admissible = result.info["admissible_commands"]
         if not reads:
             return Prompt((), admissible, 0, self.key, result.advice, turn, run.episode)
-        return Prompt(
-            messages=prompting.messages(
-                run.instructions, run.objective, run.turns, result.observation, admissible, self.past
-            ),
-            admissible=prompting.listed(admissible),
-            seed=run.episode.turn_seed(turn),
-            key=self.key,
-            tools=prompting.tools(admissible),
-            turn=turn,
-            episode=run.episode,
-        )
+        return next_prompt(run, run.turns, result.observation, admissible, prompting, self.past, self.key)
 
     def answer(self, reply: Reply, prompting: Prompting, advised: bool) -> bool:
         """Stores a reply and parses its commands. Returns False if the reply ends the episode."""

@@ -52,8 +52,13 @@ class Estimate:
     @property
     def variance(self) -> float:
         """Squared standard error, with the value drawn a little towards 1/2 so that it is positive at 0 and 1."""
-        value = (self.value * self.units + 1) / (self.units + 2)
+        value = _drawn(self.value, self.units)
         return value * (1 - value) / self.units
+
+
+def _drawn(value: float, units: float) -> float:
+    """Returns a value drawn a little towards 1/2, so that its variance is positive at 0 and 1."""
+    return (value * units + 1) / (units + 2)
 
 
 def proportion(value: float, games: int, slack: float = 0.0) -> Estimate:
@@ -103,7 +108,7 @@ def error_over_splits(deviation: float, splits: int) -> float:
 
 def from_error(value: float, error: float, games: int | None, df: float = math.inf, slack: float = 0.0) -> Estimate:
     """Returns the estimate with a given positive standard error."""
-    drawn = value if games is None else (value * games + 1) / (games + 2)
+    drawn = value if games is None else _drawn(value, games)
     return Estimate(value, max(drawn * (1 - drawn), 1e-9) / error**2, df, slack, games)
 
 
@@ -123,7 +128,7 @@ def pooled(estimates: Sequence[Estimate]) -> Estimate:
     squares = between**2 / (count - 1) + (0.0 if math.isinf(fewest) else within**2 / fewest)
     df = math.inf if squares == 0 else (between + within) ** 2 / squares
     games = sum(estimate.games or 0 for estimate in estimates)
-    drawn = (value * games + 1) / (games + 2)
+    drawn = _drawn(value, games)
     return Estimate(value, drawn * (1 - drawn) / (between + within), df, games=count)
 
 
@@ -151,15 +156,20 @@ def compare(first: Estimate, second: Estimate, margin: float) -> Comparison:
     value = first.value - second.value
     quantile = student.quantile(0.025, df)
     low, high = _lower(first, second, quantile), -_lower(second, first, quantile)
-    larger, smaller = (first, second) if value > 0 else (second, first)
-    from_zero = _largest(lambda quantile: _lower(larger, smaller, quantile) > 0)
     from_margin = min(
         _largest(lambda quantile: _lower(first, second, quantile) > -margin),
         _largest(lambda quantile: _lower(second, first, quantile) > -margin),
     )
-    p_differs = min(1.0, 2 * student.tail(from_zero, df))
+    p_differs = _p_differs(first, second, df)
     p_agrees = student.tail(from_margin, df) if abs(value) < margin else 1.0
     return Comparison(value, low, high, p_differs, p_agrees)
+
+
+def _p_differs(first: Estimate, second: Estimate, df: float) -> float:
+    """Returns the two-sided p-value of the hypothesis that the difference is 0."""
+    larger, smaller = (first, second) if first.value - second.value > 0 else (second, first)
+    from_zero = _largest(lambda quantile: _lower(larger, smaller, quantile) > 0)
+    return min(1.0, 2 * student.tail(from_zero, df))
 
 
 def _lower(first: Estimate, second: Estimate, quantile: float) -> float:
@@ -216,12 +226,13 @@ def games_needed(
     return GamesNeeded(math.ceil((per_game + second.variance * second.games) / allowed), both=True)
 
 
-def fewest_games_that_differ(first: Estimate, value: float, margin: float, level: float) -> int | None:
+def fewest_games_that_differ(first: Estimate, value: float, level: float) -> int | None:
     """Returns how many games an estimate of `value` must rest on to differ from `first`, or None up to a million."""
     low, high = 1, 10**6
 
     def differs(games: int) -> bool:
-        return compare(first, Estimate(value, games, games=games), margin).p_differs <= level
+        other = Estimate(value, games, games=games)
+        return _p_differs(first, other, _degrees_of_freedom(first, other)) <= level
 
     if not differs(high):
         return None

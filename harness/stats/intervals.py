@@ -44,8 +44,8 @@ def interval_fields(interval: Interval) -> dict[str, Any]:
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Returns the score interval of a proportion (Wilson, 1927).
 
-    Its coverage is right on average over all proportions, and as low as 0.83 at some. `square_and_add` needs it for
-    differences; a proportion by itself has `success_interval`.
+    Its coverage is right on average over all proportions, and as low as 0.83 at some. It is kept as a reference for
+    `benchmarks/coverage.py` and the tests; a proportion has `success_interval`.
 
     Examples:
         >>> interval = wilson(31, 32)

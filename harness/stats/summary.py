@@ -98,7 +98,7 @@ def _plain(interval: Interval) -> dict[str, Any]:
 
 
 def over_tasks(records: Iterable[Record]) -> Summary:
-    """Summarises one model over several tasks; every interval resamples games within each task."""
+    """Summarises one model over several tasks; the profile and the interquartile mean resample games within tasks."""
     success, progression = (aggregate.task_scores(records, metric) for metric in ("success", "progression"))
     return {
         "tasks": len(success),

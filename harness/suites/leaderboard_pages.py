@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envsuite.escaping import markdown, markdown_code
 from harness.generalization import grids
-from harness.stats.summary import Summary, number, percent, summarise
+from harness.stats.summary import Summary, number, percent
 from harness.suites import certificates, suites
 from harness.suites.leaderboards import COMPUTED, Board, EntryKey, read
 
@@ -90,7 +90,7 @@ def page(board: Board, certified: Container[str] = ()) -> str:
 def _task_table(
     board: Board, task: str, knobs: str, metric: str, over_splits: str, certified: Container[str]
 ) -> list[str]:
-    rows = {key: summarise(board.of(key)) for key in board.entries if key[:2] == (task, knobs)}
+    rows = {key: board.summaries[key] for key in board.entries if key[:2] == (task, knobs)}
     heads = ["model", "success % [95 %]", *([metric] if metric else []), "reward [95 %]", "turns", "valid %", "run"]
     lines = [
         f"## {markdown(task)}{'' if knobs == '{}' else ' ' + markdown(knobs)}\n",
@@ -139,7 +139,7 @@ def index(boards: Sequence[Board]) -> str:
 
 
 def _index_row(board: Board, task: str, knobs: str) -> str:
-    scores = {key[2]: summarise(board.of(key))["success"] for key in board.entries if key[:2] == (task, knobs)}
+    scores = {key[2]: board.summaries[key]["success"] for key in board.entries if key[:2] == (task, knobs)}
     floor, ceiling = (percent(scores[name]) if name in scores else "not run" for name in COMPUTED)
     models = {name: score for name, score in scores.items() if name not in COMPUTED}
     best = max(sorted(models), key=lambda name: models[name]["value"] or 0.0, default=None)

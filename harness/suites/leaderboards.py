@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
@@ -30,6 +31,7 @@ from harness import records
 from harness.evaluate import RunConfig
 from harness.records import Record, is_broken
 from harness.stats.compare import check_config, read_run
+from harness.stats.summary import Summary, summarise
 from harness.suites.plan import prescribed
 
 SCHEMA = "envsuite-board-1"
@@ -63,6 +65,11 @@ class Board:
     def of(self, key: EntryKey) -> list[Record]:
         """Returns the records of one entry."""
         return [record for record in self.records if entry_key(record) == key]
+
+    @functools.cached_property
+    def summaries(self) -> dict[EntryKey, Summary]:
+        """The summary of each entry."""
+        return {key: summarise(self.of(key)) for key in self.entries}
 
 
 def read(folder: Path) -> Board:

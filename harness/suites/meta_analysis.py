@@ -19,7 +19,7 @@ from harness.stats.summary import summarise
 from harness.suites import leaderboards, measured, suites
 from harness.suites.forest_plot import Line
 from harness.suites.paper_table import TableCell
-from harness.suites.published import table, tables
+from harness.suites.published import column_of, table, tables
 from harness.suites.verdicts import AGREES, CANNOT_TELL, DIFFERS, CellVerdict, Pair, judge
 
 SHOWN = ("episodes", "max_turns", "history", "thinking", "admissible", "action_mode", "temperature", "max_tokens")
@@ -115,7 +115,7 @@ def known_tasks() -> list[str]:
 
 def _tasks(spec: Mapping[str, Any]) -> set[str]:
     """Returns the tasks of a table's columns."""
-    return {value if isinstance(value, str) else value["task"] for value in spec["columns"].values()}
+    return {column_of(name, value).task for name, value in spec["columns"].items()}
 
 
 def disagreements(entries: Sequence[Entry]) -> list[Disagreement]:

@@ -6,6 +6,7 @@ tasks, and published rows to our models. `table` builds a `PaperTable` from both
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
 import re
 import tomllib
@@ -23,6 +24,7 @@ SHARED = ("models", "zero-shot", "trained", "no-row")
 """sections of tables.toml that are not tables"""
 
 
+@functools.cache
 def _spec() -> dict[str, dict[str, Any]]:
     return tomllib.loads((importlib.resources.files("harness.suites") / "tables.toml").read_text())
 
@@ -52,7 +54,7 @@ def table(
     if margin is not None and not 0 < margin < 1:
         raise UsageError(f"The margin is a difference of scores between 0 and 1, not {margin}.")
     spec = known[name]
-    columns = [_column(column, value) for column, value in spec["columns"].items()]
+    columns = [column_of(column, value) for column, value in spec["columns"].items()]
     chosen = {label: tuple(models) for label, models in (rows or {}).items()}
     published = _published_rows(name, spec, [column.name for column in columns], chosen)
     over_splits = "" if metric else spec.get("over_splits", "")
@@ -106,7 +108,7 @@ def _obstacle(spec: dict[str, Any], label: str, column: str, cell: TableCell, me
     return str(spec.get("not_comparable", ""))
 
 
-def _column(name: str, value: str | dict[str, Any]) -> Column:
+def column_of(name: str, value: str | dict[str, Any]) -> Column:
     if isinstance(value, str):
         return Column(name, value)
     return Column(name, value["task"], value.get("set", {}), value.get("task_type", ""))

@@ -83,7 +83,7 @@ def judge(pairs: Mapping[Key, Pair], margin: float = MARGIN) -> dict[Key, CellVe
         if pair.obstacle:
             verdicts[key] = CellVerdict(NOT_COMPARABLE, pair.obstacle)
         elif key not in compared:
-            verdicts[key] = CellVerdict(CANNOT_TELL, _without_likelihood(pair, margin, level))
+            verdicts[key] = CellVerdict(CANNOT_TELL, _without_likelihood(pair, level))
         else:
             ps = differs[key], agrees[key]
             word = AGREES if ps[1] <= LEVEL else DIFFERS if ps[0] <= LEVEL else CANNOT_TELL
@@ -104,11 +104,11 @@ def _needs(needed: GamesNeeded | None, unit: str) -> str:
     return " ".join(part for part in (f"needs n = {needed.games:,}", unit, "on both sides" * needed.both) if part)
 
 
-def _without_likelihood(pair: Pair, margin: float, level: float) -> str:
+def _without_likelihood(pair: Pair, level: float) -> str:
     """Returns what a comparison lacks, and the printed n from which on the numbers would differ."""
     if pair.ours is None or not 0 <= pair.value <= 1:
         return "a score outside [0, 1] has no likelihood here"
     reason = "the source gives neither n nor a spread"
-    if games := fewest_games_that_differ(pair.ours, pair.value, margin, level):
+    if games := fewest_games_that_differ(pair.ours, pair.value, level):
         reason += f"; differs if its n was {games:,} or more"
     return reason

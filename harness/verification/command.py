@@ -9,13 +9,13 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import envsuite
 from envsuite import sandbox
 from envsuite.errors import DataError, EngineFailure, UsageError
+from envsuite.installed import version
 from envsuite.reading import parse_json
 from envsuite.sandbox import drivers
 from envsuite.sandbox.protocol import Fate, Limits, Spec
@@ -111,7 +111,7 @@ def _examine(folder: Path, driver: str, seconds: float) -> tuple[dict[str, Any],
     }
     spec = Spec(
         program=PROGRAM,
-        distributions=tuple(filter(_installed, DISTRIBUTIONS)),
+        distributions=tuple(filter(version, DISTRIBUTIONS)),
         read_only=tuple((path, places[path]) for path in shared),
         workspace="/verified",
         limits=limits,
@@ -141,14 +141,6 @@ def _examine(folder: Path, driver: str, seconds: float) -> tuple[dict[str, Any],
     except (ValueError, LookupError, TypeError) as error:
         raise EngineFailure(f"The sandbox returned no findings about {folder} ({type(error).__name__}).") from error
     return findings, driver
-
-
-def _installed(name: str) -> bool:
-    try:
-        distribution(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

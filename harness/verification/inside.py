@@ -41,11 +41,12 @@ def examine(folder: Path) -> dict[str, Any]:
     from harness import records, replay, report
     from harness.suites import certificates, leaderboards
 
+    file = records.results_file(folder)
     board = leaderboards.read(folder) if (folder / "metadata.json").exists() else None
     differences = list(leaderboards.faults(board)) if board else []
     rows: dict[Any, list[Any]] = {}
     counts: dict[Any, int] = {}
-    verdicts = replay.check(records.results_file(folder), num_workers=0, players=leaderboards.COMPUTED if board else ())
+    verdicts = replay.check(file, num_workers=0, players=leaderboards.COMPUTED if board else ())
     for record, difference in verdicts:
         key = leaderboards.entry_key(record) if "knobs" in record else None
         if difference:
@@ -53,7 +54,7 @@ def examine(folder: Path) -> dict[str, Any]:
             differences.append(f"{where}: {difference}")
         else:
             counts[key] = counts.get(key, 0) + 1
-    for record in records.read_results(records.results_file(folder)):
+    for record in board.records if board else records.read_results(file):
         rows.setdefault(leaderboards.entry_key(record), []).append(record)
     page = report.render(report.gather([folder]), "verification", 1, 1.0, 60.0)
     return {

@@ -153,34 +153,37 @@ class RunTail:
             return None
         return checked if abs(time.time() - checked["time"]) < ALIVE else None
 
-    def _beat(self, scored: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """Returns the heartbeat without episodes that the journal already has."""
-        beat = self.heartbeat()
+    def _playing(self, beat: dict[str, Any] | None, scored: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """Returns a heartbeat without episodes that the journal already has."""
         if beat is not None:
             ended = {(row["seed"], row["attempt"]) for row in scored}
             beat["playing"] = [each for each in beat["playing"] if (each["seed"], each["attempt"]) not in ended]
         return beat
 
-    def state(self) -> str:
+    def _state(self, beat: dict[str, Any] | None) -> str:
         """Returns playing, finished or stopped."""
-        if self.heartbeat() is not None:
+        if beat is not None:
             return "playing"
         return "finished" if self._done >= self.episodes and (self.folder / "summary.json").is_file() else "stopped"
 
     def overview(self) -> dict[str, Any]:
         """Returns what the list of runs shows."""
+        return self._overview(self.heartbeat())
+
+    def _overview(self, beat: dict[str, Any] | None) -> dict[str, Any]:
         names = {name: self.config.get(name, "") for name in ("task", "model", "run_id")}
-        return {**names, "state": self.state(), "ended": self._done, "episodes": self.episodes}
+        return {**names, "state": self._state(beat), "ended": self._done, "episodes": self.episodes}
 
     def details(self, after: int) -> dict[str, Any]:
         """Returns the counters of the run, and the rows from line `after` on, at most the last
         `MOST_ROWS`.
         """
+        beat = self.heartbeat()
         rows = self.counted()
         scored = [row for row in rows if not row["broken"]]
         errors = Counter(row["error"] for row in rows if row["broken"])
         return {
-            **self.overview(),
+            **self._overview(beat),
             "folder": str(self.folder),
             "knobs": self.config.get("knobs", {}),
             "problem": self.problem,
@@ -190,7 +193,7 @@ class RunTail:
             **{name: sum(row[name] for row in rows) for name in ("turns", "faults", "tokens", "cost")},
             "endings": Counter(row["stop_reason"] for row in rows).most_common(),
             "errors": errors.most_common(MOST_ERRORS),
-            "beat": self._beat(scored),
+            "beat": self._playing(beat, scored),
             "lines": len(self.rows),
             "rows": self.rows[max(0, after, len(self.rows) - MOST_ROWS) :],
         }

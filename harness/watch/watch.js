@@ -9,12 +9,6 @@
   let lines = 0;
   let opened = null; // the row to return to
 
-  $("#theme").addEventListener("click", () => {
-    const root = document.documentElement;
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-  });
-
   async function ask(path) {
     const answer = await (await fetch(path)).json();
     if (answer.error) throw new Error(answer.error);

@@ -107,8 +107,8 @@ def test_the_games_needed_give_an_answer():
 
 
 def test_an_unknown_number_of_games_is_turned_into_a_condition():
-    games = fewest_games_that_differ(proportion(0.3, 100), 1.0, 0.1, 0.05)
+    games = fewest_games_that_differ(proportion(0.3, 100), 1.0, 0.05)
     assert games is not None and 1 < games < 10
     assert compare(proportion(0.3, 100), Estimate(1.0, games), 0.1).p_differs <= 0.05
     assert compare(proportion(0.3, 100), Estimate(1.0, games - 1), 0.1).p_differs > 0.05
-    assert fewest_games_that_differ(proportion(0.5, 10), 0.5, 0.1, 0.05) is None
+    assert fewest_games_that_differ(proportion(0.5, 10), 0.5, 0.05) is None

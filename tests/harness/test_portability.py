@@ -12,8 +12,8 @@ from rich.table import Table
 from envsuite import registry
 from envsuite.errors import MissingExtra
 from envsuite.escaping import in_ascii
+from envsuite.installed import extras
 from harness.cli import SafeConsole
-from harness.cli.doctor import extras
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from tests import toys  # noqa: F401  registers Faulty
