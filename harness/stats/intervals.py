@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.stats.student import quantile
+from harness.stats.student import incomplete_beta, quantile
 
 Range = tuple[float, float]
 """smallest and largest possible value of a quantity"""
@@ -168,7 +168,8 @@ def bounded(values: Sequence[float] | np.ndarray, limits: Range, confidence: flo
         if len(points) == 1:  # the weight of the values has a beta distribution
             share = min(probability, 1 - probability) ** (1 / counts[0])
             return float(limit + (mean - limit) * share)
-        steps, weights = np.append(points, limit), np.append(counts, 1.0)
+        same = points == limit
+        steps, weights = (points, counts + same) if same.any() else (np.append(points, limit), np.append(counts, 1.0))
 
         def excess(bound: float) -> float:
             return positive_share(steps - bound, weights) - probability
@@ -194,9 +195,13 @@ def _grouped(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def positive_share(steps: np.ndarray, counts: np.ndarray) -> float:
     """Returns the probability that a sum of `steps` [k], weighted by gamma variables of shape `counts` [k], is above 0.
 
-    Inverts the characteristic function by the series of Davies (1973, "Numerical inversion of a characteristic
-    function"); the error is below 1e-7.
+    Two steps of different sign leave a beta distribution, as for zeros and ones. Otherwise it inverts the
+    characteristic function by the series of Davies (1973, "Numerical inversion of a characteristic function"); the
+    error is below 1e-7, unless nearly all weight lies on a step that is tiny beside the others.
     """
+    if len(steps) == 2 and steps.min() < 0 < steps.max():
+        share = -steps.min() / (steps.max() - steps.min())
+        return 1.0 - incomplete_beta(float(share), float(counts[steps.argmax()]), float(counts[steps.argmin()]))
     scale = math.sqrt(float((counts * steps * steps).sum()))
     if scale == 0:
         return 0.5

@@ -6,8 +6,8 @@ import functools
 import math
 from statistics import NormalDist
 
-STEPS = 200
-"""terms of the continued fraction, far more than double precision needs"""
+STEPS = 10_000
+"""most terms of the continued fraction; it ends as soon as double precision is reached"""
 
 NORMAL_FROM = 1e6
 """degrees of freedom from which t is normal to six digits, and the continued fraction would need more terms"""
@@ -26,7 +26,7 @@ def tail(quantile: float, df: float) -> float:
         return 1.0 - tail(-quantile, df)
     if df > NORMAL_FROM:
         return 0.5 * math.erfc(quantile / math.sqrt(2))
-    return 0.5 * _incomplete_beta(df / (df + quantile * quantile), df / 2, 0.5)
+    return 0.5 * incomplete_beta(df / (df + quantile * quantile), df / 2, 0.5)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -43,12 +43,12 @@ def quantile(probability: float, df: float) -> float:
     return high
 
 
-def _incomplete_beta(x: float, a: float, b: float) -> float:
+def incomplete_beta(x: float, a: float, b: float) -> float:
     """Returns the regularised incomplete beta function I_x(a, b)."""
     if x <= 0.0 or x >= 1.0:
         return min(max(x, 0.0), 1.0)
     if x > (a + 1) / (a + b + 2):
-        return 1.0 - _incomplete_beta(1 - x, b, a)
+        return 1.0 - incomplete_beta(1 - x, b, a)
     scale = a * math.log(x) + b * math.log1p(-x)
     scale += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     return math.exp(scale) / (a * _fraction(x, a, b))
