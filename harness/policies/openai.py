@@ -36,7 +36,7 @@ from harness.policies.chat_completions import (
 )
 from harness.policies.failures import TEMPORARY, FailureStreak, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
-from harness.policies.http_answers import BoundedClient, body_of, encode, text_of
+from harness.policies.http_answers import ClientPool, body_of, encode, text_of
 from harness.policies.identities import Fingerprint
 from harness.policies.pacing import Pace, Retries, pause_before
 from harness.policies.server_weights import Weights
@@ -136,7 +136,7 @@ class OpenAIPolicy:
         self._tasks: dict[asyncio.Task[None], int] = {}  # with their generation
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._client: httpx.AsyncClient | None = None
+        self._client: ClientPool | None = None
         self._checking = asyncio.Lock()
 
     # The rollout's thread calls the following methods.
@@ -258,11 +258,10 @@ class OpenAIPolicy:
         if self._client is not None:
             await self._client.aclose()
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self) -> ClientPool:
         if self._client is None:
             headers = {**({"Authorization": f"Bearer {self._key}"} if self._key else {}), **self._headers}
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits)
+            self._client = ClientPool(headers=headers, timeout=self.timeout)
         return self._client
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
