@@ -22,7 +22,7 @@ HEAD = """# Real model servers
 
 `make server-proof` (`python -m benchmarks.servers`): SmolLM2-135M plays {episodes} episodes of {task} against each
 server, greedily (turns per episode: {max_turns}, tokens per reply: at most {max_tokens}). Every run starts the server
-anew. vLLM and `transformers serve` hold the weights in float32; llama.cpp holds the original 4-bit file.
+anew; a server has {threads} of the machine's cores. vLLM and `transformers serve` hold the weights in float32; llama.cpp holds the original 4-bit file.
 """
 
 
