@@ -36,7 +36,7 @@ from harness.policies.chat_completions import (
 )
 from harness.policies.failures import TEMPORARY, FailureStreak, Refused, TemporaryError, TooLong, api_key
 from harness.policies.health import Health
-from harness.policies.http_answers import ClientPool, body_of, encode, text_of
+from harness.policies.http_answers import ClientPool, InOrder, body_of, encode, text_of
 from harness.policies.identities import Fingerprint
 from harness.policies.pacing import Pace, Retries, pause_before
 from harness.policies.server_weights import Weights
@@ -137,7 +137,7 @@ class OpenAIPolicy:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: ClientPool | None = None
-        self._checking = asyncio.Lock()
+        self._checking, self._sending = asyncio.Lock(), asyncio.Lock()
 
     # The rollout's thread calls the following methods.
 
@@ -331,7 +331,8 @@ class OpenAIPolicy:
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
-                answer = await client.post(f"{server}/{self.path}", **encode(body))
+                async with InOrder(self._sending) as order:
+                    answer = await client.post(f"{server}/{self.path}", extensions=order.extensions, **encode(body))
         except TimeoutError:
             self._doubt(server)
             raise TemporaryError(f"{shown(server)} did not answer within {self.timeout:g} s") from None
