@@ -40,7 +40,7 @@ from harness.policies.http_answers import BoundedClient, body_of, encode, text_o
 from harness.policies.identities import Fingerprint
 from harness.policies.pacing import Pace, Retries, pause_before
 from harness.policies.server_weights import Weights
-from harness.prompting.messages import without_oldest_turn
+from harness.prompting.messages import plain_text, without_oldest_turn
 from harness.types import Message, Prompt, Reply
 from harness.waiting import Outbox
 
@@ -70,7 +70,6 @@ class OpenAIPolicy:
 
     advice_kind = ""
     deterministic = False
-    path = "chat/completions"
 
     def __init__(
         self,
@@ -310,7 +309,11 @@ class OpenAIPolicy:
 
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
         """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
-        body: dict[str, Any] = {"model": self.served_name, "messages": list(content), **self._fields}
+        text = plain_text(content)
+        prompted = {"messages": list(content)} if text is None else {"prompt": text}
+        body: dict[str, Any] = {"model": self.served_name, **prompted, **self._fields}
+        if text is not None:
+            body.pop("chat_template_kwargs", None)
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
             body["tools"] = list(prompt.tools)
@@ -327,12 +330,13 @@ class OpenAIPolicy:
         for name in self._dropped:
             body.pop(name, None)
         client = self._http()
+        path = "completions" if "prompt" in body else "chat/completions"
         try:
             # httpx limits the time between bytes, but not the time of a server that sends slowly.
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
-                answer = await client.post(f"{server}/{self.path}", **encode(body))
+                answer = await client.post(f"{server}/{path}", **encode(body))
         except TimeoutError:
             self._doubt(server)
             raise TemporaryError(f"{shown(server)} did not answer within {self.timeout:g} s") from None
@@ -351,7 +355,7 @@ class OpenAIPolicy:
             if reply is None:
                 self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]
-                expected = self.path.replace("/", " ").removesuffix("s")
+                expected = path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{shown(server)} returned an invalid {expected}: {start!r}")
             reply.text = self._hidden(reply.text)
             return reply

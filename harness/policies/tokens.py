@@ -33,8 +33,6 @@ class TokensPolicy(OpenAIPolicy):
     Other options are those of `OpenAIPolicy`, and `thinking`, `stop` and `context` of `HFPolicy`.
     """
 
-    path = "completions"
-
     def __init__(
         self,
         model: str,

@@ -222,11 +222,15 @@ def under_protocol(task: Task, request: RunRequest) -> RunRequest:
         raise UsageError(
             f"The protocol {protocol.name} is for {', '.join(protocol.families)}; {task.id} belongs to {task.family}."
         )
-    if request.action_mode != "write":
-        raise UsageError(f"The protocol {protocol.name} reads written replies: leave out --action-mode.")
+    mode = protocol.flags.get("action_mode", "write")
+    contradicts = "action_mode" in request.explicit and request.action_mode != mode
+    if contradicts or request.action_mode not in ("write", mode):
+        reads = "reads written replies" if mode == "write" else "chooses among the listed commands"
+        raise UsageError(f"The protocol {protocol.name} {reads}: leave out --action-mode.")
     changes: dict[str, object] = {}
     for field, value in protocol.flags.items():
         if field == "set":
+            value = value.get(task.family, []) if isinstance(value, dict) else value
             given = {parse_setting(word)[0] for word in request.knobs}
             fixed = {parse_setting(word)[0]: word for word in value}
             for knob in given & fixed.keys():

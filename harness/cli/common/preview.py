@@ -90,7 +90,9 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
         admissible = info["admissible_commands"]
-        messages = config.prompting.messages(env.instructions, info["objective"], [], text, admissible)
+        messages = config.prompting.messages(
+            env.instructions, info["objective"], [], text, admissible, labels=info["labels"]
+        )
         print(
             json.dumps(
                 {"messages": messages, "tools": config.prompting.tools(admissible)}, indent=2, ensure_ascii=False
