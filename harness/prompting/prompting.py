@@ -85,7 +85,7 @@ class Prompting:
     ) -> list[Message]:
         """Returns the conversation that asks for the next command.
 
-        `labels` are those of the episode, by which some protocols choose their words. `past` caches
+        `labels` are the episode's labels, by which some protocols choose their words. `past` caches
         an episode's earlier turns between calls; without it the time grows with the square of the
         turns.
         """

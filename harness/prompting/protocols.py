@@ -48,7 +48,7 @@ class Protocol:
     """text between the prompt and a command that is chosen by its likelihood"""
     neutral: Words
     source_files: SourceFiles | None
-    """where the published words are; None if the prompt has no words of its own"""
+    """where the published words are; None if the prompt has no words"""
 
     @property
     def published_id(self) -> str:
@@ -58,7 +58,7 @@ class Protocol:
     def fetch(self, local: Path | None = None) -> Path:
         """Stores the published words in the cache and returns their file. Raises DataError, UsageError."""
         if self.source_files is None:
-            raise UsageError(f"The protocol {self.name} has no words of its own to get.")
+            raise UsageError(f"The protocol {self.name} has no words to get.")
         return published.fetch(self.name, self.source_files, local)
 
     def available(self) -> str:

@@ -25,7 +25,7 @@ _SILENT = "(no output)"
 
 
 def parse(text: str, commands: Sequence[str], default: str) -> Parsed:
-    """Takes the code block, if there is exactly one. Each command runs in a shell of its own.
+    """Takes the code block, if there is exactly one. Each command runs in a new shell.
 
     The command that mini-swe-agent reads as a submission becomes `submit`.
     """

@@ -27,7 +27,7 @@ MOST_SOURCE = 2**20
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """Where the words of a protocol are published."""
+    """Files in which the words of a protocol are published."""
 
     url: str
     """address of a repository's files at a commit"""
@@ -79,7 +79,7 @@ def read_texts(source: str, names: Iterable[str], path: str) -> dict[str, Any]:
     A Python file or notebook assigns them to variables (`extract`), a JSON file has them under keys, and
     a YAML file as block scalars.
     """
-    wanted = list(names)
+    required = list(names)
     try:
         if path.endswith(".json"):
             values = json.loads(source)
@@ -87,15 +87,15 @@ def read_texts(source: str, names: Iterable[str], path: str) -> dict[str, Any]:
             values = _block_scalars(source)
         elif path.endswith(".ipynb"):
             cells = [cell for cell in json.loads(source)["cells"] if cell["cell_type"] == "code"]
-            return extract("\n".join("".join(cell["source"]) for cell in cells), wanted, path)
+            return extract("\n".join("".join(cell["source"]) for cell in cells), required, path)
         else:
-            return extract(source, wanted, path)
-        missing = [name for name in wanted if not isinstance(values.get(name), str)]
+            return extract(source, required, path)
+        missing = [name for name in required if not isinstance(values.get(name), str)]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is not the file that was expected ({type(error).__name__}: {error}).") from error
     if missing:
         raise DataError(f"{path} has no text {', '.join(missing)}.")
-    return {name: values[name] for name in wanted}
+    return {name: values[name] for name in required}
 
 
 def _block_scalars(source: str) -> dict[str, str]:
@@ -126,22 +126,22 @@ def extract(source: str, variables: Iterable[str], where: str) -> dict[str, Any]
     is applied. Of several assignments the first one counts, or with "NAME#2" the second. Raises
     DataError.
     """
-    wanted = list(variables)
+    required = list(variables)
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(f"{where} is not the Python source that was expected: {error}.") from error
-    found: dict[str, list[Any]] = {}
+    texts_of: dict[str, list[Any]] = {}
     assignments = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
     for node in sorted(assignments, key=lambda node: (node.lineno, node.col_offset)):
         target = node.targets[0]
         value = _value(node.value) if isinstance(target, ast.Name) else None
         if isinstance(target, ast.Name) and value is not None:
-            found.setdefault(target.id, []).append(value)
+            texts_of.setdefault(target.id, []).append(value)
     values, missing = {}, []
-    for variable in wanted:
+    for variable in required:
         name, _, number = variable.partition("#")
-        texts = found.get(name, [])
+        texts = texts_of.get(name, [])
         index = int(number or 1) - 1
         if index < len(texts):
             values[variable] = texts[index]
@@ -189,11 +189,11 @@ def _called(node: ast.Call) -> Any:
 def _sum(node: ast.BinOp) -> str | None:
     """Returns a sum as a template; None if no operand is a text."""
     operands: list[ast.expr] = []
-    rest: ast.expr = node
-    while isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Add):
-        operands.insert(0, rest.right)
-        rest = rest.left
-    texts = [_value(operand) for operand in [rest, *operands]]
+    first: ast.expr = node
+    while isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add):
+        operands.insert(0, first.right)
+        first = first.left
+    texts = [_value(operand) for operand in [first, *operands]]
     if not any(isinstance(text, str) for text in texts):
         return None
     count = 0

@@ -90,17 +90,17 @@ def test_every_byte_of_balrogs_textworld_follows_its_history_builder(kind, key, 
     turns[0].observation = f"Welcome!\n\n{TASK}\n\n-= Attic =-\nA ladder.\n\n>"
     queue = deque(maxlen=32)
     for number, turn in enumerate(turns):
-        shown = turn.observation.split(TASK)[-1].strip()
-        events = [*queue, ("user", shown)][-32:]
+        observation = turn.observation.split(TASK)[-1].strip()
+        events = [*queue, ("user", observation)][-32:]
         expected = [
             {"role": "user", "content": protocols.load("balrog-textworld").neutral["instructions"][key].strip()}
         ]
         for role, text in events[:-1]:
             expected.append({"role": role, "content": ("Observation:\n" if role == "user" else "") + text})
         closing = texts("balrog-textworld", "closing")
-        expected.append({"role": "user", "content": f"Current Observation:\n{shown}\n\n{closing}"})
+        expected.append({"role": "user", "content": f"Current Observation:\n{observation}\n\n{closing}"})
         assert ours("balrog-textworld", turns, number, {"task_type": kind}) == expected
-        queue += ("user", shown), ("assistant", turn.commands[0])
+        queue += ("user", observation), ("assistant", turn.commands[0])
 
 
 def test_an_episode_that_a_protocol_has_no_words_for_ends_in_one_line():
@@ -121,9 +121,9 @@ def shell_episode(seed):
         text = f"THOUGHT: {number}\n\n" + "\n".join([block] * dice.choice([1, 1, 1, 0, 2]))
         parsed = prompting("mini-swe-agent").parse(text)
         output = dice.choice(OUTPUTS)
-        shown = f"exit code {number % 3}, in /testbed\n{output or '(no output)'}"
-        turns.append((Turn("", Reply(text), parsed.commands, 0.0, {}, note=parsed.note), output, shown))
-    for (turn, *_), before in zip(turns, ["It fails.", *(shown for *_, shown in turns)], strict=False):
+        observation = f"exit code {number % 3}, in /testbed\n{output or '(no output)'}"
+        turns.append((Turn("", Reply(text), parsed.commands, 0.0, {}, note=parsed.note), output, observation))
+    for (turn, *_), before in zip(turns, ["It fails.", *(observation for *_, observation in turns)], strict=False):
         turn.observation = before
     return turns
 
@@ -174,10 +174,10 @@ def test_every_byte_of_mini_swe_agents_messages_is_what_the_package_makes(seed):
     templates = {"system_template": form["system"], "instance_template": form["instance"]}
     default.DefaultAgent(Model(), Environment(), **templates, **limits).run("It fails.")
     played = [turn for turn, *_ in turns]
-    shown = ["It fails.", *(shown for *_, shown in turns)]
+    observation = ["It fails.", *(observation for *_, observation in turns)]
     assert len(prompts) == len(turns)
     for number, expected in enumerate(prompts):
-        messages = prompting("mini-swe-agent").messages("", "It fails.", played[:number], shown[number], ())
+        messages = prompting("mini-swe-agent").messages("", "It fails.", played[:number], observation[number], ())
         assert messages == expected
 
 
@@ -187,14 +187,14 @@ def test_a_shell_conversation_shows_commands_with_their_output_and_errors_in_pla
     played = [turn for turn, *_ in turns]
     chat = prompting("mini-swe-agent").messages("", "It fails.", played, turns[-1][2], ())
     assert [message["role"] for message in chat[:2]] == ["system", "user"] and "It fails." in chat[1]["content"]
-    rest = iter(chat[2:])
+    following = iter(chat[2:])
     for turn, output, _ in turns:
         if turn.commands:
-            assert next(rest) == {"role": "assistant", "content": turn.reply.text}
-            assert output[:5000] in next(rest)["content"]
+            assert next(following) == {"role": "assistant", "content": turn.reply.text}
+            assert output[:5000] in next(following)["content"]
         else:
-            assert f"has {turn.reply.text.count('```mswea')} commands" in next(rest)["content"]
-    assert next(rest, None) is None
+            assert f"has {turn.reply.text.count('```mswea')} commands" in next(following)["content"]
+    assert next(following, None) is None
 
 
 @pytest.mark.parametrize(
@@ -253,11 +253,11 @@ def test_react_asks_a_completion_endpoint_and_its_run_passes_the_check(tmp_path)
     assert record["num_turns"] == 49 == len(bodies)
     assert {tuple(body["stop"]) for body in bodies} == {("\n",)}
     assert not any("messages" in body or "chat_template_kwargs" in body for body in bodies)
-    assert "\n> think: I look around.\nOK.\n> look\n" in bodies[2]["prompt"]
+    assert "\n> think: I look around.\nOK.\n> look\n" in bodies[5]["prompt"]
 
 
 def test_twosome_scores_commands_after_the_bare_state(tmp_path):
-    """The prompt's tokens are those of the observation alone, and each command begins with a space."""
+    """The prompt has the tokens of the observation, and each command begins with a space."""
     policy = ScorePolicy.of(tiny_model(len(TOKENIZER)), TOKENIZER, lead=protocols.load("twosome").lead)
     (turn, *_) = episode(0, GRID)
     messages = ours("twosome", [turn], 0)
