@@ -156,6 +156,15 @@ class ReportsRetries(Protocol):
         ...
 
 
+@runtime_checkable
+class ReportsRequests(Protocol):
+    """Optional capability of a policy: it knows which request fields its servers changed."""
+
+    def request_changes(self) -> dict[str, Any]:
+        """Returns dropped, renamed and defaulted fields, ready for JSON; {} if there are none."""
+        ...
+
+
 @dataclass(slots=True)
 class Turn:
     """One exchange between a policy and an environment."""

@@ -18,7 +18,7 @@ FOLDERS = {
         ["prompting"],
         ["stats", "lm"],
         ["policies", "rollout", "execution"],
-        ["demos", "play", "cluster", "episodes", "hash_chain"],
+        ["demos", "play", "cluster", "episodes", "hash_chain", "config_file"],
         ["evaluate"],
         ["replay", "language_ability", "capacity", "interop"],
         ["generalization", "resample"],
