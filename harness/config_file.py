@@ -14,39 +14,37 @@ from typing import Any
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
 from envsuite.reading import read_json
-from harness.types import Policy, ReportsRequests
+from harness.types import DescribesConnection, Policy
 
 NAME = "config.json"
-REQUESTS = "request_fields"
-"""Key of the request fields that were dropped, renamed or left to the server."""
+CONNECTION = ("request_fields", "server")
+"""Entries that are known only while a model plays: see `harness.types.DescribesConnection`."""
 
 
 def write(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Writes the settings of a run that starts or continues; keeps what earlier calls noted about requests."""
+    """Writes the settings of a run that starts or continues; keeps what earlier calls noted about servers."""
     content = {
         **settings,
         "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "host": {"platform": platform.platform(), "python": sys.version.split()[0], "cpus": os.cpu_count()},
     }
-    if noted := _noted(folder):
-        content[REQUESTS] = noted
-    _write(folder, content)
+    _write(folder, {**content, **_noted(folder)})
 
 
-def note_requests(folder: Path, policy: Policy) -> None:
-    """Adds the request fields that the servers of `policy` changed; does nothing if there are none."""
-    changes = policy.request_changes() if isinstance(policy, ReportsRequests) else {}
-    if changes and changes != _noted(folder):
-        _write(folder, {**read_json(folder / NAME), REQUESTS: changes})
+def note_connection(folder: Path, policy: Policy) -> None:
+    """Adds what `policy` knows of its servers; does nothing if that is stored already."""
+    entries = policy.connection() if isinstance(policy, DescribesConnection) else {}
+    if entries and {**_noted(folder), **entries} != _noted(folder):
+        _write(folder, {**read_json(folder / NAME), **entries})
 
 
 def _noted(folder: Path) -> dict[str, Any]:
-    """Returns what is stored about requests; {} for a new run or a damaged file, which is written anew."""
+    """Returns what is stored about servers; {} for a new run or a damaged file, which is written anew."""
     try:
-        noted = read_json(folder / NAME).get(REQUESTS)
+        stored = read_json(folder / NAME)
+        return {name: stored[name] for name in CONNECTION if isinstance(stored.get(name), dict)}
     except (DataError, ValueError, AttributeError):
         return {}
-    return noted if isinstance(noted, dict) else {}
 
 
 def _write(folder: Path, content: Mapping[str, Any]) -> None:

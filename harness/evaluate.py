@@ -31,7 +31,7 @@ from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
-from harness.policies import is_model
+from harness.policies import is_model, weights_path
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
 from harness.rollout.activity import Activity, Heartbeat
@@ -115,7 +115,7 @@ class RunConfig:
                 del identity["prompting"]["wording"]
             if not self.prompting.protocol:
                 del identity["prompting"]["protocol"], identity["prompting"]["words"]
-            identity["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
+            identity["weights"] = model_files.fingerprint(weights_path(self.model))
         return identity
 
     def protocol(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def _play(
                     run.chain = hash_chain.chain(run, config.prompting, config.model, digest)
                 yield run
     finally:
-        config_file.note_requests(folder, policy)
+        config_file.note_connection(folder, policy)
         executor.close()
 
 

@@ -157,11 +157,13 @@ class ReportsRetries(Protocol):
 
 
 @runtime_checkable
-class ReportsRequests(Protocol):
-    """Optional capability of a policy: it knows which request fields its servers changed."""
+class DescribesConnection(Protocol):
+    """Optional capability of a policy: it can say what its servers are and what they made of its requests."""
 
-    def request_changes(self) -> dict[str, Any]:
-        """Returns dropped, renamed and defaulted fields, ready for JSON; {} if there are none."""
+    def connection(self) -> dict[str, Any]:
+        """Returns entries of config.json: `request_fields`, which servers changed, and `server`, if this
+        process started it; {} if there is nothing to say.
+        """
         ...
 
 

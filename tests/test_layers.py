@@ -17,6 +17,7 @@ FOLDERS = {
         ["records", "waiting"],
         ["prompting"],
         ["stats", "lm"],
+        ["servers"],
         ["policies", "rollout", "execution"],
         ["demos", "play", "cluster", "episodes", "hash_chain", "config_file"],
         ["evaluate"],

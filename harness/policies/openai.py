@@ -126,9 +126,9 @@ class OpenAIPolicy(RequestingPolicy):
         if self._weights is not None:
             self._weights.keep(path)
 
-    def request_changes(self) -> dict[str, Any]:
-        """Returns the request fields that servers refused, that have another name, or that are left to them."""
-        return self.fields.changes()
+    def connection(self) -> dict[str, Any]:
+        changes = self.fields.changes()
+        return {"request_fields": changes} if changes else {}
 
     def weights_hash(self) -> str:
         """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
@@ -174,10 +174,14 @@ class OpenAIPolicy(RequestingPolicy):
         self._client = None
 
     def _http(self) -> httpx.AsyncClient:
+        return self._open_client()
+
+    def _open_client(self, trust_env: bool = True) -> httpx.AsyncClient:
+        """Returns the open client, or a new one; `trust_env` lets it use the proxies of the environment."""
         if self._client is None:
             headers = {**({"Authorization": f"Bearer {self._key}"} if self._key else {}), **self._headers}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits)
+            self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits, trust_env=trust_env)
         return self._client
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
