@@ -45,9 +45,8 @@ class Server:
     def start(self, log: Path, port: int | None = None) -> ServerProcess:
         """Starts the server on a free port, or on `port`; its `wait` returns when it answers."""
         words = tuple(map(str, self.command))
-        return ServerProcess(
-            ServerCommand(self.name, words, self.served_name, tuple(self.environment.items())), log, port
-        )
+        command = ServerCommand(self.name, words, self.served_name, tuple(self.environment.items()))
+        return ServerProcess(command, log, port)
 
 
 def run(command: Sequence[str | Path], log: Path, step: str) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import httpx
-
 from envsuite.errors import DataError, UsageError
 from harness.lm import model_files
 from harness.policies.connections.failures import TemporaryError
+from harness.policies.connections.http_answers import ClientPool
 from harness.policies.openai import OpenAIPolicy
 from harness.servers import programs
 from harness.servers.pool import SERVERS
@@ -61,7 +60,7 @@ class ManagedPolicy(OpenAIPolicy):
                 raise DataError(f"{failure}. Finished episodes are kept: continue with --resume.") from error
             raise
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self) -> ClientPool:
         return self._open_client(trust_env=False)  # never through a proxy
 
 

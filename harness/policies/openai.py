@@ -33,7 +33,7 @@ from harness.policies.connections.affinity import ServerAffinity
 from harness.policies.connections.event_loop import Request, RequestingPolicy
 from harness.policies.connections.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.connections.health import Health
-from harness.policies.connections.http_answers import BoundedClient, body_of, encode, text_of
+from harness.policies.connections.http_answers import ClientPool, body_of, encode, text_of
 from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
@@ -118,7 +118,7 @@ class OpenAIPolicy(RequestingPolicy):
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
-        self._client: httpx.AsyncClient | None = None
+        self._client: ClientPool | None = None
         self._checking = asyncio.Lock()
 
     def keep_weights(self, path: Path) -> None:
@@ -173,15 +173,14 @@ class OpenAIPolicy(RequestingPolicy):
             await self._client.aclose()
         self._client = None
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self) -> ClientPool:
         return self._open_client()
 
-    def _open_client(self, trust_env: bool = True) -> httpx.AsyncClient:
-        """Returns the open client, or a new one; `trust_env` lets it use the proxies of the environment."""
+    def _open_client(self, trust_env: bool = True) -> ClientPool:
+        """Returns the open clients, or new ones; `trust_env` lets them use the proxies of the environment."""
         if self._client is None:
             headers = {**({"Authorization": f"Bearer {self._key}"} if self._key else {}), **self._headers}
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits, trust_env=trust_env)
+            self._client = ClientPool(headers=headers, timeout=self.timeout, trust_env=trust_env)
         return self._client
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:

@@ -28,7 +28,8 @@ PORTS = 3
 """Ports that are tried, because another process may take a free port before the server does."""
 TAIL = 12
 """Lines of the log that are shown when a server fails."""
-MOST_LINE = 300
+MOST_LINE, MOST_PROGRESS = 300, 120
+"""Characters of a line of the log that are shown, after a failure and before the first answer."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class ServerProcess:
         )
 
     @property
+    def pid(self) -> int:
+        """Id of the guard process, whose child is the server."""
+        return self._guard.pid
+
+    @property
     def ended(self) -> bool:
         """True if the server is not running any more."""
         return self._guard.poll() is not None
@@ -86,7 +92,7 @@ class ServerProcess:
             if time.monotonic() - changed > SILENCE:
                 raise self.failure(f"has not answered, and has written nothing for {SILENCE:.0f} s")
             if seconds >= next_line:
-                say(f"{self.command.name} starts: {seconds:.0f} s, {self.last_line()}")
+                say(f"{self.command.name} starts: {seconds:.0f} s, {self.last_line()[:MOST_PROGRESS]}")
                 next_line += EVERY
             time.sleep(0.1)
 

@@ -76,7 +76,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is not install
 
 @linux
 def test_stop_ends_the_server_and_children_in_other_sessions(server):
-    pids = descendants(server._guard.pid)
+    pids = descendants(server.pid)
     assert len(pids) == 2 and all(map(alive, pids))
     server.stop()
     server.stop()  # may be called again
@@ -89,7 +89,7 @@ def test_no_process_survives_a_kill(victim, tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from tests.api.test_managed_servers import COMMAND, started\n"
         f"server = started(COMMAND, Path({str(tmp_path / 'log')!r}))\n"
-        "print(server._guard.pid, flush=True); time.sleep(600)"
+        "print(server.pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
@@ -221,7 +221,7 @@ def test_a_model_on_llama_cpp_plays_and_a_crash_ends_the_run_at_once(llama):
     python, file = llama
     policy = make_policy(f"llamacpp:{file}", server_python=python, server_context=512, max_concurrent=2, max_tokens=4)
     try:
-        assert process.descendants(policy.server._guard.pid)
+        assert process.descendants(policy.server.pid)
         ask = Prompt([{"role": "user", "content": "Say yes."}], seed=1, key="a")
         (reply,) = policy.act([ask])
         assert reply.text and not reply.error and reply.input_tokens > 4 and reply.output_tokens <= 4
