@@ -7,7 +7,7 @@
                         written when the run ends
         timing.jsonl    duration of each episode
         reused.jsonl    episodes that come from the store and were not played (harness.episodes)
-        weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
+        weights.json    a served model's answer to a fixed question (harness.policies.connections.server_weights)
         summary.json    aggregated results
         progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
 

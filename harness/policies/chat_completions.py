@@ -16,7 +16,7 @@ import httpx
 from envsuite.errors import UsageError
 from envsuite.escaping import one_line
 from envsuite.reading import parse_json
-from harness.policies.http_answers import body_of, text_of
+from harness.policies.connections.http_answers import body_of, text_of
 from harness.types import Message, Reply
 
 OPENAI = "https://api.openai.com/v1"
