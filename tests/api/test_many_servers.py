@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from harness.policies import affinity, health
-from harness.policies.affinity import ServerAffinity
-from harness.policies.health import Health
-from harness.policies.http_answers import ClientPool
-from harness.policies.pacing import MAX_PAUSE, Pace, pause_before
+from harness.policies.connections import affinity, health
+from harness.policies.connections.affinity import ServerAffinity
+from harness.policies.connections.health import Health
+from harness.policies.connections.http_answers import ClientPool
+from harness.policies.connections.pacing import MAX_PAUSE, Pace, pause_before
 from tests.api.server import refuse, running
 
 
