@@ -6,6 +6,14 @@ from collections.abc import Sequence
 
 from harness.types import Message
 
+COMPLETION = "completion"
+"""role of a message that is a whole prompt: plain text that the model continues, without a chat template"""
+
+
+def plain_text(messages: Sequence[Message]) -> str | None:
+    """Returns the text of a prompt without roles; None if the prompt is a conversation."""
+    return messages[0]["content"] if messages and messages[0]["role"] == COMPLETION else None
+
 
 def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:
     """Removes the first exchange after the system message; returns None if only the last message

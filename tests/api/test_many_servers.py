@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from harness.policies import affinity, health
-from harness.policies.affinity import ServerAffinity
-from harness.policies.health import Health
-from harness.policies.http_answers import ClientPool, InOrder
+from harness.policies.connections import affinity, health
+from harness.policies.connections.affinity import ServerAffinity
+from harness.policies.connections.health import Health
+from harness.policies.connections.http_answers import ClientPool, InOrder
+from harness.policies.connections.pacing import MAX_PAUSE, Pace, pause_before
 from harness.policies.openai import OpenAIPolicy
-from harness.policies.pacing import MAX_PAUSE, Pace, pause_before
 from harness.types import Prompt
 from tests.api.server import refuse, running
 

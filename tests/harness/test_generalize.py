@@ -19,7 +19,7 @@ from harness.generalization import generalize, grid_check, grids, heatmap
 from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
 from harness.generalization.generalize import grid, split_places, splits
 from harness.generalization.transfer import adjusted_gap, gaps, transfers
-from harness.policies.server_weights import QUESTION
+from harness.policies.connections.server_weights import QUESTION
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import WORDINGS
 from harness.rollout.executors import LocalExecutor
@@ -31,8 +31,9 @@ from tests.api.server import running
 
 
 def run(*words):
+    """Runs the command in this process, without workers; returns its exit code."""
     with pytest.raises(SystemExit) as done:
-        command.main([str(word) for word in words])
+        command.main(["--num-workers", "0", *map(str, words)])
     return done.value.code
 
 
@@ -45,8 +46,6 @@ HILO = [
     "size=8,64",
     "--axis",
     "max_steps=3,6",
-    "--num-workers",
-    "0",
     "-n",
     "20",
 ]

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from harness.policies.http_answers import ClientPool
+from harness.policies.connections.http_answers import ClientPool
 
 PAUSE = 30.0
 """Seconds without requests after a failure; doubles with every further failure."""

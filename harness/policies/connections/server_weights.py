@@ -18,7 +18,7 @@ import httpx
 
 from envsuite.errors import DataError
 from harness.policies.chat_completions import shown
-from harness.policies.http_answers import ClientPool, body_of, encode
+from harness.policies.connections.http_answers import ClientPool, body_of, encode
 from harness.policies.identities import Fingerprint
 
 QUESTION = "Name ten animals, one for each of ten letters of your choice."
