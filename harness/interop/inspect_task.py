@@ -2,7 +2,7 @@
 
     inspect eval envsuite/play -T env=BabyAI-goto-v0 -T episodes=20 --model openai/gpt-4o-mini
 
-A sample is a game and an epoch is an attempt at it. The model gets the prompts of `envsuite-eval`, also those of a
+A sample is a game and an epoch is an attempt at it. The model gets the prompts of `envsuite-eval`, also of a
 published set-up (`-T protocol=balrog`), and its replies are parsed in the same way. If an environment breaks, its
 sample has an error and no score.
 """
@@ -47,7 +47,7 @@ def play(
     admissible: str = "latest",
     action_grammar: str = "action",
 ) -> Task:
-    """Plays games of one task. The parameters are those of `envsuite-eval`. Raises UsageError, BadKnob."""
+    """Plays games of one task. Its parameters are flags of `envsuite-eval`. Raises UsageError, BadKnob."""
     (selected, *more) = registry.tasks(env)
     if more:
         raise UsageError(f"{env!r} matches {len(more) + 1} tasks: name exactly one.")
