@@ -3,6 +3,7 @@
     python -m benchmarks.mutants map tests/harness/test_rollout.py ...   # which tests cover which lines
     python -m benchmarks.mutants run harness/rollout/loop.py --sample 20  # PATH, PATH:LINE or PATH:FIRST-LAST
     python -m benchmarks.mutants run --changed main                       # lines that differ from a revision
+    python -m benchmarks.mutants run --draw lm=40 --draw engines=60       # random mutants of whole areas
     python -m benchmarks.mutants table --journal benchmarks/mutants.jsonl --markdown benchmarks/mutants.md
 
 All of it happens in a copy of the tracked files, without ../shared. Verdicts are appended to a journal, and a later
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mutant_swap
-from benchmarks.mutant_operators import PACKAGES, ROOT, Mutant, chosen
+from benchmarks.mutant_operators import AREAS, PACKAGES, ROOT, Mutant, chosen, drawn
 
 SUBPROCESSES = {
     "envsuite/sandbox/inside/": ("tests/sandbox/test_archive.py", "tests/sandbox/test_session.py"),
@@ -222,7 +223,7 @@ def run(mutants: Sequence[Mutant], maps: Path, journal: Path, seconds: float, ke
                 break
             target = copy / mutant.path
             source = (ROOT / mutant.path).read_bytes()
-            changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
+            changed = mutant.applied(source)
             prepare: Callable[[], object] = mutant_swap.forget
             if mutant.in_function:
                 functions = mutant_swap.functions_of(target)
@@ -290,12 +291,22 @@ so these rows say little about older tests. `benchmarks/mutants.jsonl` holds the
 """
 
 
+def area_and_count(word: str) -> tuple[str, int]:
+    """Parses AREA=COUNT."""
+    area, _, count = word.partition("=")
+    if area not in AREAS.values() or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is not AREA=COUNT with an area of {', '.join(AREAS.values())}")
+    return area, int(count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=["map", "run", "table"])
     parser.add_argument("paths", nargs="*", help="map: files of tests; run: modules, PATH:LINE, PATH:FIRST-LAST")
     parser.add_argument("--changed", default="", metavar="REV", help="run: lines that differ from a revision")
     parser.add_argument("--sample", type=int, default=0, help="run: at most so many mutants of each path (default all)")
+    parser.add_argument("--draw", type=area_and_count, action="append", default=[], metavar="AREA=COUNT",
+                        help=f"run: random mutants of an area: {', '.join(AREAS.values())}")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="run: seed of the sample")
     parser.add_argument("--seconds", type=float, default=240.0, help="run: stop before this time is over")
     parser.add_argument("--maps", type=Path, default=ROOT / "build" / "mutants", help="folder of the maps")
@@ -307,11 +318,11 @@ def main() -> None:
     if args.verb == "map":
         make_map(args.paths, args.maps, args.copy)
     elif args.verb == "run":
-        mutants: list[Mutant] = []
+        mutants = [mutant for area, count in args.draw for mutant in drawn(area, count, args.seed)]
         for group in [[path] for path in args.paths] + ([[]] if args.changed else []):
-            drawn = chosen(group, "" if group else args.changed)
-            random.Random(args.seed).shuffle(drawn)
-            mutants += drawn[: args.sample or None]
+            sample = chosen(group, "" if group else args.changed)
+            random.Random(args.seed).shuffle(sample)
+            mutants += sample[: args.sample or None]
         run(mutants, args.maps, args.journal, args.seconds, args.copy)
     else:
         text = HEAD + table(args.journal)
