@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from harness.types import Message
+
+
+def shared_prefix(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Returns the length of the longest common prefix of two sequences of messages or tokens."""
+    for index, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return index
+    return min(len(first), len(second))
 
 
 def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:

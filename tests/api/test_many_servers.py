@@ -86,7 +86,9 @@ def test_if_all_servers_failed_all_are_used_and_none_is_checked(monkeypatch):
     assert servers.available() == [0, 1] and servers.after(1) == 0 and not servers.due()
 
 
-@pytest.mark.parametrize(("status", "healthy"), [(200, True), (404, True), (500, False), (None, False)])
+@pytest.mark.parametrize(
+    ("status", "healthy"), [(200, True), (404, True), (500, True), (502, False), (503, False), (None, False)]
+)
 def test_a_server_is_asked_before_it_is_used_again(status, healthy, monkeypatch):
     servers = Health(2)
     servers.failed(1)
