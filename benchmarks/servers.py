@@ -22,7 +22,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,10 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.server_recipes import MODEL, RECIPES, RunningServer, Server
+from benchmarks.server_recipes import MODEL, RECIPES, Server
 from benchmarks.server_table import render
 from envsuite.errors import EnvsuiteError
 from harness import records
+from harness.servers.process import ServerProcess
 
 TASK = "VirtualHome-easy-v0"
 """a task to whose prompts the small model gives different replies"""
@@ -115,20 +115,16 @@ def _run_step(server: Server, step: Step, folder: Path, size: Size, anew: bool) 
         shutil.rmtree(runs, ignore_errors=True)
         interrupted.unlink(missing_ok=True)
         log.unlink(missing_ok=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/v1"
-    running = RunningServer(server, port, log)
+    running = server.start(log)
     values: dict[str, Any] = {"server": server.name, "version": server.version, **dataclasses.asdict(step)}
     try:
-        values["start_seconds"] = running.wait(url, server.served_name)
+        values["start_seconds"] = running.wait(_say)
         if step.killed and not interrupted.exists():
-            outcome = _play_until_killed(server, step, url, runs, size, running)
+            outcome = _play_until_killed(server, step, runs, size, running)
             interrupted.write_text(json.dumps(outcome))  # if this script is stopped now, it continues from here
-            running = RunningServer(server, port, log)
-            running.wait(url, server.served_name)
-        code, message = _finish(_eval(server, step, url, runs, size, resume=step.killed))
+            running = server.start(log, running.port)  # at its old address, as after a restart
+            running.wait(_say)
+        code, message = _finish(_eval(server, step, running.url, runs, size, resume=step.killed))
     finally:
         running.stop()
     if code:
@@ -161,18 +157,16 @@ def _finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, (output.strip().splitlines() or [""])[-1]
 
 
-def _play_until_killed(
-    server: Server, step: Step, url: str, runs: Path, size: Size, running: RunningServer
-) -> dict[str, Any]:
+def _play_until_killed(server: Server, step: Step, runs: Path, size: Size, running: ServerProcess) -> dict[str, Any]:
     """Kills the server after a third of the episodes; returns how the run ended."""
-    process = _eval(server, step, url, runs, size, resume=False)
+    process = _eval(server, step, running.url, runs, size, resume=False)
     try:
         deadline = time.monotonic() + EVAL_LIMIT
         while _journal_lines(runs) < max(1, size.episodes // 3):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise EnvsuiteError(f"{step.name}: the run ended before the server was killed: {_finish(process)[1]}")
             time.sleep(0.05)
-        running.kill()
+        running.crash()
         killed = time.monotonic()
         code, message = _finish(process)
     finally:

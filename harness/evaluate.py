@@ -10,10 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,12 +26,12 @@ from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
-from harness import hash_chain, records
+from harness import config_file, hash_chain, records
 from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
-from harness.policies import is_model
+from harness.policies import is_model, weights_path
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
 from harness.rollout.activity import Activity, Heartbeat
@@ -47,6 +45,8 @@ from harness.types import Episode, HashesWeights, Policy, Trajectory, WatchesWei
 DEFAULT_EXECUTION = Execution()
 OnEpisode = Callable[[Record, Trajectory | None], None]
 """Receives the record of each episode, and the trajectory if it was played: None for a reused episode."""
+WEIGHTS = "weights.json"
+"""File in a run's folder with a served model's answer to a fixed question."""
 ENV_TIMEOUT = 600.0
 """Seconds for an environment in a worker to answer, unless `Execution.env_timeout` is set."""
 
@@ -115,7 +115,7 @@ class RunConfig:
                 del identity["prompting"]["wording"]
             if not self.prompting.protocol:
                 del identity["prompting"]["protocol"], identity["prompting"]["words"]
-            identity["weights"] = model_files.fingerprint(self.model.removeprefix("hf:"))
+            identity["weights"] = model_files.fingerprint(weights_path(self.model))
         return identity
 
     def protocol(self) -> dict[str, Any]:
@@ -224,7 +224,8 @@ def evaluate(
             f"{folder} is in use by another process: wait for it, or choose another --output-dir."
         ) from None
     try:
-        _write_config(folder, config, execution)
+        settings = {"run_id": config.run_id, "split": config.split, "execution": asdict(execution)}
+        config_file.write(folder, {**config.identity(), **settings})
         reused = ReusedEpisodes(folder / "reused.jsonl")
         journal = Journal(journal_path, reused.dates)
         series = None
@@ -232,9 +233,8 @@ def evaluate(
             done = journal.done()
             reused.forget(done)
             todo = [episode for episode in episodes if episode.key not in done]
-            weights = folder / "weights.json"
             if not done:
-                weights.unlink(missing_ok=True)  # no record depends on it
+                (folder / WEIGHTS).unlink(missing_ok=True)  # no record depends on it
             series = open_series() if todo else None
             if series is not None:
                 for record in reused.take(series, todo, journal):
@@ -244,7 +244,7 @@ def evaluate(
             activity.episodes, activity.ended = len(episodes), len(episodes) - len(todo)
             if todo:
                 activity.most_turns = _most_turns(config)
-                runs = play(todo) if play else _play(config, todo, make_policy, execution, weights, activity)
+                runs = play(todo) if play else _play(config, todo, make_policy, execution, folder, activity)
                 with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
                     _record(config, runs, journal, folder, execution.budget, on_episode, activity, series)
             results = records.write_results(folder / "results.jsonl", journal, {episode.key for episode in episodes})
@@ -279,12 +279,12 @@ def _play(
     todo: Sequence[Episode],
     make_policy: Callable[[], Policy],
     execution: Execution,
-    weights: Path,
+    folder: Path,
     activity: Activity,
 ) -> Iterator[Trajectory]:
     policy = make_policy()
     if isinstance(policy, WatchesWeights):
-        policy.keep_weights(weights)
+        policy.keep_weights(folder / WEIGHTS)
     executor = open_slots(config, execution, len(todo), policy.advice_kind)
     try:
         runs = rollout(policy, todo, executor, config.prompting, config.max_turns, activity)
@@ -295,6 +295,7 @@ def _play(
                     run.chain = hash_chain.chain(run, config.prompting, config.model, digest)
                 yield run
     finally:
+        config_file.note_connection(folder, policy)
         executor.close()
 
 
@@ -386,15 +387,3 @@ def _open_ray(
     batched = not cls.needs_process(settings)
     timeout = execution.env_timeout or ENV_TIMEOUT
     return RayExecutor(ray, count, workers, config.reward_mode, advice_kind, shaping, needs, batched, timeout)
-
-
-def _write_config(folder: Path, config: RunConfig, execution: Execution) -> None:
-    content = {
-        **config.identity(),
-        "run_id": config.run_id,
-        "split": config.split,
-        "execution": asdict(execution),
-        "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "host": {"platform": platform.platform(), "python": sys.version.split()[0], "cpus": os.cpu_count()},
-    }
-    write_atomically(folder / "config.json", json.dumps(content, indent=2) + "\n")

@@ -7,7 +7,7 @@
                         written when the run ends
         timing.jsonl    duration of each episode
         reused.jsonl    episodes that come from the store and were not played (harness.episodes)
-        weights.json    a served model's answer to a fixed question (harness.policies.server_weights)
+        weights.json    a served model's answer to a fixed question (harness.policies.connections.server_weights)
         summary.json    aggregated results
         progress.json   while the run lasts: counters and episodes in play, for envsuite-watch
 
@@ -116,7 +116,8 @@ def _estimated(turns: Sequence[Turn]) -> Record:
 
 def _step(turn: Turn, observation: str) -> dict[str, Any]:
     step = {"commands": list(turn.commands), "observation": observation, "reward": turn.reward, "fault": turn.fault}
-    if list(turn.commands) != [turn.reply.text]:  # bare commands of random and expert are stored once
+    substitute = turn.fault in ("format", "length")  # a protocol played a reply that it did not understand
+    if substitute or list(turn.commands) != [turn.reply.text]:  # bare commands of random and expert are stored once
         step["reply"] = turn.reply.text
     return step
 

@@ -156,6 +156,17 @@ class ReportsRetries(Protocol):
         ...
 
 
+@runtime_checkable
+class DescribesConnection(Protocol):
+    """Optional capability of a policy: it can say what its servers are and what they made of its requests."""
+
+    def connection(self) -> dict[str, Any]:
+        """Returns entries of config.json: `request_fields`, which servers changed, and `server`, if this
+        process started it; {} if there is nothing to say.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class Turn:
     """One exchange between a policy and an environment."""

@@ -38,7 +38,8 @@ def parser() -> argparse.ArgumentParser:
         "--model",
         required=True,
         action="append",
-        help="repeatable; random | blind | expert | idle | replay:FILE | hf:X | openai:X | alias | path | org/name",
+        help="repeatable; random | blind | expert | idle | replay:FILE | hf:X | vllm:X | llamacpp:FILE.gguf | openai:X "
+        "| alias | path | org/name",
     )
     parser.add_argument(
         "-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated"

@@ -16,7 +16,7 @@ from harness import waiting
 from harness.cluster import connect
 from harness.lm import model_files
 from harness.policies import find, make_policy
-from harness.policies.affinity import ServerAffinity
+from harness.policies.connections.affinity import ServerAffinity
 from harness.types import Prompt, Reply
 from harness.waiting import Outbox
 

@@ -131,16 +131,20 @@ def here(source: Source) -> Path | None:
 
 
 def fingerprint(name: str) -> str:
-    """Returns a hash of a folder's weights, or '' if `name` is not a folder.
+    """Returns a hash of the weights in a folder or a GGUF file, or '' if `name` is neither.
 
     The SHA-256 covers names and sizes of the weight files and one megabyte at both ends of each.
     Training changes every part of a weight file, and hashing gigabytes would delay every run.
     """
     path = Path(name).expanduser()
-    if not path.is_dir():
+    if path.is_dir():
+        files = sorted(path.glob("*.safetensors")) + sorted(path.glob("*.bin"))
+    elif path.suffix == ".gguf" and path.is_file():
+        files = [path]
+    else:
         return ""
     digest = hashlib.sha256()
-    for file in sorted(path.glob("*.safetensors")) + sorted(path.glob("*.bin")):
+    for file in files:
         size = file.stat().st_size
         digest.update(f"{file.name} {size}\n".encode())
         with file.open("rb") as stream:

@@ -1,8 +1,8 @@
 """Policies by name. To add one, write its module and add one row to `POLICIES`.
 
-random | blind | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL. A name without a
-known prefix is an alias, a folder or `org/name`, and means `hf:`, or `openai:` if a server's address
-is given.
+random | blind | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL | vllm:MODEL |
+llamacpp:FILE.gguf. A name without a known prefix is an alias, a folder or `org/name`, and means `hf:`,
+or `openai:` if a server's address is given.
 
 Optional capabilities of policies are protocols that the harness checks with `isinstance`:
 `harness.waiting.Asynchronous` and `harness.types.WatchesWeights`.
@@ -20,6 +20,19 @@ from harness.types import Policy
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "thinking")
 _LOCAL = (*_SAMPLING, "dtype", "device")
+_REQUESTS = ("stop", "timeout", "max_retries", "requests_per_minute", "watch", "reasoning_effort", "extra_body")
+_MANAGED = (
+    *_SAMPLING,
+    *_REQUESTS,
+    "server_python",
+    "server_context",
+    "server_gpu_share",
+    "server_tensor_parallel",
+    "server_args",
+    "dtype",
+    "max_concurrent",
+    "say",
+)
 _FILES = "harness.policies.identities:of_files"
 
 
@@ -40,6 +53,8 @@ class PolicyRow:
     """the extra of envsuite that installs its dependencies"""
     keeps_prefix: bool = False
     """the callable receives the complete name, including the prefix"""
+    starts_server: bool = False
+    """starts a server of its own, so that an address cannot be given"""
     identity: str = ""
     """"module:function" for `identity`; a model without one is never identified"""
 
@@ -62,23 +77,35 @@ POLICIES = {
         "harness.policies.openai:OpenAIPolicy",
         (
             *_SAMPLING,
-            "stop",
+            *_REQUESTS,
             "base_url",
             "api_key_var",
             "served_model_name",
-            "timeout",
-            "max_retries",
-            "requests_per_minute",
             "price",
-            "watch",
-            "reasoning_effort",
-            "extra_body",
             "headers",
         ),
         is_model=True,
         on_server=True,
         extra="api",
         identity="harness.policies.identities:of_server",
+    ),
+    "vllm": PolicyRow(
+        "harness.policies.managed:vllm",
+        _MANAGED,
+        is_model=True,
+        on_server=True,
+        extra="api",
+        starts_server=True,
+        identity="harness.policies.managed:identity_on_vllm",
+    ),
+    "llamacpp": PolicyRow(
+        "harness.policies.managed:llamacpp",
+        _MANAGED,
+        is_model=True,
+        on_server=True,
+        extra="api",
+        starts_server=True,
+        identity="harness.policies.managed:identity_on_llamacpp",
     ),
 }
 SETTINGS = frozenset(name for row in POLICIES.values() for name in row.options) | {"action_mode"}
@@ -97,6 +124,8 @@ def find(name: str, base_url: str | None = None, action_mode: str = "write") -> 
     if prefix not in POLICIES:
         kind, argument = "hf", name
     if POLICIES[kind].is_model:
+        if base_url is not None and POLICIES[kind].starts_server:
+            raise UsageError(f"{name} starts a server of its own: remove --base-url, or the prefix {kind}:.")
         if base_url is not None and not POLICIES[kind].on_server:
             kind, argument = "openai", name
         if action_mode == "score":
@@ -113,6 +142,17 @@ def find(name: str, base_url: str | None = None, action_mode: str = "write") -> 
 def is_model(name: str) -> bool:
     """Returns True if `name` is a language model, so that prompting and sampling settings matter."""
     return find(name)[0].is_model
+
+
+def weights_path(name: str) -> str:
+    """Returns a model's name without the prefix of its kind: for models on this machine, an alias or a path."""
+    prefix, _, rest = name.partition(":")
+    return rest if prefix in POLICIES and POLICIES[prefix].is_model else name
+
+
+def starts_server(name: str) -> bool:
+    """Returns True if this process starts a server for the model `name`."""
+    return find(name)[0].starts_server
 
 
 def on_server(name: str, base_url: str | None) -> bool:

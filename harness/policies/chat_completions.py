@@ -16,7 +16,7 @@ import httpx
 from envsuite.errors import UsageError
 from envsuite.escaping import one_line, public_url
 from envsuite.reading import parse_json
-from harness.policies.http_answers import body_of, text_of
+from harness.policies.connections.http_answers import body_of, text_of
 from harness.types import Message, Reply
 
 OPENAI = "https://api.openai.com/v1"
@@ -98,7 +98,7 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
     try:
         body = body_of(answer)
         first = body["choices"][0]
-        text = _text(first["message"])
+        text = _text({"content": first["text"]} if "text" in first else first["message"])
         if first.get("error") or first.get("finish_reason") in ("error", "abort"):
             return None  # the server failed while it generated: a fault, not a reply
         length = first.get("finish_reason") == "length"

@@ -9,20 +9,15 @@ header, and removed from all messages.
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
-import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.errors import UsageError, did_you_mean
 from envsuite.escaping import one_line, public_url
-from harness import waiting
-from harness.policies.affinity import ServerAffinity
 from harness.policies.chat_completions import (
     OPENAI,
     Price,
@@ -33,23 +28,20 @@ from harness.policies.chat_completions import (
     retry_after,
     secrets_of,
 )
-from harness.policies.failures import TEMPORARY, FailureStreak, Refused, TemporaryError, TooLong, api_key
-from harness.policies.health import Health
-from harness.policies.http_answers import BoundedClient, body_of, encode, text_of
+from harness.policies.connections.affinity import ServerAffinity
+from harness.policies.connections.event_loop import Request, RequestingPolicy
+from harness.policies.connections.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
+from harness.policies.connections.health import Health
+from harness.policies.connections.http_answers import ClientPool, body_of, encode, text_of
+from harness.policies.connections.pacing import Pace, pause_before
+from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
-from harness.policies.pacing import Pace, Retries, pause_before
-from harness.policies.server_weights import Weights
-from harness.prompting.messages import without_oldest_turn
+from harness.policies.request_fields import RequestFields, parsed_headers
+from harness.prompting.messages import plain_text, without_oldest_turn
 from harness.types import Message, Prompt, Reply
-from harness.waiting import Outbox
-
-OPTIONAL = ("seed", "chat_template_kwargs", "stop")
-"""Request fields that a server may refuse, because results do not depend on them."""
-FLAGS = {"top_p": "--top-p", "reasoning_effort": "--reasoning-effort"}
-"""Request fields that a server may refuse, and the flag that the user then leaves out."""
 
 
-class OpenAIPolicy:
+class OpenAIPolicy(RequestingPolicy):
     """Asks `model` at `base_url`, which may list several servers separated by commas.
 
     A new conversation goes to the server with the fewest requests and stays there, where its prefix
@@ -60,16 +52,12 @@ class OpenAIPolicy:
     `temperature` None leaves it to the server, `reasoning_effort` and the JSON object `extra_body` are
     added to each request, and `headers` ("NAME:VALUE") are sent and never stored.
     `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run
-    if a server's weights change (`harness.policies.server_weights`).
+    if a server's weights change (`harness.policies.connections.server_weights`).
 
     All requests run in the event loop of one thread. A prompt that is too long loses its oldest
     turns. A reply that no server gave has an `error`; if servers only return errors, the run ends
     with DataError.
     """
-
-    advice_kind = ""
-    deterministic = False
-    path = "chat/completions"
 
     def __init__(
         self,
@@ -100,6 +88,7 @@ class OpenAIPolicy:
                 f"timeout {timeout} and requests per minute {requests_per_minute} must be positive, "
                 f"retries {max_retries} >= 0."
             )
+        super().__init__()
         self.name = model
         self.servers = [address(url) for url in (base_url or OPENAI).split(",") if url.strip()]
         self.served_name = served_model_name or model
@@ -111,71 +100,32 @@ class OpenAIPolicy:
             *(word for url in self.servers for word in secrets_of(url)),
         ]
         self._pace = Pace(requests_per_minute)
-        self._headers = _parsed_headers(headers)
+        self._headers = parsed_headers(headers)
         self._secrets += [value for value in self._headers.values() if len(value) >= 4]
-        self._fields: dict[str, Any] = {"max_tokens": max_tokens, **(json.loads(extra_body) if extra_body else {})}
-        if temperature is not None:
-            self._fields["temperature"] = temperature
-        if reasoning_effort:
-            self._fields["reasoning_effort"] = reasoning_effort
-        if top_p < 1:
-            self._fields["top_p"] = top_p
-        if stop:
-            self._fields["stop"] = list(stop)[:4]  # the protocol's limit
-        if not thinking and base_url is not None:
-            self._fields["chat_template_kwargs"] = {"enable_thinking": False}
-        self._dropped: set[str] = set()
+        self.fields = RequestFields(
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            stop=stop,
+            thinking=thinking,
+            switches_thinking=base_url is not None,
+            reasoning_effort=reasoning_effort,
+            extra_body=extra_body,
+        )
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
-        self._streak, self._retries = FailureStreak(), Retries()
-        self._outbox = Outbox()
-        self._inbox: deque[tuple[int, int, Prompt]] = deque()
-        self._scheduled = False
-        self._tasks: dict[asyncio.Task[None], int] = {}  # with their generation
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._client: httpx.AsyncClient | None = None
+        self._client: ClientPool | None = None
         self._checking = asyncio.Lock()
-
-    # The rollout's thread calls the following methods.
-
-    def act(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        return waiting.act(self, prompts)
-
-    def submit(self, ticket: int, prompt: Prompt) -> None:
-        self._inbox.append((self._outbox.expect(), ticket, prompt))
-        self._streak.submitted(ticket)
-        if not self._scheduled:
-            self._scheduled = True
-            self._event_loop().call_soon_threadsafe(self._start)
-
-    def collect(self, timeout: float | None = 0.0) -> list[tuple[int, Reply]]:
-        replies = self._outbox.take(timeout)
-        for ticket, reply in replies:
-            if self._streak.replied(ticket, reply):
-                times = f" ({self._streak.length} failures in a row)" if self._streak.length > 1 else ""
-                raise DataError(
-                    f"{reply.error}{times}. Finished episodes are kept: continue with --resume when the server answers."
-                )
-        return replies
-
-    def cancel(self) -> None:
-        self._outbox.cancel()
-        self._streak.cancel()
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._cancel_tasks)
-
-    def sources(self) -> Sequence[Any]:
-        return (self._outbox.wakeup,)
-
-    def retrying(self) -> list[tuple[str, float]]:
-        return self._retries.waiting()
 
     def keep_weights(self, path: Path) -> None:
         """Compares the servers' weights with the fingerprint in `path`, if they are watched."""
         if self._weights is not None:
             self._weights.keep(path)
+
+    def connection(self) -> dict[str, Any]:
+        changes = self.fields.changes()
+        return {"request_fields": changes} if changes else {}
 
     def weights_hash(self) -> str:
         """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
@@ -188,80 +138,46 @@ class OpenAIPolicy:
         asking = self._weights.ask(self._http, self.servers, self.timeout)
         return asyncio.run_coroutine_threadsafe(asking, self._event_loop()).result()
 
-    def close(self) -> None:
-        self.cancel()
-        if self._loop is not None and self._thread is not None:
-            asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-        self._loop = self._thread = self._client = None
-
-    def _event_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="envsuite-requests", daemon=True)
-            self._thread.start()
-        return self._loop
-
     # The following methods run in the event loop.
 
-    def _start(self) -> None:
-        """Starts a task for each submitted prompt."""
-        self._scheduled = False
-        requests = [self._inbox.popleft() for _ in range(len(self._inbox))]
-        submitted = [request for request in requests if request[0] == self._outbox.generation]  # the others: cancelled
+    def _dispatch(self, requests: Sequence[Request]) -> None:
+        """Chooses a server for each request and starts it; asks servers that rested first whether they are back."""
         if self._health.due():
-            self._spawn(self._outbox.generation, self._start_after_check(submitted))
+            self._spawn(self._outbox.generation, self._dispatch_after_check(requests))
         else:
-            self._start_tasks(submitted)
+            self._start_tasks(requests)
 
-    async def _start_after_check(self, submitted: list[tuple[int, int, Prompt]]) -> None:
+    async def _dispatch_after_check(self, requests: Sequence[Request]) -> None:
         async with self._checking:
             await self._health.check(self._http(), self.servers)
-        # Prompts that were cancelled during the check are not sent.
-        self._start_tasks([request for request in submitted if request[0] == self._outbox.generation])
+        self._start_tasks(self._uncancelled(requests))
 
-    def _start_tasks(self, submitted: list[tuple[int, int, Prompt]]) -> None:
-        keys = [prompt.key or str(prompt.seed) for _, _, prompt in submitted]
+    def _start_tasks(self, requests: Sequence[Request]) -> None:
+        keys = [request.prompt.key or str(request.prompt.seed) for request in requests]
         servers = self._affinity.share(keys, self._health.available(), self._in_flight)
-        for (generation, ticket, prompt), server in zip(submitted, servers, strict=True):
-            self._spawn(generation, self._finish(generation, ticket, prompt, server))
+        for request, server in zip(requests, servers, strict=True):
+            self._spawn(request.generation, self._finish(request, server))
 
-    def _spawn(self, generation: int, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = generation
-        task.add_done_callback(self._tasks.pop)
-
-    async def _finish(self, generation: int, ticket: int, prompt: Prompt, server: int) -> None:
+    async def _finish(self, request: Request, server: int) -> None:
         self._in_flight[server] += 1
         try:
-            outcome: Reply | BaseException = await self._answer(prompt, server)
-        except Exception as error:
-            outcome = error
+            await super()._finish(request, server)
         finally:
             self._in_flight[server] -= 1
-        self._outbox.put(generation, ticket, outcome)
 
-    def _cancel_tasks(self) -> None:
-        for task, generation in self._tasks.items():
-            if generation != self._outbox.generation:
-                task.cancel()
-
-    async def _shut_down(self) -> None:
-        current = asyncio.current_task()
-        tasks = [task for task in self._tasks if task is not current]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _disconnect(self) -> None:
         if self._client is not None:
             await self._client.aclose()
+        self._client = None
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http(self) -> ClientPool:
+        return self._open_client()
+
+    def _open_client(self, trust_env: bool = True) -> ClientPool:
+        """Returns the open clients, or new ones; `trust_env` lets them use the proxies of the environment."""
         if self._client is None:
             headers = {**({"Authorization": f"Bearer {self._key}"} if self._key else {}), **self._headers}
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            self._client = BoundedClient(headers=headers, timeout=self.timeout, limits=limits)
+            self._client = ClientPool(headers=headers, timeout=self.timeout, trust_env=trust_env)
         return self._client
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
@@ -309,7 +225,11 @@ class OpenAIPolicy:
 
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
         """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
-        body: dict[str, Any] = {"model": self.served_name, "messages": list(content), **self._fields}
+        text = plain_text(content)
+        prompted = {"messages": list(content)} if text is None else {"prompt": text}
+        body: dict[str, Any] = {"model": self.served_name, **prompted, **self.fields.values}
+        if text is not None:
+            body.pop("chat_template_kwargs", None)
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
             body["tools"] = list(prompt.tools)
@@ -317,21 +237,20 @@ class OpenAIPolicy:
 
     def _read(self, server: str, answer: httpx.Response, content: Any) -> Reply | None:
         """Parses an answer; returns None if it is invalid."""
-        return read(answer, self._fields.get("stop", ()), self.price, content)
+        return read(answer, self.fields.values.get("stop", ()), self.price, content)
 
     async def _ask(self, server: str, prompt: Prompt, content: Any) -> Reply:
         """Sends one request. Raises TemporaryError, Refused, TooLong, UsageError or DataError."""
         await self._pace.wait()
-        body = self._body(prompt, content)
-        for name in self._dropped:
-            body.pop(name, None)
+        body = self.fields.without_dropped(self._body(prompt, content))
         client = self._http()
+        path = "completions" if "prompt" in body else "chat/completions"
         try:
             # httpx limits the time between bytes, but not the time of a server that sends slowly.
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
-                answer = await client.post(f"{server}/{self.path}", **encode(body))
+                answer = await client.post(f"{server}/{path}", **encode(body))
         except TimeoutError:
             self._doubt(server)
             raise TemporaryError(f"{public_url(server)} did not answer within {self.timeout:g} s") from None
@@ -352,7 +271,7 @@ class OpenAIPolicy:
             if reply is None:
                 self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]
-                expected = self.path.replace("/", " ").removesuffix("s")
+                expected = path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{public_url(server)} returned an invalid {expected}: {start!r}")
             reply.text = self._hidden(reply.text)
             return reply
@@ -372,35 +291,9 @@ class OpenAIPolicy:
             raise UsageError(f"{description}; {key}.")
         if status == 404:
             raise UsageError(self._hidden(f"{description}; {await self._served_models(server)}"))
-        if status in (400, 413, 422) and self._adapt(server, status, message.lower(), body, description):
+        if status in (400, 413, 422) and self.fields.adapt(public_url(server), message, status, body):
             return
         raise Refused(description)
-
-    def _adapt(self, server: str, status: int, message: str, body: dict[str, Any], description: str) -> bool:
-        """Removes or renames the field that the server refused. Raises TooLong for a prompt that is too long."""
-        too_long = ("context length", "context_length", "too long", "too many tokens")
-        if status == 413 or any(words in message for words in too_long):
-            raise TooLong(description)
-        if "max_completion_tokens" in message and "max_tokens" in self._fields:
-            self._fields["max_completion_tokens"] = self._fields.pop("max_tokens")
-            return True
-        if "max_completion_tokens" in self._fields and "max_tokens" in body:
-            return True  # another request has already renamed the field
-        if "temperature" in message and "temperature" in body:
-            raise UsageError(
-                f"{description}. This model does not accept temperature {body['temperature']:g}: "
-                "use --temperature default."
-            )
-        for name, flag in FLAGS.items():
-            if name in body and name in message:
-                raise UsageError(f"{description}. This model does not accept {name}: leave out {flag}.")
-        for name in OPTIONAL:
-            if name in body and name in message:
-                if name not in self._dropped:
-                    self._dropped.add(name)
-                    warnings.warn(f"{public_url(server)} does not accept {name!r}: requests omit it.", stacklevel=2)
-                return True
-        return False
 
     def _doubt(self, server: str) -> None:
         self._health.failed(self.servers.index(server))
@@ -423,16 +316,3 @@ class OpenAIPolicy:
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(public_url, self.servers))!r})"
-
-
-def _parsed_headers(words: Sequence[str]) -> dict[str, str]:
-    """Parses NAME:VALUE words. Raises UsageError."""
-    headers = {}
-    for word in words:
-        name, colon, value = word.partition(":")
-        if not colon or not name.strip() or not word.isascii() or not word.isprintable():
-            raise UsageError(
-                "--header takes NAME:VALUE in printable ASCII (the word is not repeated here: it may be secret)."
-            )
-        headers[name.strip()] = value.strip()
-    return headers

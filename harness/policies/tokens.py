@@ -17,8 +17,8 @@ from envsuite.escaping import public_url
 from harness.lm.conversations import Conversations
 from harness.lm.template import PLAIN_STOP, Template
 from harness.policies.chat_completions import counts
-from harness.policies.failures import Refused, TemporaryError, TooLong
-from harness.policies.http_answers import body_of
+from harness.policies.connections.failures import Refused, TemporaryError, TooLong
+from harness.policies.connections.http_answers import body_of
 from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt, Reply
 
@@ -33,8 +33,6 @@ class TokensPolicy(OpenAIPolicy):
     `version` is SGLang's name for the present weights: an answer from other weights ends the run.
     Other options are those of `OpenAIPolicy`, and `thinking`, `stop` and `context` of `HFPolicy`.
     """
-
-    path = "completions"
 
     def __init__(
         self,
@@ -55,10 +53,10 @@ class TokensPolicy(OpenAIPolicy):
         self.version = version
         self._conversations = Conversations(self.template, max_tokens, context or 2**31)
         # One alternative beside the sampled token: some versions treat 0 as no log-probs at all.
-        self._fields = {**DEFAULTS, **self._fields}
-        self._fields |= {"logprobs": 1, "return_token_ids": True, "stop_token_ids": sorted(self.template.end_ids)}
+        self.fields.values = {**DEFAULTS, **self.fields.values}
+        self.fields.values |= {"logprobs": 1, "return_token_ids": True, "stop_token_ids": sorted(self.template.end_ids)}
         if self.stop:
-            self._fields["stop"] = list(self.stop)
+            self.fields.values["stop"] = list(self.stop)
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:
         encoded, dropped = self._conversations.fit(prompt)
@@ -80,7 +78,7 @@ class TokensPolicy(OpenAIPolicy):
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
         room = min(self._conversations.max_tokens, self._conversations.context - len(content))
         fields = {"prompt": list(content), "max_tokens": room, "seed": prompt.seed % 2**63}
-        return {"model": self.served_name, **self._fields, **fields}
+        return {"model": self.served_name, **self.fields.values, **fields}
 
     def _read(self, server: str, answer: httpx.Response, content: Any) -> Reply | None:
         try:

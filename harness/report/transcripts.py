@@ -90,7 +90,7 @@ class Replayer:
             turn = self._turn(step, text, info["admissible_commands"])
             if self.prompting is not None:
                 messages = self.prompting.messages(
-                    env.instructions, env.objective, turns, turn.observation, turn.admissible, past
+                    env.instructions, env.objective, turns, turn.observation, turn.admissible, past, env.labels()
                 )
                 prompt = [(message["role"], strings.number(message["content"])) for message in messages]
                 shared = shared_prefix(previous, prompt)

@@ -73,6 +73,25 @@ def test_a_run_with_the_servers_own_temperature_stores_it_and_never_a_header(tmp
     assert refused.returncode == 2 and "--extra-body cannot set seed" in refused.stderr
 
 
+def test_fields_that_a_server_changed_are_in_config_json_also_after_a_resume(tmp_path):
+    newer = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    with running() as server:
+        server.says = "<action>3</action>"
+        question = answer("ant")
+        server.script = [question, question, refuse(400, "Unknown parameter: 'seed'"), refuse(400, newer)]
+        words = ("--temperature", "default", "-c", "1")
+        assert run(tmp_path, server, *words).returncode == 0
+        (config,) = tmp_path.glob("**/config.json")
+        changes = {
+            "dropped": ["seed"],
+            "defaulted": ["temperature"],
+            "renamed": {"max_tokens": "max_completion_tokens"},
+        }
+        assert json.loads(config.read_text())["request_fields"] == changes
+        assert run(tmp_path, server, *words, "--resume").returncode == 0
+    assert json.loads(config.read_text())["request_fields"] == changes
+
+
 def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):
     usage = {"prompt_tokens": 100, "completion_tokens": 8, "prompt_tokens_details": {"cached_tokens": 64}}
     with running() as server:

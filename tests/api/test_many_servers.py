@@ -3,13 +3,13 @@
 import asyncio
 import time
 
-import httpx
 import pytest
 
-from harness.policies import affinity, health
-from harness.policies.affinity import ServerAffinity
-from harness.policies.health import Health
-from harness.policies.pacing import MAX_PAUSE, Pace, pause_before
+from harness.policies.connections import affinity, health
+from harness.policies.connections.affinity import ServerAffinity
+from harness.policies.connections.health import Health
+from harness.policies.connections.http_answers import ClientPool
+from harness.policies.connections.pacing import MAX_PAUSE, Pace, pause_before
 from tests.api.server import refuse, running
 
 
@@ -103,7 +103,8 @@ def test_a_server_is_asked_before_it_is_used_again(status, healthy, monkeypatch)
         writer.close()
 
     async def check() -> None:
-        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, httpx.AsyncClient() as client:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            client = ClientPool()
             port = server.sockets[0].getsockname()[1]
             await servers.check(client, ["http://127.0.0.1:9/v1", f"http://127.0.0.1:{port}/v1"])
 
@@ -151,3 +152,38 @@ def test_a_running_server_that_fails_is_left_for_the_other():
             assert len(bad.requests) == asked
         finally:
             policy.close()
+
+
+def test_a_pool_opens_a_connection_per_request_in_flight_and_uses_it_again():
+    opened: list[asyncio.StreamWriter] = []
+    waiting: list[asyncio.StreamWriter] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        while await reader.readline():
+            await reader.readuntil(b"\r\n\r\n")
+            waiting.append(writer)
+            if len(waiting) == together:
+                for connection in waiting:
+                    connection.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                waiting.clear()
+
+    async def ask(count: int) -> list[str]:
+        nonlocal together
+        together = count
+        return [answer.text for answer in await asyncio.gather(*(pool.get(url) for _ in range(count)))]
+
+    async def play() -> None:
+        nonlocal pool, url
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            pool = ClientPool()
+            assert await ask(12) == ["ok"] * 12
+            assert len(opened) == 12
+            assert await ask(5) == ["ok"] * 5
+            assert [await ask(1) for _ in range(3)] == [["ok"]] * 3
+            assert len(opened) == 12  # none was opened for these
+            await pool.aclose()
+
+    together, url, pool = 0, "", ClientPool()
+    asyncio.run(play())

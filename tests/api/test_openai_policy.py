@@ -9,8 +9,8 @@ import pytest
 
 from envsuite.errors import DataError, UsageError
 from harness.policies.chat_completions import Price
-from harness.policies.failures import REFUSALS, SILENT_ROUNDS, FailureStreak
-from harness.policies.health import PAUSE
+from harness.policies.connections.failures import REFUSALS, SILENT_ROUNDS, FailureStreak
+from harness.policies.connections.health import PAUSE
 from harness.policies.identities import Fingerprint
 from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt, Reply

@@ -6,7 +6,7 @@ import pytest
 
 import examples.hilo  # noqa: F401  registers HiLo
 from harness.cli import eval as eval_cli
-from harness.policies.server_weights import QUESTION
+from harness.policies.connections.server_weights import QUESTION
 from tests.api.server import refuse, running
 
 

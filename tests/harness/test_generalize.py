@@ -19,7 +19,7 @@ from harness.generalization import generalize, grid_check, grids, heatmap
 from harness.generalization.cells import EvaluatedModel, GridCell, GridPlace
 from harness.generalization.generalize import grid, split_places, splits
 from harness.generalization.transfer import adjusted_gap, gaps, transfers
-from harness.policies.server_weights import QUESTION
+from harness.policies.connections.server_weights import QUESTION
 from harness.prompting.prompting import Prompting
 from harness.prompting.rewording import WORDINGS
 from harness.rollout.executors import LocalExecutor

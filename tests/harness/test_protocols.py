@@ -1,5 +1,6 @@
 """Published set-ups: every byte of their conversations, their parsers, and where their words come from."""
 
+import dataclasses
 import json
 import random
 import subprocess
@@ -198,12 +199,12 @@ def test_words_are_read_from_source_without_running_it(tmp_path):
 def test_fetched_words_are_checked_stored_and_used(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "a.py").write_text(SOURCE)
-    files = {"a.py": {"first": "FIRST"}}
     expected = words.digest({"first": "\nSee {this}.\n"})
+    source = words.SourceFiles("", {"a.py": {"first": "FIRST"}}, expected)
     with pytest.raises(DataError, match="are not the published ones"):
-        words.fetch("one", "", files, "0" * 64, tmp_path)
+        words.fetch("one", dataclasses.replace(source, sha256="0" * 64), tmp_path)
     assert words.stored("one", expected) is None
-    words.fetch("one", "", files, expected, tmp_path)
+    words.fetch("one", source, tmp_path)
     assert words.stored("one", expected) == {"first": "\nSee {this}.\n"}
     (tmp_path / "cache/prompts/one.json").write_text('{"first": "other"}')
     with pytest.raises(DataError, match="does not hold the published words"):

@@ -56,6 +56,16 @@ def test_a_prompt_decodes_to_the_template_and_contains_the_sampled_tokens(turns,
     assert all(holds(encoded.ids, reply.ids) for reply in replies)
 
 
+@pytest.mark.parametrize("chat_template", [CHATML, None])
+def test_a_prompt_without_roles_is_its_text_after_the_tokens_of_the_tokenizer(chat_template):
+    template = Template(tiny_tokenizer(chat_template), {END})
+    messages = [{"role": "completion", "content": "You are in a room.\n>"}]
+    expected = TOKENIZER("You are in a room.\n>")["input_ids"]
+    assert template.encode(messages).ids == expected
+    ids, head, tail = template.open_end(messages)
+    assert (ids, tail) == (expected, "You are in a room.\n>") and head == len(TOKENIZER("")["input_ids"])
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(words, words), min_size=1, max_size=4))
 def test_each_prompt_starts_with_the_previous_prompt_and_its_reply(turns):

@@ -106,6 +106,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--price", default=None, metavar="IN,OUT", help="USD per million tokens, for --max-cost and records"
     )
+    group = parser.add_argument_group("managed server", "for vllm:NAME and llamacpp:FILE.gguf, which start a server")
+    group.add_argument(
+        "--server-python",
+        default="",
+        metavar="PATH",
+        help="interpreter or virtual environment that has the server (default: this one, the PATH, the cache)",
+    )
+    group.add_argument(
+        "--server-context",
+        type=int,
+        default=0,
+        metavar="N",
+        help="tokens of a conversation; 0: vLLM the model's own, llama.cpp 4096",
+    )
+    group.add_argument(
+        "--server-gpu-share",
+        type=float,
+        default=0.0,
+        metavar="F",
+        help="part of the GPU memory; 0: the server's own",
+    )
+    group.add_argument("--server-tensor-parallel", type=int, default=1, metavar="N", help="GPUs that share each layer")
+    group.add_argument("--server-args", default="", metavar="WORDS", help="further words of the server's command line")
     group = parser.add_argument_group("prompt")
     group.add_argument(
         "--protocol",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import sys
 import time
 from typing import Any
 
@@ -16,10 +18,12 @@ from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import is_model, make_policy, on_server, policy_options
+from harness.policies import is_model, make_policy, on_server, policy_options, starts_server
+from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
 from harness.rollout.activity import Activity
+from harness.servers.pool import SERVERS
 from harness.stats.summary import Summary
 from harness.types import Policy, Trajectory, WatchesWeights
 
@@ -85,11 +89,14 @@ class Players:
         return settings
 
     def __enter__(self) -> Players:
+        self._servers = contextlib.ExitStack()
+        self._servers.enter_context(SERVERS.held())
         return self
 
     def __exit__(self, *error: object) -> None:
-        for _, policy in self._made.values():
-            policy.close()
+        with self._servers:
+            for _, policy in self._made.values():
+                policy.close()
 
 
 def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Policy:
@@ -104,17 +111,25 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 
 def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
-    lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
+    prompting = config.prompting
+    lead, _, close = GRAMMARS[prompting.grammar].spell("\0", "").partition("\0")
+    if prompting.protocol:
+        lead, close = protocols.load(prompting.protocol).lead, ""
     settings = {
         **vars(args),
         **dataclasses.asdict(config.sampling),
-        "thinking": config.prompting.thinking,
-        "stop": config.prompting.stop,
+        "thinking": prompting.thinking,
+        "stop": prompting.stop,
         "lead": lead,
         "close": close,
-        "watch": args.base_url is not None,
+        "watch": args.base_url is not None or starts_server(config.model),
+        "say": _say,
     }
     return policy_options(config.model, settings)
+
+
+def _say(line: str) -> None:
+    cli.print_safely(line, sys.stderr)
 
 
 def play(

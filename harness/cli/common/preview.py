@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 
@@ -14,7 +15,7 @@ from envsuite.escaping import public_url
 from harness import cli
 from harness.capacity.cost import turn_cap
 from harness.evaluate import RunConfig
-from harness.policies import is_model, on_server
+from harness.policies import is_model, on_server, starts_server, weights_path
 
 
 def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
@@ -38,7 +39,7 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
         from harness.lm.model_files import resolve
 
         served = on_server(config.model, args.base_url)
-        where = _servers(args.base_url) if served else resolve(config.model.removeprefix("hf:"))
+        where: Any = resolve(weights_path(config.model)) if not served else _servers(config.model, args.base_url)
         say(f"model     {config.model} -> {where}")
         say(f"sampling  {config.sampling}")
         say(f"prompt    {config.prompting}")
@@ -50,8 +51,10 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
             say(line)
 
 
-def _servers(base_url: str | None) -> str:
+def _servers(model: str, base_url: str | None) -> str:
     """Returns the servers' addresses without passwords."""
+    if starts_server(model):
+        return "a server that the run starts and stops"
     if base_url is None:
         return "OpenAI"
     return ",".join(map(public_url, base_url.split(",")))
@@ -89,7 +92,9 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
         admissible = info["admissible_commands"]
-        messages = config.prompting.messages(env.instructions, info["objective"], [], text, admissible)
+        messages = config.prompting.messages(
+            env.instructions, info["objective"], [], text, admissible, labels=info["labels"]
+        )
         print(
             json.dumps(
                 {"messages": messages, "tools": config.prompting.tools(admissible)}, indent=2, ensure_ascii=False
@@ -103,7 +108,7 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
 
     if on_server(config.model, base_url):
         return
-    path = model_files.here(model_files.resolve(config.model.removeprefix("hf:")))
+    path = model_files.here(model_files.resolve(weights_path(config.model)))
     if path is None:
         print(f"\n(the weights of {config.model} are not here: its chat template cannot be applied)")
         return

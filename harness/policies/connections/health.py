@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-import httpx
+from harness.policies.connections.http_answers import ClientPool
 
 PAUSE = 30.0
 """Seconds without requests after a failure; doubles with every further failure."""
@@ -58,13 +58,13 @@ class Health:
         now = time.monotonic()
         return [server for server, until in self._paused_until.items() if until <= now]
 
-    async def check(self, client: httpx.AsyncClient, urls: Sequence[str]) -> None:
+    async def check(self, client: ClientPool, urls: Sequence[str]) -> None:
         """Asks the servers whose pause is over for their models; makes those that answer available
         again.
         """
         await asyncio.gather(*(self._check(client, urls[server], server) for server in self.due()))
 
-    async def _check(self, client: httpx.AsyncClient, url: str, server: int) -> None:
+    async def _check(self, client: ClientPool, url: str, server: int) -> None:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT):
                 healthy = (await client.get(f"{url}/models")).status_code not in UNAVAILABLE

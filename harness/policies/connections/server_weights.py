@@ -18,7 +18,7 @@ import httpx
 
 from envsuite.errors import DataError
 from envsuite.escaping import public_url
-from harness.policies.http_answers import body_of, encode
+from harness.policies.connections.http_answers import ClientPool, body_of, encode
 from harness.policies.identities import Fingerprint
 
 QUESTION = "Name ten animals, one for each of ten letters of your choice."
@@ -62,7 +62,7 @@ class Weights:
         """Requests a new check of a server, which may restart with other weights after a failure."""
         self._checked.discard(server)
 
-    async def check(self, client: httpx.AsyncClient, server: str) -> None:
+    async def check(self, client: ClientPool, server: str) -> None:
         """Raises DataError if a server's weights differ from the weights of the run, httpx.HTTPError if it
         does not answer.
         """
@@ -80,9 +80,7 @@ class Weights:
                 self._compare(server, fingerprint)
             self._checked.add(server)
 
-    async def ask(
-        self, client: Callable[[], httpx.AsyncClient], servers: Sequence[str], timeout: float
-    ) -> Fingerprint | None:
+    async def ask(self, client: Callable[[], ClientPool], servers: Sequence[str], timeout: float) -> Fingerprint | None:
         """Checks the first server that answers; returns the weights that all servers must hold, None if
         answers do not identify them. Raises OSError if no server answers.
         """
@@ -113,7 +111,7 @@ class Weights:
             "the model and continue with --resume, or start another run with another --output-dir."
         )
 
-    async def _fingerprint(self, client: httpx.AsyncClient, server: str) -> Fingerprint | None:
+    async def _fingerprint(self, client: ClientPool, server: str) -> Fingerprint | None:
         """Returns None if the server's answers do not identify its weights."""
         fingerprint = await self._ask(client, server, {"logprobs": True}) or await self._ask(client, server, {})
         if fingerprint is None or fingerprint.tokens or self._reference is not None:
@@ -126,7 +124,7 @@ class Weights:
             return None
         return fingerprint
 
-    async def _ask(self, client: httpx.AsyncClient, server: str, options: dict[str, Any]) -> Fingerprint | None:
+    async def _ask(self, client: ClientPool, server: str, options: dict[str, Any]) -> Fingerprint | None:
         question = [{"role": "user", "content": QUESTION}]
         body = {"model": self._model, "messages": question, "temperature": 0.0, "max_tokens": TOKENS, "seed": 0}
         answer = await client.post(f"{server}/chat/completions", **encode({**body, **options}))
@@ -144,7 +142,7 @@ class Weights:
             return None  # refused or invalid: the run's own requests report the error
         return Fingerprint(await self._root(client, server), text[:MOST_TEXT], tuple(tokens))
 
-    async def _root(self, client: httpx.AsyncClient, server: str) -> str:
+    async def _root(self, client: ClientPool, server: str) -> str:
         """Returns the source of the weights from the server's list of models; '' if it names none.
 
         A server whose list fails may drop the connection without saying so (`transformers serve`

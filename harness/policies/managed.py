@@ -1,0 +1,107 @@
+"""Models on a server that this process starts and stops: `vllm:MODEL` and `llamacpp:FILE.gguf`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envsuite.errors import DataError, UsageError
+from harness.lm import model_files
+from harness.policies.connections.failures import TemporaryError
+from harness.policies.connections.http_answers import ClientPool
+from harness.policies.openai import OpenAIPolicy
+from harness.servers import programs
+from harness.servers.pool import SERVERS
+from harness.servers.process import ServerCommand
+from harness.types import Prompt, Reply
+
+SETTINGS = ("python", "context", "gpu_share", "tensor_parallel", "args")
+"""Settings of a server; as options of a policy they have the prefix `server_`."""
+OPTIONS = (*(f"server_{name}" for name in SETTINGS), "dtype", "max_concurrent", "say")
+
+
+class ManagedPolicy(OpenAIPolicy):
+    """Asks a model on a server of its own, which all policies with the same command share.
+
+    `kind` is a key of `harness.servers.programs.KINDS`. Options are those of `OpenAIPolicy`, and those of the
+    server (`OPTIONS`). `say` receives a line now and then while the server starts.
+    """
+
+    def __init__(self, kind: str, model: str, say: Callable[[str], None] = lambda line: None, **options: Any) -> None:
+        if not model:
+            raise UsageError(f"{kind}: needs a model, as in {EXAMPLES[kind]}.")
+        settings = server_settings(options)
+        options = {name: value for name, value in options.items() if name not in OPTIONS}
+        self.command: ServerCommand = programs.command(kind, model, settings, say)
+        self.server = SERVERS.acquire(self.command, say)
+        try:
+            super().__init__(model, base_url=self.server.url, served_model_name=self.command.model, **options)
+        except BaseException:
+            SERVERS.release(self.command)
+            raise
+        self._released = False
+
+    def connection(self) -> dict[str, Any]:
+        words = [*self.command.words, "--port", str(self.server.port)]
+        return {**super().connection(), "server": {"program": self.command.name, "command": words}}
+
+    def close(self) -> None:
+        super().close()
+        if not self._released:
+            self._released = True
+            SERVERS.release(self.command)
+
+    async def _ask(self, server: str, prompt: Prompt, content: Any) -> Reply:
+        try:
+            return await super()._ask(server, prompt, content)
+        except TemporaryError as error:
+            if self.server.ended:  # it does not come back, so that there is no use in retries
+                failure = self.server.failure("ended during the run")
+                raise DataError(f"{failure}. Finished episodes are kept: continue with --resume.") from error
+            raise
+
+    def _http(self) -> ClientPool:
+        return self._open_client(trust_env=False)  # never through a proxy
+
+
+EXAMPLES = {"vllm": "vllm:Qwen/Qwen2.5-3B-Instruct", "llamacpp": "llamacpp:model.gguf"}
+
+
+def vllm(model: str, **options: Any) -> ManagedPolicy:
+    """Creates a policy on a vLLM server."""
+    return ManagedPolicy("vllm", model, **options)
+
+
+def llamacpp(model: str, **options: Any) -> ManagedPolicy:
+    """Creates a policy on a server of llama.cpp."""
+    return ManagedPolicy("llamacpp", model, **options)
+
+
+def server_settings(options: Mapping[str, Any]) -> programs.ServerSettings:
+    """Returns the settings of a server from the options of its policy. Raises UsageError."""
+    names = {"args": "words"}
+    given = {names.get(name, name): options[f"server_{name}"] for name in SETTINGS if options.get(f"server_{name}")}
+    given |= {"dtype": options.get("dtype", "auto"), "concurrent": options.get("max_concurrent", 16)}
+    return programs.ServerSettings(**given)
+
+
+def identity_on_vllm(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Identifies a model on vLLM; see `harness.policies.identity`."""
+    return _identity("vllm", model, options)
+
+
+def identity_on_llamacpp(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Identifies a model on llama.cpp; see `harness.policies.identity`."""
+    return _identity("llamacpp", model, options)
+
+
+def _identity(kind: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    settings = server_settings(options)
+    return {
+        "served": model,
+        "program": programs.find(kind, settings.python).version,
+        "weights": model_files.fingerprint(str(programs.gguf(model)) if kind == "llamacpp" else model),
+        "context": settings.context,
+        "dtype": settings.dtype,
+        "args": settings.words,
+    }

@@ -1,0 +1,1 @@
+"""Managed model servers: vLLM and llama.cpp, started for a run and stopped with it."""

@@ -1,0 +1,239 @@
+"""Managed servers: found, started, shared, watched, and stopped however the process ends."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envsuite.cache import cache_dir
+from envsuite.errors import DataError, MissingExtra, UsageError
+from harness.policies import find, make_policy
+from harness.policies.managed import server_settings
+from harness.servers import process, programs
+from harness.servers.pool import ServerPool
+from harness.servers.process import ServerCommand, descendants, started
+from harness.servers.programs import ServerSettings
+from harness.types import Prompt
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER = """
+import http.server, json, subprocess, sys, time
+print("loading the weights", flush=True)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def send(self, value):
+        data = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+    def do_GET(self):
+        self.send({"data": [{"id": "tiny"}]})
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send({"choices": [{"message": {"content": "look"}, "finish_reason": "stop"}], "usage": {}})
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever()
+"""
+"""A server whose child has a session of its own, which a signal to the process group does not reach."""
+COMMAND = ServerCommand("a small server", (sys.executable, "-c", SERVER), "tiny")
+
+
+def alive(pid):
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def all_end(pids, seconds=30.0):
+    """Returns True once none of the processes runs."""
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = started(COMMAND, tmp_path / "log")
+    yield server
+    server.stop()
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is not installed")
+
+
+@linux
+def test_stop_ends_the_server_and_children_in_other_sessions(server):
+    pids = descendants(server.pid)
+    assert len(pids) == 2 and all(map(alive, pids))
+    server.stop()
+    server.stop()  # may be called again
+    assert not any(map(alive, pids)) and server.ended
+
+
+@linux
+@pytest.mark.parametrize("victim", ["parent", "guard"])
+def test_no_process_survives_a_kill(victim, tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from tests.api.test_managed_servers import COMMAND, started\n"
+        f"server = started(COMMAND, Path({str(tmp_path / 'log')!r}))\n"
+        "print(server.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        guard = int(parent.stdout.readline())
+        server, child = descendants(guard)
+        os.kill(parent.pid if victim == "parent" else guard, signal.SIGKILL)
+        # If the guard itself is killed, the kernel ends the server; children of the server are its own matter.
+        assert all_end([guard, server, child] if victim == "parent" else [guard, server])
+    finally:
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_server_that_fails_shows_the_end_of_its_log(tmp_path):
+    command = ServerCommand("a bad server", (sys.executable, "-c", "print('one'); raise SystemExit('no memory')"), "m")
+    lines = []
+    with pytest.raises(
+        DataError, match=r"a bad server ended before it answered: no memory \(its whole output: .*log\)"
+    ):
+        started(command, tmp_path / "log", lines.append)
+    assert lines == ["  | one", "  | no memory"]
+
+
+def test_a_taken_port_is_followed_by_another(tmp_path):
+    """The first process fails as a server does whose port was taken; the log says so."""
+    marker = tmp_path / "began"
+    words = f"import pathlib, sys; p = pathlib.Path({str(marker)!r})\n"
+    words += "if not p.exists(): p.touch(); raise SystemExit('OSError: [Errno 98] Address already in use')\n" + SERVER
+    server = started(ServerCommand("s", (sys.executable, "-c", words), "tiny"), tmp_path / "log")
+    server.stop()
+    assert marker.exists()
+
+
+def test_a_program_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(DataError, match="No such file"):
+        started(ServerCommand("nothing", (str(tmp_path / "no-server"),), "m"), tmp_path / "log")
+
+
+def test_policies_share_a_server_until_the_last_one_has_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+    pool = ServerPool()
+    first = pool.acquire(COMMAND)
+    assert pool.acquire(COMMAND) is first
+    pool.release(COMMAND)
+    assert not first.ended
+    pool.release(COMMAND)
+    assert first.ended and not first.log.exists()
+    with pool.held():
+        second = pool.acquire(COMMAND)
+        pool.release(COMMAND)
+        assert not second.ended, "the next table needs it"
+        assert pool.acquire(COMMAND) is second
+        second.crash()
+        third = pool.acquire(COMMAND)
+        assert third is not second
+        pool.release(COMMAND)
+        pool.release(COMMAND)
+    assert third.ended
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"server_context": -1}, "--server-context -1 must be at least 0"),
+        ({"server_gpu_share": 1.5}, "--server-gpu-share 1.5 between 0 and 1"),
+        ({"server_tensor_parallel": -1}, "--server-tensor-parallel -1 at least 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        server_settings(settings)
+
+
+def test_what_cannot_be_started_is_refused_in_one_line(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"--server-args '\"' cannot be split"):
+        _ = ServerSettings(words='"').further
+    with pytest.raises(UsageError, match="vllm:m starts a server of its own: remove --base-url"):
+        find("vllm:m", "http://localhost:1/v1")
+    with pytest.raises(UsageError, match="vllm: needs a model, as in vllm:Qwen"):
+        make_policy("vllm:")
+    with pytest.raises(UsageError, match="is not a program: name an interpreter"):
+        programs.find("vllm", str(tmp_path))
+    with pytest.raises(UsageError, match=r"that environment has no xllamacpp: .* -m pip install xllamacpp"):
+        programs.find("llamacpp", sys.executable)
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtra, match="vllm: needs vllm, which is neither in this environment nor on the PATH"):
+        programs.find("vllm")
+    with pytest.raises(UsageError, match=r"llamacpp:no\.gguf is not a file: name a GGUF file"):
+        programs.gguf("no.gguf")
+
+
+def test_flags_reach_the_command_of_a_program_on_the_path(tmp_path, monkeypatch):
+    for name, says in (("vllm", ""), ("llama-server", "version: 7777 (abc)")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{says}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    settings = ServerSettings(context=2048, gpu_share=0.5, tensor_parallel=2, words="--a 'b c'", concurrent=4)
+    words = programs.command("vllm", "qwen2.5-3b", settings).words
+    assert words[:3] == (str(tmp_path / "vllm"), "serve", "Qwen/Qwen2.5-3B-Instruct") and words[-2:] == ("--a", "b c")
+    pairs = dict(itertools.pairwise(words))
+    assert (pairs["--max-model-len"], pairs["--gpu-memory-utilization"]) == ("2048", "0.5")
+    assert (pairs["--tensor-parallel-size"], pairs["--max-num-seqs"]) == ("2", "4")
+    assert pairs["--tool-call-parser"] == "hermes" and pairs["--served-model-name"] == "qwen2.5-3b"
+    command = programs.command("llamacpp", str(tmp_path / "m.gguf"), settings)
+    pairs = dict(itertools.pairwise(command.words))
+    assert command.name == "version: 7777 (abc)"
+    assert (pairs["--ctx-size"], pairs["--parallel"], pairs["--model"]) == ("8192", "4", str(tmp_path / "m.gguf"))
+
+
+USERS_SERVERS = Path(os.environ.get("ENVSUITE_SERVERS", Path.home() / ".cache" / "envsuite" / "servers"))
+
+
+@pytest.fixture(scope="module")
+def llama():
+    """Returns the interpreter of an installed llama.cpp and a GGUF file."""
+    interpreters = sorted(USERS_SERVERS.glob("xllamacpp*/bin/python"))
+    files = [*USERS_SERVERS.glob("*.gguf"), *cache_dir("servers").glob("*.gguf")]
+    if not interpreters or not files:
+        pytest.skip("llama.cpp is not installed below the cache: make server-proof")
+    return str(interpreters[-1]), str(files[0])
+
+
+def test_a_model_on_llama_cpp_plays_and_a_crash_ends_the_run_at_once(llama):
+    python, file = llama
+    policy = make_policy(f"llamacpp:{file}", server_python=python, server_context=512, max_concurrent=2, max_tokens=4)
+    try:
+        assert process.descendants(policy.server.pid)
+        ask = Prompt([{"role": "user", "content": "Say yes."}], seed=1, key="a")
+        (reply,) = policy.act([ask])
+        assert reply.text and not reply.error and reply.input_tokens > 4 and reply.output_tokens <= 4
+        long = Prompt(
+            [{"role": "user", "content": "word " * 600}, {"role": "assistant", "content": "a"}, *ask.messages], key="b"
+        )
+        (reply,) = policy.act([long])
+        assert reply.dropped_turns == 1 and reply.text, "llama.cpp says in words of its own that a prompt is too long"
+        assert policy.connection()["server"]["program"].startswith("xllamacpp")
+        policy.server.crash()
+        with pytest.raises(DataError, match=r"ended during the run: .* continue with --resume"):
+            policy.act([ask])
+    finally:
+        policy.close()
+    assert policy.server.ended
