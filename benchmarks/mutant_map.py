@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.mutant_operators import ROOT, Mutant
 
 PROBE = "_mutant_probe"
-IN_MODULE = f"{PROBE} = getattr(__import__('builtins'), {PROBE!r}, len)"
+IN_MODULE = f"{PROBE} = lambda place: getattr(__import__('builtins'), {PROBE!r}, len)(place)"
 """the line that a probed module starts with; a process without a Recorder measures the length of the place"""
 
 
