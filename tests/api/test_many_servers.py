@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -187,3 +188,8 @@ def test_a_pool_opens_a_connection_per_request_in_flight_and_uses_it_again():
 
     together, url, pool = 0, "", ClientPool()
     asyncio.run(play())
+
+
+def test_the_docs_state_the_pauses_of_a_failed_server():
+    page = (Path(__file__).parents[2] / "docs/explanation/clusters.md").read_text()
+    assert f"rests for {health.PAUSE:g} seconds, doubling up to {health.MAX_PAUSE / 60:g} minutes" in page

@@ -127,6 +127,16 @@ def test_an_answer_that_names_other_weights_is_refused(folder, server):
     policy.close()
 
 
+def test_a_reply_that_one_of_several_strings_ended_needs_no_end_token(folder, server):
+    policy = ask(folder, server)
+    policy.stop = ("look", "north")
+    ids = policy.template.tokenizer("go north", add_special_tokens=False)["input_ids"]
+    logprobs = [-1.0] * len(ids)
+    assert policy._fault([1], ids, logprobs, None, "stop") == ""
+    assert policy._fault([1], ids[:1], logprobs[:1], None, "stop") == "omits the token that ended a reply"
+    policy.close()
+
+
 PROMPT = Prompt([{"role": "user", "content": "Say the word. north"}], seed=2**40 + 3, key="talk")
 
 
