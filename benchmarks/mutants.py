@@ -233,26 +233,42 @@ def rows(journal: Path) -> list[dict[str, Any]]:
     return list({row["name"]: row for row in read}.values())
 
 
+def outcome_of(row: dict[str, Any]) -> str:
+    """Returns 'killed', 'equivalent', 'killed later' (by a test that was added), or 'alive'."""
+    if row["verdict"] == "killed":
+        return "killed"
+    if "equivalent" in row:
+        return "equivalent"
+    return "killed later" if "killed_by" in row else "alive"
+
+
 def table(journal: Path) -> str:
-    """Returns the counts per area and the survivors as Markdown. A row's `equivalent` states why no test can fail."""
+    """Returns the counts per area and the survivors as Markdown.
+
+    A row's `equivalent` states why no test can fail, and `killed_by` names a test that was added.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows(journal):
-        counts[row["area"]]["equivalent" if "equivalent" in row else row["verdict"]] += 1
-    lines = ["| area | mutants | killed | equivalent | survived or not covered | killed, without equivalent ones |",
-             "|---|--:|--:|--:|--:|--:|"]  # fmt: skip
+        counts[row["area"]][outcome_of(row)] += 1
+    lines = ["| area | mutants | equivalent | killed at first | killed by added tests | alive | at first | now |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
     total = Counter[str]()
     for area, count in [*sorted(counts.items()), ("all", total)]:
         total += count if count is not total else Counter()
-        alive = count["survived"] + count["not covered"]
-        decided = count["killed"] + alive
-        share = f"{100 * count['killed'] / decided:.0f} %" if decided else "–"
-        lines.append(f"| {area} | {count.total()} | {count['killed']} | {count['equivalent']} | {alive} | {share} |")
-    for title, equivalent in (("Survived or not covered", False), ("Equivalent", True)):
-        named = [row for row in rows(journal) if row["verdict"] != "killed" and ("equivalent" in row) == equivalent]
+        decided = count.total() - count["equivalent"]
+        shares = [
+            f"{100 * killed / decided:.0f} %" if decided else "–"
+            for killed in (count["killed"], count["killed"] + count["killed later"])
+        ]
+        numbers = [count.total(), *(count[name] for name in ("equivalent", "killed", "killed later", "alive")), *shares]
+        lines.append(f"| {area} | {' | '.join(map(str, numbers))} |")
+    titles = {"killed later": "Killed by added tests", "alive": "Alive", "equivalent": "Equivalent"}
+    for outcome, title in titles.items():
         lines += ["", f"{title}:", ""]
-        for row in named:
-            reason = row.get("equivalent") or row.get("note", row["verdict"])
-            lines.append(f"- `{' '.join(row['name'].split())}`: {reason}")
+        for row in rows(journal):
+            if outcome_of(row) == outcome:
+                reason = row.get("equivalent") or row.get("killed_by") or row.get("note", row["verdict"])
+                lines.append(f"- `{' '.join(row['name'].split())}`: {reason}")
     return "\n".join(lines) + "\n"
 
 

@@ -84,9 +84,11 @@ def test_equivalent_mutants_are_counted_apart(tmp_path):
         '{"name": "a:1:1: < -> <=", "area": "lm", "verdict": "killed"}\n'
         '{"name": "b:1:1: < -> <=", "area": "lm", "verdict": "survived", "equivalent": "never equal"}\n'
         '{"name": "c:1:1: < -> <=", "area": "lm", "verdict": "not covered"}\n'
+        '{"name": "d:1:1: < -> <=", "area": "lm", "verdict": "survived", "killed_by": "test_d"}\n'
+        '{"name": "e:1:1: < -> <=", "area": "lm", "verdict": "survived"}\n'
     )
-    assert len(rows(journal)) == 3
-    assert "| lm | 3 | 1 | 1 | 1 | 50 % |" in table(journal)
+    assert len(rows(journal)) == 5
+    assert "| lm | 5 | 1 | 1 | 1 | 2 | 25 % | 50 % |" in table(journal)
 
 
 def test_every_mutant_of_a_function_has_a_probe_that_its_tests_reach(monkeypatch):
