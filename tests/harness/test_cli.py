@@ -136,7 +136,7 @@ def test_no_text_becomes_markup_of_a_page(text):
 def test_every_model_named_is_played_once(tmp_path, capsys):
     from harness.cli import eval as command
 
-    words = ["-e", "HiLo-v0", "-n", "2", "-o", str(tmp_path), "--json"]
+    words = ["-e", "HiLo-v0", "-n", "2", "-o", str(tmp_path), "--json", "--num-workers", "0"]
     with pytest.raises(SystemExit) as done:
         command.main(["-m", "idle", "-m", "expert", "-m", "idle", *words])
     assert done.value.code == 0
