@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -86,7 +87,9 @@ def test_if_all_servers_failed_all_are_used_and_none_is_checked(monkeypatch):
     assert servers.available() == [0, 1] and servers.after(1) == 0 and not servers.due()
 
 
-@pytest.mark.parametrize(("status", "healthy"), [(200, True), (404, True), (500, False), (None, False)])
+@pytest.mark.parametrize(
+    ("status", "healthy"), [(200, True), (404, True), (500, True), (502, False), (503, False), (None, False)]
+)
 def test_a_server_is_asked_before_it_is_used_again(status, healthy, monkeypatch):
     servers = Health(2)
     servers.failed(1)
@@ -185,3 +188,8 @@ def test_a_pool_opens_a_connection_per_request_in_flight_and_uses_it_again():
 
     together, url, pool = 0, "", ClientPool()
     asyncio.run(play())
+
+
+def test_the_docs_state_the_pauses_of_a_failed_server():
+    page = (Path(__file__).parents[2] / "docs/explanation/clusters.md").read_text()
+    assert f"rests for {health.PAUSE:g} seconds, doubling up to {health.MAX_PAUSE / 60:g} minutes" in page
