@@ -114,11 +114,11 @@ pythons:  ## install and test the lite extra on every Python from 3.11 on this m
 	.ci/pythons
 
 # The lines to change (PATH, PATH:LINE or PATH:FIRST-LAST; default: those that differ from main), and the tests that may cover them.
-LINES ?= --changed main
+LINES ?= --changed=main
 TESTS ?= $(wildcard tests/*/test_*.py tests/test_core.py tests/test_panels.py)
 mutants: dev  ## change one operator of the code at a time and run the tests that cover it: LINES="PATH:LINE ..." TESTS="FILE ..."
 	rm -rf build/mutants
-	$(BIN)/python -m benchmarks.mutants map $(TESTS)
+	$(BIN)/python -m benchmarks.mutants map $(LINES) --tests $(TESTS) --seconds 7200
 	$(BIN)/python -m benchmarks.mutants run $(LINES) --seconds 3600
 	$(BIN)/python -m benchmarks.mutants table
 

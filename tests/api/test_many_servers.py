@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -90,7 +91,9 @@ def test_if_all_servers_failed_all_are_used_and_none_is_checked(monkeypatch):
     assert servers.available() == [0, 1] and servers.after(1) == 0 and not servers.due()
 
 
-@pytest.mark.parametrize(("status", "healthy"), [(200, True), (404, True), (500, False), (None, False)])
+@pytest.mark.parametrize(
+    ("status", "healthy"), [(200, True), (404, True), (500, True), (502, False), (503, False), (None, False)]
+)
 def test_a_server_is_asked_before_it_is_used_again(status, healthy, monkeypatch):
     servers = Health(2)
     servers.failed(1)
@@ -233,3 +236,8 @@ def test_a_server_that_never_accepts_a_connection_does_not_hold_up_requests_to_a
             policy.submit(1, Prompt(({"role": "user", "content": "b"},), (), 0, key="b"))
             assert [ticket for ticket, _ in policy.collect(30)] == [1]
             policy.close()
+
+
+def test_the_docs_state_the_pauses_of_a_failed_server():
+    page = (Path(__file__).parents[2] / "docs/explanation/clusters.md").read_text()
+    assert f"rests for {health.PAUSE:g} seconds, doubling up to {health.MAX_PAUSE / 60:g} minutes" in page

@@ -125,3 +125,16 @@ def test_lock_step_decoding_gives_the_same_replies():
     assert torch.tensor([sum(job.logprobs) for job in jobs]) == pytest.approx(
         torch.tensor([sum(job.logprobs) for job in alone]), abs=1e-3
     )
+
+
+def test_a_new_conversation_reuses_the_beginning_of_the_latest_prompt():
+    generator = random.Random(5)
+    first, second = ([generator.randrange(3, 400) for _ in range(60)] for _ in range(2))
+    batch = ResidentBatch(MODEL, SETTINGS, text_of)
+    reused = []
+    for prompt in (first, second, [*second[:50], 7, 8, 9], [*first[:50], 7, 8, 9]):
+        job = Job(prompt, room=1, seed=3)
+        batch.add(job)
+        assert batch.step() == [job] and not batch.busy
+        reused.append(job.reused)
+    assert reused == [0, 0, 50, 0]
