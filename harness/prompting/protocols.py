@@ -71,6 +71,12 @@ class Protocol:
         texts = self.neutral if words == NEUTRAL or self.source_files is None else _published(self.name)
         return self.conversation.messages(texts, history, view)
 
+    def knobs(self, family: str) -> dict[str, str]:
+        """Returns the settings of a family's tasks that this protocol fixes, by name."""
+        settings = self.flags.get("set", [])
+        words = settings.get(family, []) if isinstance(settings, dict) else settings
+        return dict(word.split("=", 1) for word in words)
+
     def parse(self, text: str) -> Parsed:
         """Returns the command that the protocol plays for a reply, which may be a substitute."""
         return PARSERS[self.parser](text, self.commands, self.default)

@@ -113,7 +113,7 @@ def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
 
 def with_protocol(request: RunRequest, name: str) -> RunRequest:
     """Returns the request under a suite's protocol. Raises UsageError if an explicit setting contradicts it."""
-    fixed = suites.suite(name)
+    fixed = suites.published_settings(name, request.protocol) if request.protocol else suites.suite(name)
     needs = fixed.get("needs", [])
     by_word = {word: word.partition("=")[0].strip() for word in request.knobs}
     for knob in needs:
@@ -230,9 +230,8 @@ def under_protocol(task: Task, request: RunRequest) -> RunRequest:
     changes: dict[str, object] = {}
     for field, value in protocol.flags.items():
         if field == "set":
-            value = value.get(task.family, []) if isinstance(value, dict) else value
             given = {parse_setting(word)[0] for word in request.knobs}
-            fixed = {parse_setting(word)[0]: word for word in value}
+            fixed = {knob: f"{knob}={setting}" for knob, setting in protocol.knobs(task.family).items()}
             for knob in given & fixed.keys():
                 if fixed[knob] not in request.knobs:
                     raise UsageError(f"The protocol {protocol.name} fixes --set {fixed[knob]}: drop the other value.")

@@ -128,14 +128,12 @@ def shell_episode(seed):
     return turns
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_byte_of_mini_swe_agents_messages_is_what_the_package_makes(seed):
-    """Runs the agent of the package with a model that repeats the replies and an environment that repeats the outputs."""
-    default = pytest.importorskip("minisweagent.agents.default")
+def package_prompts(turns):
+    """Returns the messages before each turn that the package's own agent makes of these replies and outputs."""
+    default = pytest.importorskip("minisweagent.agents.default", reason="mini-swe-agent is not installed")
     from minisweagent.models.utils import actions_text
 
     form = protocols.load("mini-swe-agent").neutral
-    turns = shell_episode(seed)
     prompts = []
 
     class Model:
@@ -173,12 +171,18 @@ def test_every_byte_of_mini_swe_agents_messages_is_what_the_package_makes(seed):
     limits = {"step_limit": len(turns), "max_consecutive_format_errors": 0}
     templates = {"system_template": form["system"], "instance_template": form["instance"]}
     default.DefaultAgent(Model(), Environment(), **templates, **limits).run("It fails.")
-    played = [turn for turn, *_ in turns]
-    observation = ["It fails.", *(observation for *_, observation in turns)]
-    assert len(prompts) == len(turns)
-    for number, expected in enumerate(prompts):
-        messages = prompting("mini-swe-agent").messages("", "It fails.", played[:number], observation[number], ())
-        assert messages == expected
+    return prompts
+
+
+def test_every_byte_of_mini_swe_agents_messages_is_what_the_package_makes():
+    for seed in SEEDS:
+        turns = shell_episode(seed)
+        observations = ["It fails.", *(observation for *_, observation in turns)]
+        expected = package_prompts(turns)
+        assert len(expected) == len(turns)
+        for number, messages in enumerate(expected):
+            played = [turn for turn, *_ in turns[:number]]
+            assert messages == prompting("mini-swe-agent").messages("", "It fails.", played, observations[number], ())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
