@@ -12,13 +12,13 @@ from typing import Any
 import filelock
 from rich.console import Console
 
-from envsuite.errors import DataError
+from envsuite.errors import DataError, UsageError
 from harness import cli
 from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import is_model, make_policy, on_server, policy_options, starts_server
+from harness.policies import POLICIES, find, is_model, make_policy, on_server, policy_options, starts_server
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
 from harness.rollout.activity import Activity
@@ -110,6 +110,7 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 
 def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
+    _check_flags(args, config.model)
     lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
     settings = {
         **vars(args),
@@ -122,6 +123,19 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
         "say": _say,
     }
     return policy_options(config.model, settings)
+
+
+def _check_flags(args: argparse.Namespace, model: str) -> None:
+    """Raises UsageError for a flag that only some kinds of models know, because ignoring it would change results."""
+    if not is_model(model) or find(model, args.base_url)[0] is POLICIES["inspect"]:
+        return
+    if args.thinking_budget:
+        raise UsageError(
+            f"--thinking-budget needs a model of inspect:, not {model}: use the server's own field, as in "
+            "--extra-body '{\"thinking_token_budget\": 500}'."
+        )
+    if args.batch:
+        raise UsageError(f"--batch needs a model of inspect:, not {model}: servers of your own have no batch prices.")
 
 
 def _say(line: str) -> None:
