@@ -106,7 +106,7 @@ def test_thinking_that_is_cut_off_is_a_fault_of_its_own_and_reasoning_is_counted
         assert run(tmp_path, server, "--max-turns", "2").returncode == 0
         (results,) = tmp_path.glob("**/results.jsonl")
         games = records.read_results(results)
-        assert [step["fault"] for step in games[0]["steps"]][0] == "thinking"
+        assert games[0]["steps"][0]["fault"] == "thinking"
         assert games[0]["steps"][0]["reply"] == "<think>Half of a hundred is"
         assert games[0]["faults"]["thinking"] == 1 and games[0]["faults"]["length"] == 0
         assert games[0]["reasoning_tokens"] == 10

@@ -17,7 +17,7 @@ from envsuite import registry
 from envsuite.errors import DataError, MissingExtra, UsageError
 from harness.cli.common.players import run_options
 from harness.cli.eval import parser
-from harness.evaluate import RunConfig
+from harness.evaluate import RunConfig, Sampling
 from harness.policies import find, make_policy
 from harness.policies.inspect_models import InspectPolicy
 from harness.types import Prompt
@@ -193,7 +193,8 @@ def test_a_run_with_a_thinking_budget_plays_and_stores_no_key(provider, tmp_path
 def test_flags_of_inspect_are_refused_for_other_models(words):
     def options(model):
         args = parser().parse_args(["-m", model, "-e", "hilo", *words])
-        return run_options(args, RunConfig(registry.TASKS["BabyAI-easy-v0"], model))
+        sampling = Sampling(thinking_budget=args.thinking_budget)
+        return run_options(args, RunConfig(registry.TASKS["BabyAI-easy-v0"], model, sampling=sampling))
 
     assert options("random") == {} and options("inspect:mockllm/m")
     with pytest.raises(UsageError, match=rf"{words[0]} needs a model of inspect:, not openai:m"):

@@ -110,7 +110,7 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 
 def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
-    _check_flags(args, config.model)
+    _check_flags(args, config)
     lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
     settings = {
         **vars(args),
@@ -125,16 +125,17 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     return policy_options(config.model, settings)
 
 
-def _check_flags(args: argparse.Namespace, model: str) -> None:
+def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     """Raises UsageError for a flag that only some kinds of models know, because ignoring it would change results."""
+    model = config.model
     if not is_model(model) or find(model, args.base_url)[0] is POLICIES["inspect"]:
         return
-    if args.thinking_budget:
+    if config.sampling.thinking_budget:
         raise UsageError(
             f"--thinking-budget needs a model of inspect:, not {model}: use the server's own field, as in "
             "--extra-body '{\"thinking_token_budget\": 500}'."
         )
-    if args.batch:
+    if getattr(args, "batch", False):
         raise UsageError(f"--batch needs a model of inspect:, not {model}: servers of your own have no batch prices.")
 
 
