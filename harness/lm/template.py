@@ -16,6 +16,7 @@ from typing import Any
 from envsuite.errors import UsageError
 from harness.lm.time_limit import time_limit
 from harness.prompting.grammars import Tool
+from harness.prompting.messages import plain_text
 from harness.types import Message
 
 PLAIN = (
@@ -70,13 +71,15 @@ class Template:
             self._options["enable_thinking"] = thinking
         # Chat templates contain the first token; plain text gets the tokens that the tokenizer
         # adds.
-        self._lead: list[int] = list(tokenizer("")["input_ids"]) if self.plain else []
+        self._start: list[int] = list(tokenizer("")["input_ids"])
         self._tokens = lru_cache(maxsize=4096)(self._tokenise)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
-        """Returns the prompt as text. Declares `tools` if the template supports them. Raises
-        UsageError.
+        """Returns the prompt as text: a prompt without roles unchanged, others by the template. Declares
+        `tools` if the template supports them. Raises UsageError.
         """
+        if (text := plain_text(messages)) is not None:
+            return text
         options = {"tokenize": False, "add_generation_prompt": True, **self._options}
         if tools and self.takes_tools:
             options["tools"] = list(tools)
@@ -103,10 +106,11 @@ class Template:
         (history without reasoning) is tokenised from its text like any other message.
         """
         text = self.render(messages, tools)
+        lead = self._lead(messages)
         known = _matches(messages, sampled)
         lost = min(len(sampled), sum(message["role"] == "assistant" for message in messages)) - len(known)
         if not known:
-            return Encoded(self._lead + list(self._tokens(text)), lost)
+            return Encoded(lead + list(self._tokens(text)), lost)
         marked = [
             {**message, "content": f"\ue000{index}\ue001"} if index in known else message
             for index, message in enumerate(messages)
@@ -116,8 +120,8 @@ class Template:
         indices = [int(index) for index in parts[1::2]]
         pieces = _splice(text, gaps, [known[index] for index in indices]) if indices == sorted(known) else None
         if pieces is None:
-            return Encoded(self._lead + list(self._tokens(text)), lost + len(known))
-        ids = list(self._lead)
+            return Encoded(lead + list(self._tokens(text)), lost + len(known))
+        ids = list(lead)
         pending = ""  # text that is not tokenised yet
         end: int | None = None  # sampled end token of the reply before it
         for piece in pieces:
@@ -148,13 +152,18 @@ class Template:
         there is one.
         """
         text = self.render(messages, tools)
-        ids = self._lead + list(self._tokens(text))
+        lead = self._lead(messages)
+        ids = lead + list(self._tokens(text))
         special = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
         start = max((text.rfind(word) + len(word) for word in special if word in text), default=0)
         tail = list(self._tokens(text[start:]))
         if start and ids[len(ids) - len(tail) :] == tail:
             return ids, len(ids) - len(tail), text[start:]
-        return ids, len(self._lead), text
+        return ids, len(lead), text
+
+    def _lead(self, messages: Sequence[Message]) -> list[int]:
+        """Returns the tokens that the tokenizer adds before plain text; chat templates contain their own."""
+        return self._start if self.plain or plain_text(messages) is not None else []
 
     def _tokenise(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()

@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
 from envsuite.errors import UsageError
-from envsuite.escaping import one_line
+from envsuite.escaping import one_line, public_url
 from envsuite.reading import parse_json
 from harness.policies.connections.http_answers import body_of, text_of
 from harness.types import Message, Reply
@@ -67,18 +67,9 @@ def address(url: str) -> str:
         valid = False
     if not valid:
         raise UsageError(
-            f"--base-url {shown(url)!r} is not a valid address: use a URL such as http://localhost:8000/v1."
+            f"--base-url {public_url(url)!r} is not a valid address: use a URL such as http://localhost:8000/v1."
         )
     return url if parts.path else f"{url}/v1"
-
-
-def shown(url: str) -> str:
-    """Returns a URL without user name and password, for messages."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url.rpartition("@")[2]
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def secrets_of(url: str) -> list[str]:
@@ -107,7 +98,7 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
     try:
         body = body_of(answer)
         first = body["choices"][0]
-        text = _text(first["message"])
+        text = _text({"content": first["text"]} if "text" in first else first["message"])
         if first.get("error") or first.get("finish_reason") in ("error", "abort"):
             return None  # the server failed while it generated: a fault, not a reply
         length = first.get("finish_reason") == "length"

@@ -6,12 +6,13 @@ each remembered turn, and the current observation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envsuite.errors import UsageError, did_you_mean
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS, Parsed, Tool
+from harness.prompting.layouts import EpisodeView
 from harness.prompting.rewording import WORDINGS
 from harness.types import Message, Turn
 
@@ -66,8 +67,9 @@ class Prompting:
             known = (protocols.NEUTRAL, protocols.load(self.protocol).published_id)
             if self.words not in known:
                 raise UsageError(f"Words of the protocol {self.protocol} are {' or '.join(known)}, not {self.words!r}.")
-            if self.wording != "plain" or self.history < 0:
-                raise UsageError(f"The protocol {self.protocol} fixes its wording and its number of remembered turns.")
+            remembered = protocols.load(self.protocol).flags["history"]
+            if self.wording != "plain" or self.history != remembered:
+                raise UsageError(f"The protocol {self.protocol} fixes plain wording and a history of {remembered}.")
         elif self.words:
             raise UsageError(f"Words {self.words!r} need a protocol.")
 
@@ -79,16 +81,17 @@ class Prompting:
         observation: str,
         admissible: Sequence[str],
         past: Past | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[Message]:
         """Returns the conversation that asks for the next command.
 
-        `past` caches an episode's earlier turns between calls; without it the time grows with the
-        square of the turns.
+        `labels` are the episode's labels, by which some protocols choose their words. `past` caches
+        an episode's earlier turns between calls; without it the time grows with the square of the
+        turns.
         """
         if self.protocol:
-            return protocols.load(self.protocol).messages(
-                self.words, self.history, objective, turns, observation, admissible
-            )
+            view = EpisodeView(objective, turns, observation, admissible, labels or {})
+            return protocols.load(self.protocol).messages(self.words, self.history, view)
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
         reword = self.reword
@@ -136,6 +139,8 @@ class Prompting:
         """Strings that end a reply; empty with thinking, because a command quoted in a thought must
         not end the reply.
         """
+        if self.protocol:
+            return protocols.load(self.protocol).stop
         return () if self.thinking else GRAMMARS[self.grammar].stop
 
     def _command(self, turn: Turn) -> str:

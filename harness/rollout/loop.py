@@ -39,7 +39,7 @@ def next_prompt(
 ) -> Prompt:
     """Returns the prompt of a model that has seen `turns` of an episode and now reads `observation`."""
     return Prompt(
-        messages=prompting.messages(run.instructions, run.objective, turns, observation, admissible, past),
+        messages=prompting.messages(run.instructions, run.objective, turns, observation, admissible, past, run.labels),
         admissible=prompting.listed(admissible),
         seed=run.episode.turn_seed(len(turns)),
         key=key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.reading import read_json
 from envsuite.types import knobs_json
+from harness.prompting import protocols
 from harness.records import SCHEMA, check_types, schema_cure
 from harness.stats.estimates import Estimate, mean, mean_over_splits, proportion
 from harness.suites import suites
@@ -73,7 +75,7 @@ def read(
     for path in sorted(path for folder in folders for path in folder.glob("**/summary.json")):
         summary = _read(path)
         label = summary["model"]
-        matching = by_task.get((summary["task"], knobs_json(summary["knobs"])), [])
+        matching = by_task.get((summary["task"], knobs_json(_own_knobs(summary))), [])
         if not matching:
             continue
         if departure := _departure(summary, suite):
@@ -85,6 +87,7 @@ def read(
             cell = summary_cell(path, summary, metric, column.task_type, over_splits)
             if cell is None:
                 continue
+            cell = dataclasses.replace(cell, published_prompt=_has_published_prompt(summary))
             group = group_of.get(label, label)
             _refuse_unlike(path, group, summary, first.setdefault(group, (path, summary)))
             if episodes.get((label, column.name), 0) >= summary["episodes"]:
@@ -146,9 +149,13 @@ def _estimate(value: float, deviation: float | None, n: int, share: bool, over_s
 
 def _departure(summary: dict[str, Any], name: str) -> str:
     """Describes the first setting in which a run differs from its suite; '' if it follows the protocol."""
-    suite = suites.suite(name)
     if difference := _other_games(summary, name):
         return difference
+    suite = suites.suite(name)
+    if protocol := _protocol_name(summary):
+        if protocol != suite.get("protocol"):
+            return f"protocol is {protocol}, the suite's {suite.get('protocol') or 'unset'}"
+        suite = suites.published_settings(name, protocol)
     stored = settings(summary)
     for key, value in {"max_turns": None, "reward": "sparse", **suite}.items():
         if key not in stored or key in suite.get("free", ()):
@@ -156,10 +163,38 @@ def _departure(summary: dict[str, Any], name: str) -> str:
         current = stored[key]
         if isinstance(current, bool):
             current = "on" if current else "off"
+        if key == "max_turns" and _limit(summary, current) == _limit(summary, value):
+            continue
         if current != value:
             expected = "unset" if value is None else value
             return f"{key} is {'unset' if current is None else current}, the suite's {expected}"
     return ""
+
+
+def _limit(summary: dict[str, Any], max_turns: int | None) -> int | None:
+    """Returns the turns after which an episode ends: the task has a limit too, and the smaller one counts."""
+    own = summary["knobs"].get("max_steps", registry.knob_names(registry.TASKS[summary["task"]])["max_steps"])
+    limits = [limit for limit in (max_turns, own) if limit]
+    return min(limits, default=None)
+
+
+def _protocol_name(summary: dict[str, Any]) -> str:
+    return str((summary.get("prompting") or {}).get("protocol", ""))
+
+
+def _has_published_prompt(summary: dict[str, Any]) -> bool:
+    """Returns True if a run's model read the published words of a protocol."""
+    words = (summary.get("prompting") or {}).get("words", "")
+    return words not in ("", protocols.NEUTRAL)
+
+
+def _own_knobs(summary: dict[str, Any]) -> dict[str, Any]:
+    """Returns a run's knobs without those that its protocol sets."""
+    name = _protocol_name(summary)
+    if not name or name not in protocols.names():
+        return dict(summary["knobs"])
+    set_by_protocol = protocols.load(name).knobs(registry.TASKS[summary["task"]].family)
+    return {knob: value for knob, value in summary["knobs"].items() if knob not in set_by_protocol}
 
 
 def settings(summary: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class TableCell:
     """training seeds that are pooled"""
     printed: PublishedNumber | None = None
     """the source of a published cell"""
+    published_prompt: bool = False
+    """the model read the published words of the suite's protocol"""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ class PaperTable:
                 mine = ours.cells.get(name) if ours else None
                 if mine is not None:
                     obstacle = self.obstacles.get(place, "")
-                    pairs[place] = Pair(mine.estimate, cell.estimate, cell.value, obstacle, mine.seeds)
+                    pairs[place] = Pair(
+                        mine.estimate, cell.estimate, cell.value, obstacle, mine.seeds, mine.published_prompt
+                    )
                     continue
                 departures = [self.unlike[model, name] for model in row.models if (model, name) in self.unlike]
                 verdicts[place] = (
@@ -132,8 +136,9 @@ def _pool(members: list[TableCell]) -> TableCell:
     estimates = [member.estimate for member in members if member.estimate]
     games = sum(member.n or 0 for member in members)
     value = sum(member.value for member in members) / len(members)
+    prompt = all(member.published_prompt for member in members)
     if len(estimates) < len(members):
-        return TableCell(value, n=games, seeds=len(members))
+        return TableCell(value, n=games, seeds=len(members), published_prompt=prompt)
     estimate = pooled(estimates)
     low, high = estimate.interval()
-    return TableCell(value, low, high, games, estimate, seeds=len(members))
+    return TableCell(value, low, high, games, estimate, seeds=len(members), published_prompt=prompt)

@@ -114,7 +114,7 @@ def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
 
 def with_protocol(request: RunRequest, name: str) -> RunRequest:
     """Returns the request under a suite's protocol. Raises UsageError if an explicit setting contradicts it."""
-    fixed = suites.suite(name)
+    fixed = suites.published_settings(name, request.protocol) if request.protocol else suites.suite(name)
     needs = fixed.get("needs", [])
     by_word = {word: word.partition("=")[0].strip() for word in request.knobs}
     for knob in needs:
@@ -224,13 +224,16 @@ def under_protocol(task: Task, request: RunRequest) -> RunRequest:
         raise UsageError(
             f"The protocol {protocol.name} is for {', '.join(protocol.families)}; {task.id} belongs to {task.family}."
         )
-    if request.action_mode != "write":
-        raise UsageError(f"The protocol {protocol.name} reads written replies: leave out --action-mode.")
+    mode = protocol.flags.get("action_mode", "write")
+    contradicts = "action_mode" in request.explicit and request.action_mode != mode
+    if contradicts or request.action_mode not in ("write", mode):
+        reads = "reads written replies" if mode == "write" else "chooses among the listed commands"
+        raise UsageError(f"The protocol {protocol.name} {reads}: leave out --action-mode.")
     changes: dict[str, object] = {}
     for field, value in protocol.flags.items():
         if field == "set":
             given = {parse_setting(word)[0] for word in request.knobs}
-            fixed = {parse_setting(word)[0]: word for word in value}
+            fixed = {knob: f"{knob}={setting}" for knob, setting in protocol.knobs(task.family).items()}
             for knob in given & fixed.keys():
                 if fixed[knob] not in request.knobs:
                     raise UsageError(f"The protocol {protocol.name} fixes --set {fixed[knob]}: drop the other value.")

@@ -12,9 +12,10 @@ from typing import Any
 from envsuite import registry
 from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import Panel, Task
+from harness.prompting import protocols
 
 PREFIX = "suite:"
-NOT_FLAGS = ("tasks", "after", "caps", "panels", "games", "metric", "over_splits", "free", "needs")
+NOT_FLAGS = ("tasks", "after", "caps", "panels", "games", "metric", "over_splits", "free", "needs", "protocol")
 FEWER = ("episodes", "baseline_episodes")
 """settings that a user may lower; the table then shows the smaller n"""
 STANDARD: dict[str, Any] = {
@@ -45,6 +46,20 @@ def suite(name: str) -> dict[str, Any]:
     if name not in known:
         raise UsageError(f"No suite {name!r}: there are {', '.join(known)}.{did_you_mean(name, known)}")
     return known[name]
+
+
+def published_settings(name: str, protocol: str) -> dict[str, Any]:
+    """Returns the settings of a suite's runs under its published prompt, which fixes some of them itself.
+
+    Raises UsageError if the suite's protocol is another one.
+    """
+    fixed = suite(name)
+    expected = fixed.get("protocol")
+    if protocol != expected:
+        cure = f"use --protocol {expected}, or none" if expected else "drop the flag"
+        raise UsageError(f"Suite {name!r} was not published with --protocol {protocol}: {cure}.")
+    flags = {flag: value for flag, value in protocols.load(protocol).flags.items() if flag != "set"}
+    return {**fixed, **flags}
 
 
 def tasks(name: str) -> list[Task]:

@@ -22,6 +22,8 @@ from harness.stats.estimates import (
 
 AGREES, DIFFERS, CANNOT_TELL, NOT_COMPARABLE = "agrees", "differs", "cannot tell", "not comparable"
 NOT_RUN = "not run"
+REPRODUCED = "reproduced"
+"""agrees, and the model read the published prompt"""
 LEVEL = 0.05
 """chance of a false word of either kind in a whole table"""
 MARGIN = 0.1
@@ -40,6 +42,7 @@ class Pair(NamedTuple):
     obstacle: str = ""
     seeds: int = 1
     """our training seeds"""
+    published_prompt: bool = False
 
 
 class CellVerdict(NamedTuple):
@@ -67,7 +70,8 @@ class CellVerdict(NamedTuple):
 def judge(pairs: Mapping[Key, Pair], margin: float = MARGIN) -> dict[Key, CellVerdict]:
     """Returns a verdict for each cell of a table.
 
-    'agrees': two one-sided tests show that the difference is smaller than `margin`. 'differs': the difference is not 0,
+    'agrees': two one-sided tests show that the difference is smaller than `margin`; 'reproduced': it also was measured
+    with the published prompt. 'differs': the difference is not 0,
     and the cell does not agree. 'not comparable': the cell has an obstacle. 'cannot tell': anything else.
     """
     compared = {
@@ -94,6 +98,8 @@ def judge(pairs: Mapping[Key, Pair], margin: float = MARGIN) -> dict[Key, CellVe
                 published = dataclasses.replace(pair.published, games=None) if seeds else pair.published
                 needed = games_needed(pair.ours, published, margin, level)
                 reason = _needs(needed, "seeds" if seeds else "")
+            if word == AGREES and pair.published_prompt:
+                word = REPRODUCED
             verdicts[key] = CellVerdict(word, reason, compared[key], *ps, needed)
     return verdicts
 

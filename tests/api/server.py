@@ -30,7 +30,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.requests.append((body, dict(self.headers), time.monotonic()))
             says = self.server.says
             text = says(body) if callable(says) else says
-            behaviour = self.server.script.pop(0) if self.server.script else answer(text)
+            usual = continuation(text) if "prompt" in body else answer(text)
+            behaviour = self.server.script.pop(0) if self.server.script else usual
         self.body = body
         with contextlib.suppress(OSError):  # the client has given up
             behaviour(self)
@@ -98,6 +99,13 @@ def completion(text: str = "", finish: str = "stop", usage: dict | None = None, 
 
 def answer(text: str = "", **parts: object) -> Behaviour:
     return lambda handler: send(handler, 200, completion(text, **parts))  # type: ignore[arg-type]
+
+
+def continuation(text: str) -> Behaviour:
+    """Answers as a completion endpoint, which continues a prompt without roles."""
+    body = json.loads(completion(text))
+    body["choices"] = [{"index": 0, "text": text, "finish_reason": "stop"}]
+    return lambda handler: send(handler, 200, json.dumps(body))
 
 
 def refuse(status: int, message: str = "no", **headers: str) -> Behaviour:

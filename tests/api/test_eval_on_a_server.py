@@ -1,39 +1,36 @@
 """envsuite-eval against a loopback server: flags, API key, faults, and changed weights."""
 
+import contextlib
+import io
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import examples.hilo  # noqa: F401  registers HiLo
 from envsuite import registry
 from harness import records
+from harness.cli import eval as evaluation
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies.openai import OpenAIPolicy
 from tests.api.server import answer, completion, cut, drip, garbage, hang, hang_up, refuse, running, send
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-very-secret-0123456789"
 
 
 def run(out, server, *words, model="some/name", **environment):
-    command = [sys.executable, "-m", "harness.cli.eval", "-m", model]
-    command += ["-e", "hilo", "--module", "examples.hilo", "-n", "3", "-o", str(out)]
-    command += [
-        "--base-url",
-        server.url,
-        "--served-model-name",
-        "small-model",
-        "--baselines",
-        "none",
-        "--num-workers",
-        "0",
-        *words,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment})
+    """Runs envsuite-eval in this process; returns its exit code and what it printed."""
+    arguments = ["-m", model, "-e", "hilo", "--module", "examples.hilo", "-n", "3", "-o", str(out)]
+    arguments += ["--base-url", server.url, "--served-model-name", "small-model"]
+    arguments += ["--baselines", "none", "--num-workers", "0", *words]
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            with pytest.raises(SystemExit) as done:
+                evaluation.main(arguments)
+    return SimpleNamespace(returncode=done.value.code or 0, stdout=stdout.getvalue(), stderr=stderr.getvalue())
 
 
 def errors(done):
@@ -167,7 +164,7 @@ FAULTS = {
     "answers 429": refuse(429, "slow down", Retry_After="0"),
     "answers 500": refuse(500),
     "answers garbage": garbage("<html>welcome</html>"),
-    "hangs": hang(3.0),
+    "hangs": hang(1.5),
     "answers a byte at a time": drip,
     "closes the connection": hang_up,
     "goes down in the middle of an answer": cut,
@@ -183,7 +180,7 @@ def test_transient_server_faults_change_no_episode(tmp_path, fault, proved):
         server.says = "<action>3</action>"
         for script in ([], [answer(server.says)] * 9 + [FAULTS[fault]] * 3):
             server.script = script
-            options = {"timeout": 2.0, "first_pause": 0.01, "max_retries": 20, "watch": True}
+            options = {"timeout": 1.0, "first_pause": 0.01, "max_retries": 20, "watch": True}
             who = OpenAIPolicy("small-model", base_url=server.url, **options)
             out = tmp_path / str(len(summaries))
             evaluate(config, out, lambda who=who: who, Execution(max_concurrent=2))

@@ -81,6 +81,36 @@ def test_shortest_plans_win_on_the_interpreter_in_exactly_their_length(kinds, ki
     env.settings.observations = "compact"
 
 
+def _guide_text(state):
+    """The Practitioner's Guide's observation of a game state, put together line by line."""
+    room = next(fact.arguments[1].name for fact in state._facts if fact.name == "at" and fact.arguments[0].name == "P")
+    before, prompt, _ = state.feedback.rpartition("\n>")
+    assert prompt
+    lines = before.rstrip().split("\n")
+    headings = [number for number, line in enumerate(lines) if line.startswith("-= ") and line.endswith(" =-")]
+    kept = lines[headings[-1] + 1 :] if headings else lines[-1:]
+    kept = [line.strip() for line in kept if line.strip()]
+    return "\n".join([f"You are now in the {state.game.infos[room].name}.", *dict.fromkeys(kept), state.inventory])
+
+
+def test_the_style_of_the_practitioners_guide_equals_its_format_on_the_stock_engine():
+    env = build(observations="guide")
+    for seed in (3, 60004):
+        text, _ = env.reset(seed=seed)
+        wanted = textworld.EnvInfos(feedback=True, description=True, inventory=True, admissible_commands=True)
+        stock = textworld.start(str(env.path), request_infos=wanted)
+        assert text == _guide_text(stock.reset())
+        for command in ["look", "dance", "inventory", *[""] * env.remaining()]:
+            command = command or env.expert()
+            text, _, terminated, *_ = env.step(command)
+            state, _, done = stock.step(command)
+            assert terminated == done
+            assert done or text == _guide_text(state), command
+        assert done
+        stock.close()
+    env.close()
+
+
 def test_the_expert_wins_if_the_interpreter_asks_which_object_is_meant():
     """w2-o3-q4_60004 has a "locker" and a "type Q locker", so the interpreter questions a command."""
     env = build()

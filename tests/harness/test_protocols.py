@@ -1,9 +1,8 @@
 """Published set-ups: every byte of their conversations, their parsers, and where their words come from."""
 
+import dataclasses
 import json
 import random
-import subprocess
-import sys
 from collections import deque
 
 import pytest
@@ -11,13 +10,13 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness import records
+from harness.cli.eval import main as eval_main
 from harness.cli.replay import main as replay_main
 from harness.prompting import protocols, words
 from harness.prompting.prompting import Prompting
 from harness.suites.plan import RunRequest, plan
 from harness.types import Reply, Turn
 from tests.api.server import running
-from tests.api.test_eval_on_a_server import ROOT
 
 GRID = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
 
@@ -198,12 +197,12 @@ def test_words_are_read_from_source_without_running_it(tmp_path):
 def test_fetched_words_are_checked_stored_and_used(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "a.py").write_text(SOURCE)
-    files = {"a.py": {"first": "FIRST"}}
     expected = words.digest({"first": "\nSee {this}.\n"})
+    source = words.SourceFiles("", {"a.py": {"first": "FIRST"}}, expected)
     with pytest.raises(DataError, match="are not the published ones"):
-        words.fetch("one", "", files, "0" * 64, tmp_path)
+        words.fetch("one", dataclasses.replace(source, sha256="0" * 64), tmp_path)
     assert words.stored("one", expected) is None
-    words.fetch("one", "", files, expected, tmp_path)
+    words.fetch("one", source, tmp_path)
     assert words.stored("one", expected) == {"first": "\nSee {this}.\n"}
     (tmp_path / "cache/prompts/one.json").write_text('{"first": "other"}')
     with pytest.raises(DataError, match="does not hold the published words"):
@@ -218,15 +217,17 @@ def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch
         published.messages("", "", [], "", ())
 
 
-def test_a_reply_that_is_not_understood_plays_the_default_and_its_run_passes_the_check(tmp_path):
+def test_a_reply_that_is_not_understood_plays_the_default_and_its_run_passes_the_check(tmp_path, capsys):
     with running() as server:
         server.says = "I wonder where to go"
-        command = [sys.executable, "-m", "harness.cli.eval", "-m", "m", "-e", "BabyAI-goto-v0", "-n", "2"]
-        command += ["--protocol", "balrog", "--base-url", server.url, "--baselines", "none", "-o", str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
+        command = ["-m", "m", "-e", "BabyAI-goto-v0", "-n", "2", "--protocol", "balrog"]
+        command += ["--base-url", server.url, "--baselines", "none", "-o", str(tmp_path)]
+        with pytest.raises(SystemExit) as ended:
+            eval_main(command)
+        assert not ended.value.code
         sent = server.requests[-1][0]["messages"]
-    assert "protocol balrog in neutral words" in done.stdout + done.stderr
+    output = capsys.readouterr()
+    assert "protocol balrog in neutral words" in output.out + output.err
     assert [message["role"] for message in sent[:3]] == ["user", "assistant", "user"] and len(sent) == 33
     (results,) = tmp_path.glob("**/results.jsonl")
     for record in records.read_results(results):

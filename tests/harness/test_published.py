@@ -13,6 +13,7 @@ from harness.cli import table as command
 from harness.cli.common import paper_tables
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.prompting import protocols
 from harness.suites import measured, published, published_numbers, reproduce, suites, training_studies
 from harness.suites.plan import RunRequest
 from tests import toys  # noqa: F401
@@ -112,6 +113,32 @@ def test_a_row_of_ours_beside_a_published_one_gets_the_difference_and_a_word(tmp
     assert verdict.difference.high < -0.4 and verdict.p_differs < 1e-6
     (row,) = [row for row in trained.rows if row.label == ppo]
     assert trained.status(row, "w8-o3-q4") == "differs"
+
+
+@pytest.mark.parametrize(("words", "word"), [("", "agrees"), ("neutral", "agrees"), ("published", "reproduced")])
+def test_a_cell_is_reproduced_only_with_the_published_prompt(tmp_path, words, word):
+    """68 % of 100,000 games beside the printed 68 %, with a margin that lets them agree."""
+    guide = protocols.load("practitioners-guide")
+    prompting = {"history": -1, "thinking": False, "admissible": "none"}
+    if words:
+        published_words = guide.published_id if words == "published" else words
+        prompting |= {"grammar": "bare", "protocol": guide.name, "words": published_words}
+    knobs = guide.knobs("textworld") if words else {}
+    success = {"value": 0.68, "low": 0.67, "high": 0.69, "n": 100_000}
+    changes = {"episodes": 100_000, "seeds": [1, 100_000], "success": success, "knobs": knobs, "prompting": prompting}
+    summary(tmp_path / "a", "mine", task="TextWorld-w8-o3-q4-v0", **changes)
+    ppo = "Qwen2.5-1.5B-Instruct, multi-turn PPO"
+    table = published.table("guide-1", [tmp_path], {ppo: ["mine"]}, margin=0.4)
+    assert table.left_out == []
+    assert table.verdicts[ppo, "w8-o3-q4"].word == word
+    assert any("reproduced: agrees, and" in line for line in paper_tables.notes(table))
+
+
+def test_a_run_under_the_prompt_of_another_suite_is_left_out(tmp_path):
+    prompting = {"grammar": "bare", "protocol": "tales", "words": "neutral"}
+    summary(tmp_path / "a", "mine", knobs={"observations": "raw"}, prompting=prompting)
+    (line,) = published.table("guide-1", [tmp_path]).left_out
+    assert "protocol is tales, the suite's practitioners-guide" in line
 
 
 def test_training_seeds_are_pooled_as_clusters(tmp_path):
@@ -246,6 +273,20 @@ def test_a_run_that_differs_from_its_suite_is_skipped_and_named(tmp_path, change
     (ours,) = [row for row in paper_table.rows if row.ours]
     assert ours.cells["w2-o3-q4"].n == 100
     assert paper_table.left_out == [f"{tmp_path / 'b'}: {message}"]
+
+
+@pytest.mark.parametrize(("max_turns", "listed"), [(None, True), (50, True), (200, True), (49, False)])
+def test_limits_above_that_of_the_task_are_one_limit(tmp_path, max_turns, listed):
+    panel = {"seeds": [0, 140], "panel": ["alfworld/valid_seen", "bf393197e137786e", 140], "by_task_type": {}}
+    summary(tmp_path / "a", "random", task="ALFWorld-valid_seen-v0", max_turns=max_turns, **panel)
+    assert (published.table("gigpo-alfworld", [tmp_path]).left_out == []) == listed
+
+
+def test_columns_of_react_have_the_games_of_their_task_type():
+    row = next(row for row in published.table("react-alfworld").rows if "ReAct (avg)" in row.label)
+    counts = {name: cell.n for name, cell in row.cells.items()}
+    assert counts == {"Pick": 24, "Clean": 31, "Heat": 23, "Cool": 21, "Look": 18, "Pick 2": 17, "All": 134}
+    assert sum(counts.values()) == 2 * 134
 
 
 def test_every_setting_fixed_by_a_suite_is_checked_in_a_models_run():

@@ -12,8 +12,9 @@ from envsuite.errors import UsageError
 from envsuite.types import Panel
 from harness.cli.common.flags import run_request
 from harness.cli.eval import parser
+from harness.prompting import protocols
 from harness.suites import suites
-from harness.suites.plan import RunRequest, plan, with_protocol
+from harness.suites.plan import RunRequest, plan, under_protocol, with_protocol
 
 
 def planned(*words):
@@ -50,6 +51,20 @@ def test_every_suite_fixes_every_setting_that_changes_a_result():
         needed = ("history", "thinking", "admissible", "temperature", "max_tokens", *suites.STANDARD)
         assert not [key for key in needed if key not in fixed], name
         assert fixed["after"]
+
+
+@pytest.mark.parametrize("name", [name for name, fixed in suites.read().items() if "protocol" in fixed])
+def test_a_suite_is_played_under_its_published_prompt_and_under_no_other(name):
+    protocol = protocols.load(suites.suite(name)["protocol"])
+    settings = with_protocol(RunRequest("smollm2-135m", protocol=protocol.name), name)
+    for task in suites.tasks(name):
+        request = under_protocol(task, settings)
+        assert request.protocol == protocol.name and request.history == protocol.flags["history"]
+        assert request.action_mode == protocol.flags.get("action_mode", "write")
+    with pytest.raises(UsageError, match=f"not published with --protocol react: use --protocol {protocol.name}, or"):
+        with_protocol(RunRequest("smollm2-135m", protocol="react"), name)
+    with pytest.raises(UsageError, match="'quick' was not published with --protocol react: drop the flag"):
+        with_protocol(RunRequest("smollm2-135m", protocol="react"), "quick")
 
 
 def test_quick_plays_every_family():

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AddedToken
 
 from envsuite.errors import UsageError
 from harness.lm.template import SampledReply, Template
@@ -53,6 +54,16 @@ def test_a_prompt_decodes_to_the_template_and_contains_the_sampled_tokens(turns,
     assert encoded.rewritten == 0
     assert TOKENIZER.decode(encoded.ids, clean_up_tokenization_spaces=False) == template.render(messages)
     assert all(holds(encoded.ids, reply.ids) for reply in replies)
+
+
+@pytest.mark.parametrize("chat_template", [CHATML, None])
+def test_a_prompt_without_roles_is_its_text_after_the_tokens_of_the_tokenizer(chat_template):
+    template = Template(tiny_tokenizer(chat_template), {END})
+    messages = [{"role": "completion", "content": "You are in a room.\n>"}]
+    expected = TOKENIZER("You are in a room.\n>")["input_ids"]
+    assert template.encode(messages).ids == expected
+    ids, head, tail = template.open_end(messages)
+    assert (ids, tail) == (expected, "You are in a room.\n>") and head == len(TOKENIZER("")["input_ids"])
 
 
 @settings(max_examples=40, deadline=None)
@@ -147,3 +158,21 @@ def test_tools_are_declared_only_to_templates_that_know_them():
     tool = {"type": "function", "function": {"name": "act", "description": "", "parameters": {"type": "object"}}}
     assert '"name": "act"' in Template(tiny_tokenizer(knows), {END}).render(talk("rules", "a"), [tool])
     assert "act" not in Template(TOKENIZER, {END}).render(talk("rules", "a"), [tool])
+
+
+def test_a_template_that_changes_the_order_of_messages_is_tokenised_from_its_text():
+    template = Template(tiny_tokenizer(CHATML.replace("in messages", "in messages | reverse")), {END})
+    messages = talk("rules", "a", "first", "b", "second", "c")
+    encoded = template.encode(messages, [say("first"), say("second")])
+    text = template.render(messages)
+    assert encoded.ids == TOKENIZER(text, add_special_tokens=False)["input_ids"] and encoded.rewritten == 2
+
+
+def test_the_open_end_of_a_prompt_has_exactly_the_tokens_of_its_text():
+    """A special token that takes the spaces after it changes the tokens of the text that follows."""
+    for swallows in (False, True):
+        tokenizer = tiny_tokenizer(CHATML + "{{ '<|go|> so' }}")
+        tokenizer.add_tokens([AddedToken("<|go|>", special=True, rstrip=swallows)], special_tokens=True)
+        ids, head, tail = Template(tokenizer, {END}).open_end(talk("rules", "a"))
+        assert list(tokenizer(tail, add_special_tokens=False)["input_ids"]) == list(ids[head:])
+        assert (tail == " so") is not swallows

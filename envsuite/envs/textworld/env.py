@@ -32,7 +32,7 @@ from envsuite.envs.textworld.commands import REJECTION, UNLISTED_COMMANDS, clean
 from envsuite.envs.textworld.engine.interpreter import UNKNOWN, Frame, Interpreter, Opening
 from envsuite.envs.textworld.game_cache import GENERATION_SECONDS, find_game
 from envsuite.envs.textworld.games import SETTINGS, GameSpec, check_settings, game_spec, textworld_version
-from envsuite.envs.textworld.observation import compact, opening_text
+from envsuite.envs.textworld.observation import STYLES, opening_text
 from envsuite.envs.textworld.story_files import SUFFIXES, check_story
 from envsuite.errors import BadKnob, DataError, UsageError
 from envsuite.types import Knob, Outcome
@@ -94,8 +94,8 @@ class TextWorld(TextEnv):
         Knob(
             "observations",
             "compact",
-            "compact: room, reply, inventory; raw: as the engine prints",
-            choices=("compact", "raw"),
+            "compact: room, reply, inventory; raw: as the engine prints; guide: as in the Practitioner's Guide",
+            choices=("compact", "raw", "guide"),
         ),
         Knob(
             "admissible",
@@ -150,16 +150,17 @@ class TextWorld(TextEnv):
             self.path = find_game(self.game) or Path(
                 self.interpreter.ask("make", self.game, timeout=GENERATION_SECONDS)
             )
-        opening: Opening = self.interpreter.ask("open", str(self.path), self._is_compact, timeout=60.0)
+        with_state = self.settings.observations != "raw"
+        opening: Opening = self.interpreter.ask("open", str(self.path), with_state, timeout=60.0)
         self.frame, self.max_score = opening.frame, opening.max_score
         self.objective = " ".join(opening.objective.split()) or (
             "Find out what there is to do, and do it." if self.challenge else "Play the game as far as you can."
         )
-        return opening_text(opening) if self._is_compact else opening.frame.feedback
+        return opening_text(opening) if self.settings.observations == "compact" else self._text(self.frame)
 
-    @property
-    def _is_compact(self) -> bool:
-        return bool(self.settings.observations == "compact")
+    def _text(self, frame: Frame) -> str:
+        """Returns the observation of a frame in the style of the knob `observations`."""
+        return STYLES[self.settings.observations](frame)
 
     def _act(self, command: str) -> Outcome:
         sent, refusal = clean(command)
@@ -168,7 +169,7 @@ class TextWorld(TextEnv):
         before = self.frame
         self.frame = frame = self.interpreter.ask("step", sent)
         return Outcome(
-            text=compact(frame) if self._is_compact else frame.feedback,
+            text=self._text(frame),
             reward=float((frame.score or 0) - (before.score or 0)),
             done=frame.won or frame.lost,
             success=frame.won,

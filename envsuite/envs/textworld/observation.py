@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from envsuite.envs.textworld.engine.interpreter import Frame, Opening
 
 BAR = re.compile(r"-= (.*?) =-\s*-?\d+/\d+\s*\Z")  # status bar at the end: room, score/moves
 BANNER = re.compile(r"[ _$|/\\><]+")  # a line of the ASCII-art title
+ROOM = re.compile(r"-= .+? =-\n(.*?)(?=\s*>|\Z)", re.DOTALL)  # the description below a room's name
+LAST_LINE = re.compile(r"^[^-=>\n].*(?=\n\s*>)", re.MULTILINE)  # the line before the engine's prompt
 FAREWELL = "Would you like to RESTART"  # no command can answer this question
 
 
@@ -39,6 +42,28 @@ def compact(frame: Frame) -> str:
         if not lines or lines[-1] != carried:
             lines.append(carried)
     return "\n".join(lines)
+
+
+def raw(frame: Frame) -> str:
+    """Returns the engine's text."""
+    return frame.feedback
+
+
+def guide(frame: Frame) -> str:
+    """Returns the observation of the Practitioner's Guide: a sentence that names the room, the room's
+    description, the line before the engine's prompt, and the inventory.
+    """
+    lines: list[str] = []
+    for description in ROOM.findall(frame.feedback):
+        lines += filter(None, map(str.strip, description.split("\n")))
+    lines += filter(None, map(str.strip, LAST_LINE.findall(frame.feedback)))
+    text = "\n".join(dict.fromkeys(lines))
+    room = frame.room or _split_bar(frame.feedback)[1]
+    return f"You are now in the {room}.\n{text}\n{frame.inventory or ''}"
+
+
+STYLES: dict[str, Callable[[Frame], str]] = {"compact": compact, "raw": raw, "guide": guide}
+"""Styles of observations by the value of the knob."""
 
 
 def _split_bar(text: str) -> tuple[str, str]:

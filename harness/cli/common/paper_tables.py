@@ -12,10 +12,11 @@ from rich.table import Table
 
 from envsuite.escaping import markdown
 from harness.policies import is_model
+from harness.suites import suites
 from harness.suites.paper_table import PaperTable, Row, TableCell
 from harness.suites.published import table as build
 from harness.suites.published import tables
-from harness.suites.verdicts import AGREES, CANNOT_TELL, DIFFERS, NOT_COMPARABLE, NOT_RUN, CellVerdict
+from harness.suites.verdicts import AGREES, CANNOT_TELL, DIFFERS, NOT_COMPARABLE, NOT_RUN, REPRODUCED, CellVerdict
 
 SPREAD = (
     "Published numbers as printed, with the kind of their spread (SE: standard error; ?: the source does not say; "
@@ -68,7 +69,19 @@ def notes(table: PaperTable, escape: Callable[[str], str] = str) -> list[str]:
             not_comparable=NOT_COMPARABLE,
             margin=table.margin,
         ),
+        *_prompts(table),
         "published cells: " + counts,
+    ]
+
+
+def _prompts(table: PaperTable) -> list[str]:
+    """Returns a line about the prompt of cells that agree, where the suite has a published one."""
+    protocol = suites.suite(table.suite).get("protocol")
+    if not protocol or not statuses(table).keys() & {AGREES, REPRODUCED}:
+        return []
+    return [
+        f"{REPRODUCED}: {AGREES}, and the model read the published prompt (--protocol {protocol}); cells that only "
+        "agree were measured with other words."
     ]
 
 

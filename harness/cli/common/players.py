@@ -19,6 +19,7 @@ from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import POLICIES, find, is_model, make_policy, on_server, policy_options, starts_server
+from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
 from harness.rollout.activity import Activity
@@ -111,12 +112,15 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
     _check_flags(args, config)
-    lead, _, close = GRAMMARS[config.prompting.grammar].spell("\0", "").partition("\0")
+    prompting = config.prompting
+    lead, _, close = GRAMMARS[prompting.grammar].spell("\0", "").partition("\0")
+    if prompting.protocol:
+        lead, close = protocols.load(prompting.protocol).lead, ""
     settings = {
         **vars(args),
         **dataclasses.asdict(config.sampling),
-        "thinking": config.prompting.thinking,
-        "stop": config.prompting.stop,
+        "thinking": prompting.thinking,
+        "stop": prompting.stop,
         "lead": lead,
         "close": close,
         "watch": args.base_url is not None or starts_server(config.model),

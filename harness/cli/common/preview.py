@@ -11,6 +11,7 @@ from rich.console import Console
 
 from envsuite import registry
 from envsuite.errors import UsageError
+from envsuite.escaping import public_url
 from harness import cli
 from harness.capacity.cost import turn_cap
 from harness.evaluate import RunConfig
@@ -56,9 +57,7 @@ def _servers(model: str, base_url: str | None) -> str:
         return "a server that the run starts and stops"
     if base_url is None:
         return "OpenAI"
-    from harness.policies.chat_completions import shown
-
-    return ",".join(map(shown, base_url.split(",")))
+    return ",".join(map(public_url, base_url.split(",")))
 
 
 def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
@@ -93,7 +92,9 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
         admissible = info["admissible_commands"]
-        messages = config.prompting.messages(env.instructions, info["objective"], [], text, admissible)
+        messages = config.prompting.messages(
+            env.instructions, info["objective"], [], text, admissible, labels=info["labels"]
+        )
         print(
             json.dumps(
                 {"messages": messages, "tools": config.prompting.tools(admissible)}, indent=2, ensure_ascii=False
