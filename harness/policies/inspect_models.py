@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envsuite.errors import MissingExtra, UsageError
-from envsuite.escaping import one_line
-from harness.policies.chat_completions import Price, closed, hidden, joined, shown
+from envsuite.escaping import one_line, public_url
+from harness.policies.chat_completions import Price, closed, hidden, joined
 from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
 from harness.policies.request_fields import FLAGS, TOO_LONG, parsed_headers
@@ -286,7 +286,7 @@ def identity_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Identifies a hosted model by its name, its address and its price, which is part of a record."""
     return {
         "served": model,
-        "servers": [shown(options.get("base_url") or "the provider's")],
+        "servers": [public_url(options.get("base_url") or "the provider")],
         "price": str(options.get("price") or ""),
         "thinking_budget": options.get("thinking_budget", 0),
     }

@@ -11,6 +11,7 @@ import examples.hilo  # noqa: F401  registers HiLo
 from envsuite import registry
 from harness import records
 from harness.cli import eval as evaluation
+from harness.cli import replay
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies.openai import OpenAIPolicy
 from tests.api.server import answer, completion, cut, drip, garbage, hang, hang_up, refuse, running, send
@@ -112,9 +113,9 @@ def test_thinking_that_is_cut_off_is_a_fault_of_its_own_and_reasoning_is_counted
     (summary,) = tmp_path.glob("**/summary.json")
     summary = json.loads(summary.read_text())
     assert summary["faults"]["thinking"] == 0.5 and summary["reasoning_tokens"] == 30
-    command = [sys.executable, "-m", "harness.cli.replay", "--check", str(results), "--module", "examples.hilo"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    with pytest.raises(SystemExit) as done:
+        replay.main(["--check", str(results), "--module", "examples.hilo"])
+    assert not done.value.code
 
 
 def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):
