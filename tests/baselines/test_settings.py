@@ -39,3 +39,21 @@ def test_shaped_rewards_have_the_learners_discount_where_tokens_are_not_discount
 def test_the_steps_to_a_share_end_with_two_successive_updates_that_have_it_on_average(success, steps):
     updates = [{"env_steps": 10 * (place + 1), "success": value} for place, value in enumerate(success)]
     assert steps_to({"updates": updates}, 0.5) == steps
+
+
+@pytest.mark.parametrize(
+    ("history", "choose", "reuses"), [(0, "free", False), (-1, "free", True), (0, "admissible", True)]
+)
+def test_prompts_are_cached_where_they_share_a_beginning(history, choose, reuses):
+    pytest.importorskip("torch")
+    from baselines.collection.actor import Actor
+    from baselines.networks.model import Model
+    from baselines.recipe import Acting
+    from harness.prompting.prompting import Prompting
+    from tests.baselines.hand_made import tiny_lm
+    from tests.lm.tiny import tiny_tokenizer
+
+    tokenizer = tiny_tokenizer()
+    model = Model(tiny_lm(vocabulary=len(tokenizer)), tokenizer, configs.ModelConfig("tiny", critic="none"))
+    prompting = Prompting(grammar="bare", thinking=False, history=history, admissible="none")
+    assert Actor(model, Acting(choose=choose), prompting, 1.0).policy.prefix_reuse is reuses
