@@ -21,6 +21,7 @@ from baselines.configs import CONFIGS, ModelConfig, SFTConfig, UpdateConfig
 from baselines.configs.ranges import Count, Natural, NonNegative, Normalisation, Positive, PositiveShare, Share
 from baselines.logging import trackers
 from envsuite.errors import DataError, UsageError, did_you_mean
+from envsuite.escaping import public_url
 from envsuite.types import DEFAULT_SHAPING, RewardMode, Shaping
 from harness.prompting.prompting import Prompting
 
@@ -292,12 +293,12 @@ def _validate_generation(recipe: Recipe) -> None:
     if recipe.acting.choose == "admissible":
         raise UsageError(
             f"acting.choose = 'admissible' needs the model in this process, and generation.base_url = "
-            f"{recipe.generation.base_url!r} has servers generate: leave one of them out."
+            f"{_public(recipe.generation.base_url)!r} has servers generate: leave one of them out."
         )
     for word in recipe.generation.base_url.split(","):
         if not word.strip().startswith(("http://", "https://")):
             raise UsageError(
-                f"generation.base_url cannot be {recipe.generation.base_url!r}: it looks like "
+                f"generation.base_url cannot be {_public(recipe.generation.base_url)!r}: it looks like "
                 f"http://localhost:8000/v1, "
                 "several separated by commas."
             )
@@ -317,6 +318,11 @@ def _value(text: str) -> Any:
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
-    """Returns the recipe as plain data with every default filled in."""
+    """Returns the recipe as plain data with every default filled in, and without passwords: it is stored."""
     table: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(recipe)))
+    table["generation"]["base_url"] = _public(recipe.generation.base_url)
     return table
+
+
+def _public(base_url: str) -> str:
+    return ",".join(public_url(url.strip()) for url in base_url.split(","))

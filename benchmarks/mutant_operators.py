@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-import contextlib
+import itertools
+import random
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ AREAS = {
     "harness/policies": "policies",
     "harness": "harness",
     "baselines": "baselines",
+    "envsuite": "core",
 }
-"""the longest matching folder names a mutant's row of the table"""
+"""the first matching folder names a mutant's row of the table"""
 SWAPS: dict[type, str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
     ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is", ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*",
@@ -51,9 +53,25 @@ class Mutant:
     def area(self) -> str:
         return next(area for folder, area in AREAS.items() if self.path.startswith(folder))
 
+    def applied(self, source: bytes) -> bytes:
+        """Returns the module's source with this change."""
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+    def compiles(self, source: bytes) -> bool:
+        try:
+            ast.parse(self.applied(source))
+        except SyntaxError:
+            return False
+        return True
+
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
     """Returns every mutant of a module that still compiles; strings, annotations and messages stay as they are."""
+    return [mutant for mutant in candidates_of(path, source) if mutant.compiles(source.encode())]
+
+
+def candidates_of(path: str, source: str) -> list[Mutant]:
+    """Returns the mutants of a module, of which a few may not compile: checking each takes a while."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line.encode()))
@@ -61,13 +79,8 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
     made: dict[tuple[int, int, str], Mutant] = {}
 
     def add(line: int, start: int, end: int, text: str) -> None:
-        changed = data[:start] + text.encode() + data[end:]
-        with contextlib.suppress(SyntaxError):
-            ast.parse(changed)
-            before = data[start:end].decode()
-            made[start, end, text] = Mutant(
-                path, line, start - starts[line - 1], start, end, text, before, line in bodies
-            )
+        before = data[start:end].decode()
+        made[start, end, text] = Mutant(path, line, start - starts[line - 1], start, end, text, before, line in bodies)
 
     def place(node: Any) -> tuple[int, int]:
         return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
@@ -155,6 +168,17 @@ def chosen(words: Sequence[str], changed: str) -> list[Mutant]:
             if numbers is None or mutant.line in numbers
         ]
     return mutants
+
+
+def drawn(area: str, count: int, seed: int) -> list[Mutant]:
+    """Draws mutants at random among all modules of an area."""
+    folders = [ROOT / folder for folder, name in AREAS.items() if name == area]
+    paths = sorted({str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("*.py")})
+    mutants = [mutant for path in paths for mutant in candidates_of(path, (ROOT / path).read_text())]
+    mutants = [mutant for mutant in mutants if mutant.area == area]
+    random.Random(seed).shuffle(mutants)
+    valid = (mutant for mutant in mutants if mutant.compiles((ROOT / mutant.path).read_bytes()))
+    return list(itertools.islice(valid, count))
 
 
 def _changed(revision: str) -> dict[str, set[int]]:

@@ -1,12 +1,13 @@
 """Mutation testing: changes one operator or constant of the code at a time and runs the tests that cover its line.
 
-    python -m benchmarks.mutants map tests/harness/test_rollout.py ...   # which tests cover which lines
-    python -m benchmarks.mutants run harness/rollout/loop.py --sample 20  # PATH, PATH:LINE or PATH:FIRST-LAST
+    python -m benchmarks.mutants map harness/rollout --tests tests/harness/test_rollout.py  # which tests run which
+    python -m benchmarks.mutants run harness/rollout --sample 20          # folder, PATH, PATH:LINE, PATH:FIRST-LAST
     python -m benchmarks.mutants run --changed main                       # lines that differ from a revision
+    python -m benchmarks.mutants run --draw lm=40 --draw engines=60       # random mutants of whole areas
     python -m benchmarks.mutants table --journal benchmarks/mutants.jsonl --markdown benchmarks/mutants.md
 
 All of it happens in a copy of the tracked files, without ../shared. Verdicts are appended to a journal, and a later
-`run` skips mutants that it holds. `map` needs the package coverage.
+`run` skips mutants that it holds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import functools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mutant_swap
-from benchmarks.mutant_operators import PACKAGES, ROOT, Mutant, chosen
+from benchmarks.mutant_map import Recorder, instrument
+from benchmarks.mutant_operators import AREAS, ROOT, Mutant, chosen, drawn
 
 SUBPROCESSES = {
     "envsuite/sandbox/inside/": ("tests/sandbox/test_archive.py", "tests/sandbox/test_session.py"),
@@ -37,6 +40,8 @@ SUBPROCESSES = {
 """tests of code that runs in child processes, which coverage does not see"""
 MOST_SECONDS = 20.0
 """planned duration of the tests of one mutant, shortest first"""
+LONGEST_TEST = 10
+"""seconds after which a test is stopped while the map is made, so that no mutant runs it"""
 LONG_AGO = 1_500_000_000
 """modification time of unchanged files, so that Python never uses the compiled file of another version"""
 
@@ -84,7 +89,8 @@ def in_child(
             prepare()
             import pytest
 
-            options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *([] if plugin else ["-x"])]
+            mapping = [f"--timeout={LONGEST_TEST}", "-o", "timeout_func_only=true"]
+            options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *(mapping if plugin else ["-x"])]
             code = int(pytest.main([*options, *tests], plugins=[plugin] if plugin else []))
         finally:
             os._exit(code)
@@ -117,63 +123,28 @@ def collect(files: Sequence[str]) -> None:
         pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files])
 
 
-class Recorder:
-    """A pytest plugin that writes which lines each passing test covers, and how long it takes."""
-
-    def __init__(self, folder: Path, output: Path) -> None:
-        import coverage
-
-        self.folder, self.output = folder, output
-        # Contexts need the tracer that knows them; data stays in memory.
-        self.coverage = coverage.Coverage(data_file=None, source=[str(folder / name) for name in PACKAGES])
-        self.seconds: dict[str, float] = {}
-        self.coverage.start()
-
-    def pytest_runtest_setup(self, item: Any) -> None:
-        self.coverage.switch_context(item.nodeid)
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.when == "call" and report.passed:
-            self.seconds[report.nodeid] = report.duration + self.seconds.get(report.nodeid, 0.0)
-        elif report.when == "setup" and report.passed:
-            self.seconds[report.nodeid] = min(report.duration, 1.0)  # shared fixtures are set up once
-        if report.skipped or report.failed:
-            self.seconds.pop(report.nodeid, None)
-
-    def pytest_sessionfinish(self) -> None:
-        self.coverage.stop()
-        data = self.coverage.get_data()
-        lines: dict[str, dict[str, list[str]]] = {}
-        for file in data.measured_files():
-            path = str(Path(file).relative_to(self.folder))
-            for line, tests in data.contexts_by_lineno(file).items():
-                known = [test for test in tests if test in self.seconds]
-                if known:
-                    lines.setdefault(path, {})[str(line)] = known
-        self.output.write_text(json.dumps({"seconds": self.seconds, "lines": lines}))
-
-
-def make_map(tests: Sequence[str], folder: Path, kept: Path | None) -> None:
+def make_map(tests: Sequence[str], mutants: Sequence[Mutant], folder: Path, kept: Path | None, seconds: float) -> None:
     """Writes the map of each file of tests; files that have one are skipped."""
     folder.mkdir(parents=True, exist_ok=True)
+
+    def output(file: str) -> Path:
+        return folder / f"{file.replace('/', '.')}.json"
+
+    waiting = [file for file in tests if not output(file).exists()]
     with clone(kept) as copy:
-        for file in tests:
-            output = folder / f"{file.replace('/', '.')}.json"
-            if output.exists():
-                continue
-            began = time.monotonic()
-            outcome = in_child(copy, [file], 280, Lazy(copy, output))
-            print(f"{file}: {outcome}, {time.monotonic() - began:.0f} s", flush=True)
+        instrument(copy, mutants, Path.write_bytes)
+        outcome = in_child(copy, waiting, seconds, Lazy(output)) if waiting else "none"
+    print(f"{outcome}: {sum(output(file).exists() for file in tests)} of {len(tests)} files of tests have a map")
 
 
 class Lazy:
     """A pytest plugin that makes the Recorder inside the child, before any module of the project is imported."""
 
-    def __init__(self, folder: Path, output: Path) -> None:
-        self._arguments = folder, output
+    def __init__(self, output: Callable[[str], Path]) -> None:
+        self._output = output
 
     def pytest_configure(self, config: Any) -> None:
-        config.pluginmanager.register(Recorder(*self._arguments))
+        config.pluginmanager.register(Recorder(self._output))
 
 
 class Covering:
@@ -192,8 +163,16 @@ class Covering:
                     self._lines[path, int(line)].update(tests)
                     self._files[path].update(tests)
 
+    def _importing(self, path: str) -> set[str]:
+        """Returns the tests of the files that import a module."""
+        package, _, name = path.removesuffix(".py").replace("/", ".").rpartition(".")
+        statement = re.compile(rf"{re.escape(package)}(\.| import .*\b){name}\b")
+        return {test for test in self.seconds if statement.search((ROOT / test.partition("::")[0]).read_text())}
+
     def tests(self, mutant: Mutant) -> list[str]:
         covering = self._lines[mutant.path, mutant.line] if mutant.in_function else self._files[mutant.path]
+        if not covering and not mutant.in_function:  # a module that only defines constants and classes
+            covering = self._importing(mutant.path)
         tests = sorted(covering, key=lambda test: (self.seconds[test], test))
         within: list[str] = []
         total = 0.0
@@ -222,7 +201,7 @@ def run(mutants: Sequence[Mutant], maps: Path, journal: Path, seconds: float, ke
                 break
             target = copy / mutant.path
             source = (ROOT / mutant.path).read_bytes()
-            changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
+            changed = mutant.applied(source)
             prepare: Callable[[], object] = mutant_swap.forget
             if mutant.in_function:
                 functions = mutant_swap.functions_of(target)
@@ -254,26 +233,42 @@ def rows(journal: Path) -> list[dict[str, Any]]:
     return list({row["name"]: row for row in read}.values())
 
 
+def outcome_of(row: dict[str, Any]) -> str:
+    """Returns 'killed', 'equivalent', 'killed later' (by a test that was added), or 'alive'."""
+    if row["verdict"] == "killed":
+        return "killed"
+    if "equivalent" in row:
+        return "equivalent"
+    return "killed later" if "killed_by" in row else "alive"
+
+
 def table(journal: Path) -> str:
-    """Returns the counts per area and the survivors as Markdown. A row's `equivalent` states why no test can fail."""
+    """Returns the counts per area and the survivors as Markdown.
+
+    A row's `equivalent` states why no test can fail, and `killed_by` names a test that was added.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows(journal):
-        counts[row["area"]]["equivalent" if "equivalent" in row else row["verdict"]] += 1
-    lines = ["| area | mutants | killed | equivalent | survived or not covered | killed, without equivalent ones |",
-             "|---|--:|--:|--:|--:|--:|"]  # fmt: skip
+        counts[row["area"]][outcome_of(row)] += 1
+    lines = ["| area | mutants | equivalent | killed at first | killed by added tests | alive | at first | now |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
     total = Counter[str]()
     for area, count in [*sorted(counts.items()), ("all", total)]:
         total += count if count is not total else Counter()
-        alive = count["survived"] + count["not covered"]
-        decided = count["killed"] + alive
-        share = f"{100 * count['killed'] / decided:.0f} %" if decided else "–"
-        lines.append(f"| {area} | {count.total()} | {count['killed']} | {count['equivalent']} | {alive} | {share} |")
-    for title, equivalent in (("Survived or not covered", False), ("Equivalent", True)):
-        named = [row for row in rows(journal) if row["verdict"] != "killed" and ("equivalent" in row) == equivalent]
+        decided = count.total() - count["equivalent"]
+        shares = [
+            f"{100 * killed / decided:.0f} %" if decided else "–"
+            for killed in (count["killed"], count["killed"] + count["killed later"])
+        ]
+        numbers = [count.total(), *(count[name] for name in ("equivalent", "killed", "killed later", "alive")), *shares]
+        lines.append(f"| {area} | {' | '.join(map(str, numbers))} |")
+    titles = {"killed later": "Killed by added tests", "alive": "Alive", "equivalent": "Equivalent"}
+    for outcome, title in titles.items():
         lines += ["", f"{title}:", ""]
-        for row in named:
-            reason = row.get("equivalent") or row.get("note", row["verdict"])
-            lines.append(f"- `{' '.join(row['name'].split())}`: {reason}")
+        for row in rows(journal):
+            if outcome_of(row) == outcome:
+                reason = row.get("equivalent") or row.get("killed_by") or row.get("note", row["verdict"])
+                lines.append(f"- `{' '.join(row['name'].split())}`: {reason}")
     return "\n".join(lines) + "\n"
 
 
@@ -290,28 +285,40 @@ so these rows say little about older tests. `benchmarks/mutants.jsonl` holds the
 """
 
 
+def area_and_count(word: str) -> tuple[str, int]:
+    """Parses AREA=COUNT."""
+    area, _, count = word.partition("=")
+    if area not in AREAS.values() or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is not AREA=COUNT with an area of {', '.join(AREAS.values())}")
+    return area, int(count)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=["map", "run", "table"])
-    parser.add_argument("paths", nargs="*", help="map: files of tests; run: modules, PATH:LINE, PATH:FIRST-LAST")
-    parser.add_argument("--changed", default="", metavar="REV", help="run: lines that differ from a revision")
-    parser.add_argument("--sample", type=int, default=0, help="run: at most so many mutants of each path (default all)")
-    parser.add_argument("--seed", type=int, default=0, help="run: seed of the sample")
-    parser.add_argument("--seconds", type=float, default=240.0, help="run: stop before this time is over")
+    parser.add_argument("paths", nargs="*", help="the mutants of modules or folders, PATH:LINE, PATH:FIRST-LAST")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="map: files of tests")
+    parser.add_argument("--changed", default="", metavar="REV", help="those of lines that differ from a revision")
+    parser.add_argument("--sample", type=int, default=0, help="at most so many mutants of each path (default all)")
+    parser.add_argument("--draw", type=area_and_count, action="append", default=[], metavar="AREA=COUNT",
+                        help=f"random mutants of an area: {', '.join(AREAS.values())}")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
+    parser.add_argument("--seconds", type=float, default=240.0, help="stop before this time is over")
     parser.add_argument("--maps", type=Path, default=ROOT / "build" / "mutants", help="folder of the maps")
     parser.add_argument("--copy", type=Path, help="folder for the copy of the code; an earlier copy is used again")
     parser.add_argument("--journal", type=Path, default=ROOT / "build" / "mutants" / "journal.jsonl")
     parser.add_argument("--markdown", type=Path, help="table: the page to write")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs the blocks that clean up
-    if args.verb == "map":
-        make_map(args.paths, args.maps, args.copy)
-    elif args.verb == "run":
-        mutants: list[Mutant] = []
+    mutants = [mutant for area, count in args.draw for mutant in drawn(area, count, args.seed)]
+    if args.verb != "table":
         for group in [[path] for path in args.paths] + ([[]] if args.changed else []):
-            drawn = chosen(group, "" if group else args.changed)
-            random.Random(args.seed).shuffle(drawn)
-            mutants += drawn[: args.sample or None]
+            sample = chosen(group, "" if group else args.changed)
+            random.Random(args.seed).shuffle(sample)
+            mutants += sample[: args.sample or None]
+    if args.verb == "map":
+        make_map(args.tests, mutants, args.maps, args.copy, args.seconds)
+    elif args.verb == "run":
         run(mutants, args.maps, args.journal, args.seconds, args.copy)
     else:
         text = HEAD + table(args.journal)

@@ -28,7 +28,6 @@ def measured(inputs: dict[str, Any]) -> dict[str, Any]:
     levels = np.array(inputs["levels"])
     statistics = {
         "iqm": lambda drawn: np.array([metrics.aggregate_iqm(drawn)]),
-        "mean": lambda drawn: np.array([metrics.aggregate_mean(drawn)]),
         "profile": lambda drawn: library.score_distributions(drawn, levels),
     }
     estimates: dict[str, Any] = {}

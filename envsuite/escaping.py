@@ -1,6 +1,6 @@
 """Escapes for text from outside: `terminal` for printing, `markdown` and `embedded` for pages.
 
-`in_ascii` spells text for terminals without Unicode.
+`in_ascii` spells text for terminals without Unicode, and `public_url` removes secrets from a URL.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -49,6 +50,18 @@ def visible(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [visible(item) for item in value]
     return terminal(value) if isinstance(value, str) else value
+
+
+def public_url(url: str) -> str:
+    """Returns a URL without user name, password and query, for messages and records."""
+    incomplete = url.rpartition("@")[2].partition("?")[0]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return incomplete
+    if not parts.netloc:
+        return incomplete
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def in_ascii(text: str) -> str:

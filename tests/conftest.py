@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,9 @@ SHARED = Path(os.environ.get("ENVSUITE_SHARED", Path(__file__).resolve().parents
 USERS_CACHE = os.environ.get("ENVSUITE_CACHE", "")
 """The cache folder that the tests must use; '' for a temporary one."""
 
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the commands that tests start share their bytecode
+sys.dont_write_bytecode = False
 
 LONGEST = ("tests/test_docs.py", "tests/test_site.py", "tests/api/test_transformers_serve.py", "tests/baselines")
 """Tests that start first: a long test at the end of a run would leave the other processes idle."""

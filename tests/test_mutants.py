@@ -1,10 +1,12 @@
 """The mutator of `make mutants`: what it changes, what it leaves alone, and how a change reaches loaded code."""
 
 import ast
+import builtins
 import importlib.util
 
 from benchmarks import mutant_swap
-from benchmarks.mutant_operators import chosen, mutants_of
+from benchmarks.mutant_map import PROBE, probed
+from benchmarks.mutant_operators import chosen, drawn, mutants_of
 from benchmarks.mutants import Covering, rows, table
 
 SOURCE = '''
@@ -82,6 +84,49 @@ def test_equivalent_mutants_are_counted_apart(tmp_path):
         '{"name": "a:1:1: < -> <=", "area": "lm", "verdict": "killed"}\n'
         '{"name": "b:1:1: < -> <=", "area": "lm", "verdict": "survived", "equivalent": "never equal"}\n'
         '{"name": "c:1:1: < -> <=", "area": "lm", "verdict": "not covered"}\n'
+        '{"name": "d:1:1: < -> <=", "area": "lm", "verdict": "survived", "killed_by": "test_d"}\n'
+        '{"name": "e:1:1: < -> <=", "area": "lm", "verdict": "survived"}\n'
     )
-    assert len(rows(journal)) == 3
-    assert "| lm | 3 | 1 | 1 | 1 | 50 % |" in table(journal)
+    assert len(rows(journal)) == 5
+    assert "| lm | 5 | 1 | 1 | 1 | 2 | 25 % | 50 % |" in table(journal)
+
+
+def test_every_mutant_of_a_function_has_a_probe_that_its_tests_reach(monkeypatch):
+    source = '''"""d"""
+from __future__ import annotations
+
+
+def f(a):
+    """x"""
+    try:
+        b = [n for n in a
+             if n > 1]
+    except TypeError:
+        b = -1
+    if b == -1:
+        return 0
+    elif len(b) > 2:
+        return 1
+    return lambda c: (
+        c + 2
+    )
+'''
+    lines = {mutant.line for mutant in mutants_of("m.py", source) if mutant.in_function}
+    assert lines == {9, 11, 12, 13, 14, 15, 17}
+    hits: list[str] = []
+    names: dict = {}
+    exec(probed(source, "m.py", lines, everywhere=True), names)
+    names["f"](3)  # without a recorder
+    monkeypatch.setattr(builtins, PROBE, hits.append, raising=False)
+    for value, reached in ((3, {0, 9, 11, 12, 13}), ([2, 2, 2], {0, 9, 12, 14, 15}), ([0], {0, 9, 12, 14, 17})):
+        hits.clear()
+        names["f"](value)
+        assert set(hits) == {f"m.py:{line}" for line in reached}
+    assert names["f"].__doc__ == "x"
+
+
+def test_a_draw_is_random_among_all_modules_of_an_area():
+    sample = drawn("lm", 12, seed=1)
+    assert sample == drawn("lm", 20, seed=1)[:12] != drawn("lm", 12, seed=2)
+    assert len({mutant.path for mutant in sample}) > 3 and {mutant.area for mutant in sample} == {"lm"}
+    assert "harness/lm/" not in {mutant.path[:11] for mutant in drawn("harness", 12, seed=1)}

@@ -48,7 +48,7 @@ class Faulty(HiLo):
 
 
 class Holding(HiLo):
-    """HiLo that holds a file until `close`, which takes some seconds."""
+    """HiLo that holds a file until `close`, which takes longer than a test's `workers.GRACE`."""
 
     knobs = (*HiLo.knobs, Knob("held", "", "the file"), Knob("delay", 0.0, "seconds per guess", low=0.0))
 
@@ -61,7 +61,7 @@ class Holding(HiLo):
         return super()._act(command)
 
     def close(self) -> None:
-        time.sleep(3.0)
+        time.sleep(0.8)
         Path(self.settings.held).unlink()
 
 

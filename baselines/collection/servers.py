@@ -32,6 +32,7 @@ from baselines.microbatch import evaluate
 from baselines.networks.model import Model
 from baselines.recipe import Recipe
 from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.escaping import public_url
 from harness.types import Trajectory
 
 TRIES = 4
@@ -146,7 +147,7 @@ class Servers:
                 cure = "is it running, and is that its address (generation.base_url)?"
             elif status not in (404, 405):
                 cure = "servers must see that folder under the same name (generation.folder)."
-            raise DataError(f"{_printable(address)} did not load the weights of {path} ({status}: {message}): {cure}")
+            raise DataError(f"{public_url(address)} did not load the weights of {path} ({status}: {message}): {cure}")
 
     def _post(self, url: str, body: dict[str, Any], tries: int = TRIES) -> tuple[int, str]:
         """Returns the status and message of an answer; 0 if no server answered, 500 for a 200 that
@@ -170,7 +171,7 @@ class Servers:
                 continue
             except httpx.InvalidURL as error:
                 message = hidden(str(error), secrets)
-                raise UsageError(f"generation.base_url {_printable(url)} is no address: {message}") from None
+                raise UsageError(f"generation.base_url {public_url(url)} is no address: {message}") from None
             message = refusal(answer)
             try:
                 failed = answer.json()["success"] is False
@@ -178,9 +179,3 @@ class Servers:
                 failed = False
             return (500 if failed else answer.status_code), hidden(message, secrets)[:400]
         return 0, hidden(message, secrets)
-
-
-def _printable(url: str) -> str:
-    from harness.policies.chat_completions import shown
-
-    return shown(url)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from baselines import recipe as recipes
 from envsuite.errors import UsageError
+from envsuite.escaping import public_url
 from harness import cli
 from harness.suites.training_studies import append, plan_of, read
 
@@ -113,6 +114,12 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
         "seeds": args.seeds or 5,
         "set": recipes.settings(args.set),
     }
+    for url in (*plan["set"].values(), *plan["variants"]):
+        if "://" in url and public_url(url) != url:
+            raise UsageError(
+                f"A plan is stored, and {public_url(url)!r} is given with a password or query: name the variable that "
+                "holds the servers' key, generation.api_key_var."
+            )
     return [(folder, plan)]
 
 

@@ -22,6 +22,8 @@ from harness.episodes.store import EpisodeStore
 PARTS = ("alfworld", "datascicoding", "docker", "envsuite", "models", "openml", "play", "swegym", "textworld")
 """folders that may be removed from a cache without the marker, which an older version made"""
 
+MB = 10**6
+
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -60,7 +62,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(root)
         for name, path in parts.items():
             count, size = _size(path)
-            print(f"  {name:24} {count:8,} files {size / 1e6:10.1f} MB")
+            print(f"  {name:24} {count:8,} files {size / MB:10.1f} MB")
         return 0
     if args.part is not None and args.part not in parts:
         raise UsageError(
@@ -85,7 +87,7 @@ def _list_episodes() -> int:
     for info in store.list():
         day = time.strftime("%Y-%m-%d", time.gmtime(info.used))
         task = cli.titled(str(info.settings.get("task")), info.settings.get("knobs") or {})
-        counts = f"{info.episodes:,}", f"{info.size / 2**20:.2f}"
+        counts = f"{info.episodes:,}", f"{info.size / MB:.2f}"
         table.add_row(task, str(info.settings.get("model")), _protocol(info.settings), *counts, day, info.path.stem)
     cli.console().print(table)
     return 0
@@ -109,22 +111,22 @@ def _prune(args: argparse.Namespace) -> int:
         if value is not None and not value >= 0:
             raise UsageError(f"{flag} must be at least 0, not {value:g}.")
     seconds = None if args.unused_days is None else args.unused_days * 86400
-    count, size = EpisodeStore().prune(seconds, None if args.max_mb is None else int(args.max_mb * 2**20))
-    print(f"removed {count} series of episodes, {size / 2**20:.1f} MB")
+    count, size = EpisodeStore().prune(seconds, None if args.max_mb is None else int(args.max_mb * MB))
+    print(f"removed {count} series of episodes, {size / MB:.1f} MB")
     return 0
 
 
 def _clear(folders: Sequence[Path], root: Path, confirmed: bool) -> None:
     size = sum(_size(path)[1] for path in folders)
     names = ", ".join(path.name for path in folders) or "nothing"
-    question = f"Remove {names} ({size / 1e6:.1f} MB) from {root}? [y/N] "
+    question = f"Remove {names} ({size / MB:.1f} MB) from {root}? [y/N] "
     if folders and (confirmed or _confirms(question)):
         for path in folders:
             if path.is_symlink():
                 path.unlink()
             else:
                 shutil.rmtree(path)
-        print(f"removed {size / 1e6:.1f} MB")
+        print(f"removed {size / MB:.1f} MB")
 
 
 def _confirms(question: str) -> bool:

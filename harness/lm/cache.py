@@ -10,6 +10,8 @@ from typing import Any, cast
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
+from harness.prompting.messages import shared_prefix
+
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of each layer, each [heads, tokens, head size]."""
 
@@ -157,7 +159,7 @@ class PrefixStore:
         if prefix is None:
             return None, 0
         self._prefixes.move_to_end(key)
-        return prefix, common(prefix.ids, ids)
+        return prefix, shared_prefix(prefix.ids, ids)
 
     def put(self, key: str, prefix: Prefix) -> None:
         """Stores a prefix and drops old ones beyond the budget."""
@@ -177,14 +179,6 @@ class PrefixStore:
         """Removes all prefixes."""
         self._prefixes.clear()
         self.nbytes = 0
-
-
-def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """Returns the length of the longest common prefix."""
-    for index, (first, second) in enumerate(zip(left, right, strict=False)):
-        if first != second:
-            return index
-    return min(len(left), len(right))
 
 
 def can_reuse(config: Any) -> bool:

@@ -19,7 +19,8 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from envsuite.errors import UsageError
-from harness.lm.cache import Layers, common, put_rows, roomy_cache
+from harness.lm.cache import Layers, put_rows, roomy_cache
+from harness.prompting.messages import shared_prefix
 
 NORMALISATIONS = ("sum", "token", "word")
 
@@ -73,7 +74,7 @@ def candidates(tokenizer: Any, head: int, tail: str, commands: Sequence[str], le
     base, *complete = tokenizer(texts, add_special_tokens=False)["input_ids"]
     encoded = []
     for command, ids in zip(commands, complete, strict=True):
-        keep = common(base, ids)
+        keep = shared_prefix(base, ids)
         if keep == len(ids):
             raise UsageError(f"The command {command!r} has no tokens: remove it from the admissible commands.")
         encoded.append(Candidate(head + keep, tuple(ids[keep:])))

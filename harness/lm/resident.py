@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache
 
-from harness.lm.cache import Layers, Prefix, common, put_rows, roomy_cache, roomy_layers, take_row
+from harness.lm.cache import Layers, Prefix, put_rows, roomy_cache, roomy_layers, take_row
 from harness.lm.decode import Job, Settings, TextOf, choose
+from harness.prompting.messages import shared_prefix
 
 MAX_PREFILL = 16_384
 """Largest number of prompt tokens in a forward pass, including padding."""
@@ -149,7 +150,7 @@ class ResidentBatch:
         if len(new) < 2:
             return
         ids = new[0].prompt
-        shared = min(min(common(ids, job.prompt), len(job.prompt) - 1) for job in new)
+        shared = min(min(shared_prefix(ids, job.prompt), len(job.prompt) - 1) for job in new)
         if shared < MIN_SHARED:
             return
         leader = Job(ids[:shared], 1, 0)
@@ -162,7 +163,7 @@ class ResidentBatch:
     def _use_shared(self, job: Job) -> bool:
         if self._shared is None:
             return False
-        covered = common(self._shared.ids, job.prompt)
+        covered = shared_prefix(self._shared.ids, job.prompt)
         if covered < MIN_SHARED:
             return False
         if covered > job.reusable:

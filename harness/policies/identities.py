@@ -15,6 +15,7 @@ from typing import Any
 
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
+from envsuite.escaping import public_url
 from envsuite.installed import version
 from envsuite.reading import read_json
 from harness.lm import model_files
@@ -97,12 +98,12 @@ def of_files(model: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def of_server(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Identifies a served model by its name, its servers and its price, which is part of a record."""
-    from harness.policies.chat_completions import OPENAI, address, shown
+    from harness.policies.chat_completions import OPENAI, address
 
     urls = (options.get("base_url") or OPENAI).split(",")
     return {
         "served": options.get("served_model_name") or model,
-        "servers": sorted({shown(address(url)) for url in urls if url.strip()}),
+        "servers": sorted({public_url(address(url)) for url in urls if url.strip()}),
         "price": str(options.get("price") or ""),
     }
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from envsuite.errors import UsageError, did_you_mean
-from envsuite.escaping import one_line
+from envsuite.escaping import one_line, public_url
 from harness.policies.chat_completions import (
     OPENAI,
     Price,
@@ -27,13 +27,12 @@ from harness.policies.chat_completions import (
     refusal,
     retry_after,
     secrets_of,
-    shown,
 )
 from harness.policies.connections.affinity import ServerAffinity
 from harness.policies.connections.event_loop import Request, RequestingPolicy
 from harness.policies.connections.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.connections.health import Health
-from harness.policies.connections.http_answers import ClientPool, body_of, encode, text_of
+from harness.policies.connections.http_answers import ClientPool, InOrder, body_of, encode, text_of
 from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
@@ -117,7 +116,7 @@ class OpenAIPolicy(RequestingPolicy):
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
         self._client: ClientPool | None = None
-        self._checking = asyncio.Lock()
+        self._checking, self._sending = asyncio.Lock(), asyncio.Lock()
 
     def keep_weights(self, path: Path) -> None:
         """Compares the servers' weights with the fingerprint in `path`, if they are watched."""
@@ -227,9 +226,11 @@ class OpenAIPolicy(RequestingPolicy):
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
         """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
         text = plain_text(content)
-        prompted = {"messages": list(content)} if text is None else {"prompt": text}
-        body: dict[str, Any] = {"model": self.served_name, **prompted, **self.fields.values}
-        if text is not None:
+        body: dict[str, Any] = {"model": self.served_name, **self.fields.values}
+        if text is None:
+            body["messages"] = list(content)
+        else:
+            body["prompt"] = text
             body.pop("chat_template_kwargs", None)
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
@@ -251,27 +252,30 @@ class OpenAIPolicy(RequestingPolicy):
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
-                answer = await client.post(f"{server}/{path}", **encode(body))
+                async with InOrder(self._sending) as order:
+                    answer = await client.post(f"{server}/{path}", extensions=order.extensions, **encode(body))
         except TimeoutError:
             self._doubt(server)
-            raise TemporaryError(f"{shown(server)} did not answer within {self.timeout:g} s") from None
+            raise TemporaryError(f"{public_url(server)} did not answer within {self.timeout:g} s") from None
         except httpx.HTTPStatusError as error:  # from the check of the weights
             self._doubt(server)
             raise TemporaryError(
-                f"{shown(server)} answered {error.response.status_code}", retry_after(error.response)
+                f"{public_url(server)} answered {error.response.status_code}", retry_after(error.response)
             ) from None
         except (httpx.HTTPError, UnicodeError) as error:  # UnicodeError: headers that are not text
             self._doubt(server)
-            raise TemporaryError(self._hidden(f"{shown(server)}: {type(error).__name__} {error}".rstrip())) from None
+            raise TemporaryError(
+                self._hidden(f"{public_url(server)}: {type(error).__name__} {error}".rstrip())
+            ) from None
         except httpx.InvalidURL as error:
-            raise UsageError(self._hidden(f"{shown(server)} is not a valid address: {error}")) from None
+            raise UsageError(self._hidden(f"{public_url(server)} is not a valid address: {error}")) from None
         if answer.status_code == 200:
             reply = self._read(server, answer, content)
             if reply is None:
                 self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]
                 expected = path.replace("/", " ").removesuffix("s")
-                raise TemporaryError(f"{shown(server)} returned an invalid {expected}: {start!r}")
+                raise TemporaryError(f"{public_url(server)} returned an invalid {expected}: {start!r}")
             reply.text = self._hidden(reply.text)
             return reply
         await self._refuse(server, answer, body)
@@ -280,7 +284,7 @@ class OpenAIPolicy(RequestingPolicy):
     async def _refuse(self, server: str, answer: httpx.Response, body: dict[str, Any]) -> None:
         """Raises the error of an answer other than 200; returns if a request with fewer fields may succeed."""
         status, message = answer.status_code, self._hidden(refusal(answer))[:400]
-        description = f"{shown(server)} answered {status}: {message}"
+        description = f"{public_url(server)} answered {status}: {message}"
         if status in TEMPORARY:
             if status >= 500:
                 self._doubt(server)
@@ -290,7 +294,7 @@ class OpenAIPolicy(RequestingPolicy):
             raise UsageError(f"{description}; {key}.")
         if status == 404:
             raise UsageError(self._hidden(f"{description}; {await self._served_models(server)}"))
-        if status in (400, 413, 422) and self.fields.adapt(shown(server), message, status, body):
+        if status in (400, 413, 422) and self.fields.adapt(public_url(server), message, status, body):
             return
         raise Refused(description)
 
@@ -314,4 +318,4 @@ class OpenAIPolicy(RequestingPolicy):
         return hidden(text, self._secrets)
 
     def __repr__(self) -> str:
-        return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(shown, self.servers))!r})"
+        return f"OpenAIPolicy({self.name!r}, base_url={','.join(map(public_url, self.servers))!r})"

@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 
 from envsuite.errors import DataError, UsageError
+from envsuite.escaping import public_url
 from harness.lm.conversations import Conversations
 from harness.lm.template import PLAIN_STOP, Template
-from harness.policies.chat_completions import counts, shown
+from harness.policies.chat_completions import counts
 from harness.policies.connections.failures import Refused, TemporaryError, TooLong
 from harness.policies.connections.http_answers import body_of
 from harness.policies.openai import OpenAIPolicy
@@ -97,10 +98,10 @@ class TokensPolicy(OpenAIPolicy):
         if finish not in ("stop", "length"):  # aborted
             return None
         if fault := self._fault(content, ids, logprobs, echoed, finish):
-            raise UsageError(f"{shown(server)} {fault}: training needs vLLM 0.10.2 or later, or a recent SGLang.")
+            raise UsageError(f"{public_url(server)} {fault}: training needs vLLM 0.10.2 or later, or a recent SGLang.")
         if self.version and version is not None and version != self.version:
             raise DataError(
-                f"{shown(server)} answers with weights {version!r}, not with {self.version!r}: they are stale."
+                f"{public_url(server)} answers with weights {version!r}, not with {self.version!r}: they are stale."
             )
         return Reply(
             "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from harness.types import Message
 
@@ -13,6 +14,14 @@ COMPLETION = "completion"
 def plain_text(messages: Sequence[Message]) -> str | None:
     """Returns the text of a prompt without roles; None if the prompt is a conversation."""
     return messages[0]["content"] if messages and messages[0]["role"] == COMPLETION else None
+
+
+def shared_prefix(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Returns the length of the longest common prefix of two sequences of messages or tokens."""
+    for index, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return index
+    return min(len(first), len(second))
 
 
 def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:

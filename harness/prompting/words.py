@@ -138,7 +138,8 @@ def extract(source: str, variables: Iterable[str], where: str) -> dict[str, Any]
         value = _value(node.value) if isinstance(target, ast.Name) else None
         if isinstance(target, ast.Name) and value is not None:
             texts_of.setdefault(target.id, []).append(value)
-    values, missing = {}, []
+    values: dict[str, Any] = {}
+    missing: list[str] = []
     for variable in required:
         name, _, number = variable.partition("#")
         texts = texts_of.get(name, [])
@@ -197,7 +198,7 @@ def _sum(node: ast.BinOp) -> str | None:
     if not any(isinstance(text, str) for text in texts):
         return None
     count = 0
-    parts = []
+    parts: list[str] = []
     for text in texts:
         if isinstance(text, str):
             parts.append(text)

@@ -13,6 +13,7 @@ from typing import Any
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import EnvsuiteError
+from harness.prompting.messages import shared_prefix
 from harness.prompting.prompting import Past, Prompting
 from harness.records import Record, is_broken, reply_text
 from harness.stats.compare import Run
@@ -92,7 +93,7 @@ class Replayer:
                     env.instructions, env.objective, turns, turn.observation, turn.admissible, past, env.labels()
                 )
                 prompt = [(message["role"], strings.number(message["content"])) for message in messages]
-                shared = _shared(previous, prompt)
+                shared = shared_prefix(previous, prompt)
                 replayed["prompts"].append([shared, prompt[shared:]])
                 previous = prompt
             texts, over = [], False
@@ -142,14 +143,6 @@ class StringTable:
             self._numbers[text] = len(self.items)
             self.items.append(text)
         return self._numbers[text]
-
-
-def _shared(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """Returns the number of leading items that two sequences share."""
-    for index, (a, b) in enumerate(zip(first, second, strict=False)):
-        if a != b:
-            return index
-    return min(len(first), len(second))
 
 
 def _png(frame: Any) -> str:

@@ -18,6 +18,8 @@ from typing import Any
 from envsuite.types import Shaping
 from harness.rollout.hosts import EnvHosts, Request, StepResult, Terminated
 
+GRACE = 2.0
+"""Seconds that a worker has to end by itself before it is interrupted."""
 CLEANUP = 60.0
 """Seconds that a worker has to release what its environments hold; several containers take time on
 a loaded machine.
@@ -82,11 +84,11 @@ class Worker:
             end.shutdown(socket.SHUT_RDWR)  # also wakes a writer that waits for space
 
     def stop(self) -> None:
-        """Ends the process: waits 2 s, then terminates it, and kills it if cleaning up takes longer
-        than CLEANUP.
+        """Ends the process: waits for GRACE seconds, then terminates it, and kills it if cleaning up
+        takes longer than CLEANUP.
         """
         self.ask_to_stop()
-        self.process.join(timeout=2)
+        self.process.join(timeout=GRACE)
         if self.process.is_alive() and self.ready:
             self.process.terminate()
             self.process.join(timeout=CLEANUP)

@@ -110,11 +110,6 @@ def interquartile_mean(scores: Sequence[np.ndarray], **options: Any) -> Interval
     return stratified(scores, lambda drawn: trimmed_mean(np.concatenate(drawn, axis=1)), **options)[0]
 
 
-def mean_over_tasks(scores: Sequence[np.ndarray], **options: Any) -> Interval:
-    """Returns the mean of the task means, so that every task has the same weight."""
-    return stratified(scores, _mean_of_means, **options)[0]
-
-
 def success_over_tasks(scores: Sequence[np.ndarray]) -> Interval:
     """Returns the mean of the tasks' success rates, from the intervals of the tasks."""
     return square_and_add([mean_interval(games.tolist(), limits=SHARE) for games in scores], [])
@@ -139,11 +134,6 @@ def profile(
             interval = mean_interval([interval.value] * interval.n, limits=SHARE, confidence=confidence)
         intervals[level] = interval
     return intervals
-
-
-def _mean_of_means(drawn: list[np.ndarray]) -> np.ndarray:
-    means: np.ndarray = np.mean([games.mean(axis=1) for games in drawn], axis=0)
-    return means
 
 
 def stratified(

@@ -163,10 +163,19 @@ def _departure(summary: dict[str, Any], name: str) -> str:
         current = stored[key]
         if isinstance(current, bool):
             current = "on" if current else "off"
+        if key == "max_turns" and _limit(summary, current) == _limit(summary, value):
+            continue
         if current != value:
             expected = "unset" if value is None else value
             return f"{key} is {'unset' if current is None else current}, the suite's {expected}"
     return ""
+
+
+def _limit(summary: dict[str, Any], max_turns: int | None) -> int | None:
+    """Returns the turns after which an episode ends: the task has a limit too, and the smaller one counts."""
+    own = summary["knobs"].get("max_steps", registry.knob_names(registry.TASKS[summary["task"]])["max_steps"])
+    limits = [limit for limit in (max_turns, own) if limit]
+    return min(limits, default=None)
 
 
 def _protocol_name(summary: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,8 +35,12 @@ def _main(argv: Sequence[str] | None) -> int:
 
     with PageServer(Runs(args.run), args.port) as server:
         print(f"{server.address}  shows {terminal(args.run)}; Ctrl-C ends it", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             server.serve_forever()
+        except cli.SigtermReceived:
+            raise
+        except KeyboardInterrupt:
+            pass
     return 0
 
 

@@ -13,6 +13,7 @@ from envsuite import registry
 from envsuite.errors import DataError
 from envsuite.types import knobs_json
 from harness import evaluate
+from harness.cli import eval as eval_cli
 from harness.evaluate import Execution, RunConfig
 from harness.policies.openai import OpenAIPolicy
 from harness.rollout.executors import LocalExecutor, ProcessExecutor
@@ -107,15 +108,18 @@ def test_closing_a_rollout_cancels_its_prompts_and_the_policy_can_play_again():
     }
 
 
-def test_a_run_that_is_killed_at_any_moment_ends_in_the_same_bytes(tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_at_any_moment_ends_in_the_same_bytes(tmp_path, kills):
     run = config(episodes=20)
     with hashing(0.02) as server:
-        command = [sys.executable, "-m", "harness.cli.eval", "-m", "stub", "-e", "HiLo-v0", "--module", "tests.toys"]
-        command += ["-n", "20", "--max-turns", "6", "--base-url", server.url, "--baselines", "none", "-c", "7"]
-        command += ["--num-workers", "0"]
+        words = ["-m", "stub", "-e", "HiLo-v0", "--module", "tests.toys", "-n", "20", "--max-turns", "6"]
+        words += ["--base-url", server.url, "--baselines", "none", "-c", "7", "--num-workers", "0"]
+        command = [sys.executable, "-m", "harness.cli.eval", *words]
         folders = [tmp_path / "once", tmp_path / "killed"]
-        assert subprocess.run([*command, "-o", str(folders[0])], cwd=ROOT, capture_output=True).returncode == 0
-        for kill in range(3):
+        with pytest.raises(SystemExit) as ended:
+            eval_cli.main([*words, "-o", str(folders[0])])
+        assert not ended.value.code
+        for kill in range(kills):
             process = subprocess.Popen(
                 [*command, "-o", str(folders[1]), *(["--resume"] if kill else [])], cwd=ROOT, stderr=subprocess.DEVNULL
             )

@@ -1,39 +1,37 @@
 """envsuite-eval against a loopback server: flags, API key, faults, and changed weights."""
 
+import contextlib
+import io
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import examples.hilo  # noqa: F401  registers HiLo
 from envsuite import registry
 from harness import records
+from harness.cli import eval as evaluation
+from harness.cli import replay
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies.openai import OpenAIPolicy
-from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse, running, send
+from tests.api.server import answer, completion, cut, drip, garbage, hang, hang_up, refuse, running, send
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-very-secret-0123456789"
 
 
 def run(out, server, *words, model="some/name", **environment):
-    command = [sys.executable, "-m", "harness.cli.eval", "-m", model]
-    command += ["-e", "hilo", "--module", "examples.hilo", "-n", "3", "-o", str(out)]
-    command += [
-        "--base-url",
-        server.url,
-        "--served-model-name",
-        "small-model",
-        "--baselines",
-        "none",
-        "--num-workers",
-        "0",
-        *words,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment})
+    """Runs envsuite-eval in this process; returns its exit code and what it printed."""
+    arguments = ["-m", model, "-e", "hilo", "--module", "examples.hilo", "-n", "3", "-o", str(out)]
+    arguments += ["--base-url", server.url, "--served-model-name", "small-model"]
+    arguments += ["--baselines", "none", "--num-workers", "0", *words]
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            with pytest.raises(SystemExit) as done:
+                evaluation.main(arguments)
+    return SimpleNamespace(returncode=done.value.code or 0, stdout=stdout.getvalue(), stderr=stderr.getvalue())
 
 
 def errors(done):
@@ -92,6 +90,34 @@ def test_fields_that_a_server_changed_are_in_config_json_also_after_a_resume(tmp
     assert json.loads(config.read_text())["request_fields"] == changes
 
 
+def test_thinking_that_is_cut_off_is_a_fault_of_its_own_and_reasoning_is_counted(tmp_path):
+    def play(handler):
+        """Thinks for too long on the first turn of an episode, and answers on the second one."""
+        first = len(handler.body["messages"]) == 2
+        usage = {"prompt_tokens": 9, "completion_tokens": 8, "completion_tokens_details": {"reasoning_tokens": 5}}
+        thought = {"reasoning_content": "Half of a hundred is"}
+        text = completion("", "length", usage, **thought) if first else completion("<action>50</action>", usage=usage)
+        send(handler, 200, text)
+
+    with running() as server:
+        server.script = [answer("ant"), answer("ant"), *[play] * 6]
+        assert run(tmp_path, server, "--max-turns", "2").returncode == 0
+        (results,) = tmp_path.glob("**/results.jsonl")
+        games = records.read_results(results)
+        assert games[0]["steps"][0]["fault"] == "thinking"
+        assert games[0]["steps"][0]["reply"] == "<think>Half of a hundred is"
+        assert games[0]["faults"]["thinking"] == 1 and games[0]["faults"]["length"] == 0
+        assert games[0]["reasoning_tokens"] == 10
+        again = server.requests[-1][0]["messages"]
+        assert again[2] == {"role": "assistant", "content": "<think>Half of a hundred is"}
+    (summary,) = tmp_path.glob("**/summary.json")
+    summary = json.loads(summary.read_text())
+    assert summary["faults"]["thinking"] == 0.5 and summary["reasoning_tokens"] == 30
+    with pytest.raises(SystemExit) as done:
+        replay.main(["--check", str(results), "--module", "examples.hilo"])
+    assert not done.value.code
+
+
 def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):
     usage = {"prompt_tokens": 100, "completion_tokens": 8, "prompt_tokens_details": {"cached_tokens": 64}}
     with running() as server:
@@ -139,7 +165,7 @@ FAULTS = {
     "answers 429": refuse(429, "slow down", Retry_After="0"),
     "answers 500": refuse(500),
     "answers garbage": garbage("<html>welcome</html>"),
-    "hangs": hang(3.0),
+    "hangs": hang(1.5),
     "answers a byte at a time": drip,
     "closes the connection": hang_up,
     "goes down in the middle of an answer": cut,
@@ -155,7 +181,7 @@ def test_transient_server_faults_change_no_episode(tmp_path, fault, proved):
         server.says = "<action>3</action>"
         for script in ([], [answer(server.says)] * 9 + [FAULTS[fault]] * 3):
             server.script = script
-            options = {"timeout": 2.0, "first_pause": 0.01, "max_retries": 20, "watch": True}
+            options = {"timeout": 1.0, "first_pause": 0.01, "max_retries": 20, "watch": True}
             who = OpenAIPolicy("small-model", base_url=server.url, **options)
             out = tmp_path / str(len(summaries))
             evaluate(config, out, lambda who=who: who, Execution(max_concurrent=2))

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from baselines import memory  # noqa: E402
+from baselines import cli, memory  # noqa: E402
 from baselines import recipe as recipes  # noqa: E402
 from baselines.algorithms.optimisers import NonFiniteLoss, Optimisers  # noqa: E402
 from baselines.distributed import collectives  # noqa: E402
@@ -123,14 +123,16 @@ def test_a_window_of_history_makes_every_turn_a_demonstration():
     assert spelled == [["o0", "a0"], ["o0", "a0", "o1", "a1"], ["o1", "a1", "o2", "a2"]]
 
 
+PAIR = "tests.baselines.pair"
 ACCELERATE = "accelerate.commands.launch --multi_gpu --num_machines 1 --mixed_precision no --dynamo_backend no"
 
 
-@pytest.mark.timeout(900)  # three interpreters that import torch, on whatever else the machine does
+@pytest.mark.timeout(900)  # interpreters that import torch, on whatever else the machine does
 @pytest.mark.parametrize(
     ("algorithm", "launcher"),
     [
-        ("poad", f"{ACCELERATE} --num_processes 2 --main_process_port"),
+        ("poad", PAIR),
+        pytest.param("poad", f"{ACCELERATE} --num_processes 2 --main_process_port", marks=pytest.mark.slow),
         pytest.param("twosome", "torch.distributed.run --nproc-per-node 2 --master-port", marks=pytest.mark.slow),
     ],
 )
@@ -159,14 +161,34 @@ def test_two_processes_take_the_steps_of_one(folder, tmp_path, algorithm, launch
             torch.testing.assert_close(two["model"][part][name], value, atol=2e-5, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--cpu --num_processes 2", "--multi_gpu --num_processes N"),
-        pytest.param("--mixed_precision bf16", "model.dtype", marks=pytest.mark.slow),
-    ],
-)
-def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, message):
+REFUSED = [
+    (
+        "--cpu --num_processes 2",
+        {"ACCELERATE_USE_CPU": "true", "MASTER_PORT": "29500"},
+        "--multi_gpu --num_processes N",
+    ),
+    ("--mixed_precision bf16", {"ACCELERATE_MIXED_PRECISION": "bf16"}, "model.dtype"),
+]
+"""Options of `accelerate launch`, the variables by which a process learns of them, and words of the refusal."""
+
+
+@pytest.mark.parametrize(("words", "variables", "message"), REFUSED)
+def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, variables, message, monkeypatch, capsys):
+    path = write(tmp_path / "recipe.toml", recipe(folder))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(path), "--module", "tests.toys", "-o", str(tmp_path / "run")])
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and message in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UsageError, match="fsdp = true"):
+        collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "variables", "message"), REFUSED)
+def test_a_launchers_processes_are_refused(folder, tmp_path, words, variables, message):
     path = write(tmp_path / "recipe.toml", recipe(folder))
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_machines", "1", "--dynamo_backend", "no"]
     train = ["-m", "baselines.cli", str(path), "--module", "tests.toys", "-o", tmp_path / "run"]
@@ -174,10 +196,6 @@ def test_what_a_launcher_cannot_give_is_refused(folder, tmp_path, words, message
     done = subprocess.run([*launch, *words.split(), *train], cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert done.returncode and message in done.stderr
     assert not (tmp_path / "run").exists()
-    with pytest.raises(UsageError, match="fsdp = true"):
-        collectives._reject_unsupported({"ACCELERATE_USE_FSDP": "true"})
-    with pytest.raises(UsageError, match="--mixed_precision bf16"):
-        collectives._reject_unsupported({"ACCELERATE_MIXED_PRECISION": "bf16"})
 
 
 def test_one_process_needs_no_launcher():

@@ -12,6 +12,7 @@ pytest.importorskip("peft")
 from baselines import recipe as recipes  # noqa: E402
 from baselines.collection import servers  # noqa: E402
 from baselines.networks.model import Model, ModelConfig  # noqa: E402
+from baselines.studies import run as studies  # noqa: E402
 from baselines.train import TrainingRun  # noqa: E402
 from envsuite.errors import DataError, UsageError  # noqa: E402
 from harness.policies.hf import HFPolicy, end_tokens  # noqa: E402
@@ -126,6 +127,16 @@ def test_an_answer_that_names_other_weights_is_refused(folder, server):
     policy.close()
 
 
+def test_a_reply_that_one_of_several_strings_ended_needs_no_end_token(folder, server):
+    policy = ask(folder, server)
+    policy.stop = ("look", "north")
+    ids = policy.template.tokenizer("go north", add_special_tokens=False)["input_ids"]
+    logprobs = [-1.0] * len(ids)
+    assert policy._fault([1], ids, logprobs, None, "stop") == ""
+    assert policy._fault([1], ids[:1], logprobs[:1], None, "stop") == "omits the token that ended a reply"
+    policy.close()
+
+
 PROMPT = Prompt([{"role": "user", "content": "Say the word. north"}], seed=2**40 + 3, key="talk")
 
 
@@ -184,6 +195,29 @@ def test_a_server_that_loads_nothing_is_named_with_the_cure(folder, server, tmp_
     ]  # not shared
     with pytest.raises(DataError, match=r"500: Failed to load .*servers must see that folder"):
         run.train()
+
+
+def test_a_password_in_the_servers_address_is_in_no_file_of_the_run_and_in_no_message(folder, server, tmp_path):
+    address = server.url.replace("//", "//user:pass-word@")
+    train(tmp_path / "run", table=table(folder, address, updates=1, sft={}, eval_every=0))
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert {"recipe.json", "checkpoint.pt"} <= {path.name for path in files}
+    assert not [path for path in files if b"pass-word" in path.read_bytes()]
+    stored = json.loads((tmp_path / "run" / "recipe.json").read_text())["recipe"]
+    assert stored["generation"]["base_url"] == server.url
+    for url in ("user:pass-word@gpu1:8000", "ftp://user:pass-word@gpu1"):
+        with pytest.raises(UsageError, match="gpu1") as caught:
+            recipes.parse(table(folder, url))
+        assert "pass-word" not in str(caught.value)
+
+
+def test_a_plan_of_a_study_stores_no_password(tmp_path, capsys):
+    words = ["demo", "--vary", "seed=1,2", "--set", "generation.base_url=http://user:pass-word@gpu1/v1"]
+    with pytest.raises(SystemExit) as done:
+        studies.main([*words, "-o", str(tmp_path / "study")])
+    message = capsys.readouterr().err
+    assert done.value.code == 2 and "'http://gpu1/v1' is given with a password" in message
+    assert "pass-word" not in message and not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(

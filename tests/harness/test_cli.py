@@ -76,10 +76,10 @@ def run_cache(*words) -> int:
 
 def test_the_cache_is_listed_and_cleared_by_part(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "new"))
-    (cache_dir("games") / "one").write_bytes(b"x" * 2**20)
-    assert run_cache("list") == 0 and "1.0 MB" in capsys.readouterr().out
+    (cache_dir("games") / "one").write_bytes(b"x" * 1_200_000)
+    assert run_cache("list") == 0 and "1.2 MB" in capsys.readouterr().out
     assert run_cache("clear", "gmes", "-y") == 2 and "Did you mean 'games'" in capsys.readouterr().err
-    assert run_cache("clear", "games", "-y") == 0
+    assert run_cache("clear", "games", "-y") == 0 and "removed 1.2 MB" in capsys.readouterr().out
     assert not (tmp_path / "new" / "games").exists()
 
 
@@ -136,7 +136,7 @@ def test_no_text_becomes_markup_of_a_page(text):
 def test_every_model_named_is_played_once(tmp_path, capsys):
     from harness.cli import eval as command
 
-    words = ["-e", "HiLo-v0", "-n", "2", "-o", str(tmp_path), "--json"]
+    words = ["-e", "HiLo-v0", "-n", "2", "-o", str(tmp_path), "--json", "--num-workers", "0"]
     with pytest.raises(SystemExit) as done:
         command.main(["-m", "idle", "-m", "expert", "-m", "idle", *words])
     assert done.value.code == 0

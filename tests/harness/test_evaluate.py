@@ -200,9 +200,15 @@ def test_records_store_any_string():
     assert records.dump(nasty).count(b"\n") == 1
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("model", ["random", "expert", "replay"])
-def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, proved):
+KILLS = [("random", 2, 2), ("expert", 1, 1), ("replay", 1, 1)]
+"""Player, processes and number of kills; `make proof` kills every player three times with one and two processes."""
+MORE_KILLS = [(model, workers, 3) for model in ("random", "expert", "replay") for workers in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("model", "workers", "most_kills"), [*KILLS, *(pytest.param(*row, marks=pytest.mark.slow) for row in MORE_KILLS)]
+)
+def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, model, workers, most_kills, proved):
     delay = 0.02 * workers  # keeps the duration independent of the number of workers
     size = ("--set", f"delay={delay:g}", "--set", "size=512", "--set", "max_steps=6")
     words = ["-e", "Slow-v0", "-n", 12, *size, "--baselines", "none"]
@@ -216,7 +222,7 @@ def test_a_run_killed_anywhere_ends_in_the_same_bytes(tmp_path, workers, model, 
     command = [sys.executable, "-m", "harness.cli.eval", "--module", "tests.toys", "-m", model, *map(str, words)]
     command += ["-o", str(tmp_path / "cut"), "--num-workers", str(workers), "-c", "4", "--resume"]
     kills = 0
-    for _ in range(3):
+    for _ in range(most_kills):
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )

@@ -31,8 +31,9 @@ from tests.api.server import running
 
 
 def run(*words):
+    """Runs the command in this process, without workers; returns its exit code."""
     with pytest.raises(SystemExit) as done:
-        command.main([str(word) for word in words])
+        command.main(["--num-workers", "0", *map(str, words)])
     return done.value.code
 
 
@@ -45,8 +46,6 @@ HILO = [
     "size=8,64",
     "--axis",
     "max_steps=3,6",
-    "--num-workers",
-    "0",
     "-n",
     "20",
 ]

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import random
-import subprocess
-import sys
 from collections import deque
 
 import pytest
@@ -12,13 +10,13 @@ import pytest
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness import records
+from harness.cli.eval import main as eval_main
 from harness.cli.replay import main as replay_main
 from harness.prompting import protocols, words
 from harness.prompting.prompting import Prompting
 from harness.suites.plan import RunRequest, plan
 from harness.types import Reply, Turn
 from tests.api.server import running
-from tests.api.test_eval_on_a_server import ROOT
 
 GRID = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
 
@@ -219,15 +217,17 @@ def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch
         published.messages("", "", [], "", ())
 
 
-def test_a_reply_that_is_not_understood_plays_the_default_and_its_run_passes_the_check(tmp_path):
+def test_a_reply_that_is_not_understood_plays_the_default_and_its_run_passes_the_check(tmp_path, capsys):
     with running() as server:
         server.says = "I wonder where to go"
-        command = [sys.executable, "-m", "harness.cli.eval", "-m", "m", "-e", "BabyAI-goto-v0", "-n", "2"]
-        command += ["--protocol", "balrog", "--base-url", server.url, "--baselines", "none", "-o", str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
+        command = ["-m", "m", "-e", "BabyAI-goto-v0", "-n", "2", "--protocol", "balrog"]
+        command += ["--base-url", server.url, "--baselines", "none", "-o", str(tmp_path)]
+        with pytest.raises(SystemExit) as ended:
+            eval_main(command)
+        assert not ended.value.code
         sent = server.requests[-1][0]["messages"]
-    assert "protocol balrog in neutral words" in done.stdout + done.stderr
+    output = capsys.readouterr()
+    assert "protocol balrog in neutral words" in output.out + output.err
     assert [message["role"] for message in sent[:3]] == ["user", "assistant", "user"] and len(sent) == 33
     (results,) = tmp_path.glob("**/results.jsonl")
     for record in records.read_results(results):

@@ -283,6 +283,20 @@ def test_a_run_that_differs_from_its_suite_is_skipped_and_named(tmp_path, change
     assert paper_table.left_out == [f"{tmp_path / 'b'}: {message}"]
 
 
+@pytest.mark.parametrize(("max_turns", "listed"), [(None, True), (50, True), (200, True), (49, False)])
+def test_limits_above_that_of_the_task_are_one_limit(tmp_path, max_turns, listed):
+    panel = {"seeds": [0, 140], "panel": ["alfworld/valid_seen", "bf393197e137786e", 140], "by_task_type": {}}
+    summary(tmp_path / "a", "random", task="ALFWorld-valid_seen-v0", max_turns=max_turns, **panel)
+    assert (published.table("gigpo-alfworld", [tmp_path]).left_out == []) == listed
+
+
+def test_columns_of_react_have_the_games_of_their_task_type():
+    row = next(row for row in published.table("react-alfworld").rows if "ReAct (avg)" in row.label)
+    counts = {name: cell.n for name, cell in row.cells.items()}
+    assert counts == {"Pick": 24, "Clean": 31, "Heat": 23, "Cool": 21, "Look": 18, "Pick 2": 17, "All": 134}
+    assert sum(counts.values()) == 2 * 134
+
+
 def test_every_setting_fixed_by_a_suite_is_checked_in_a_models_run():
     config = RunConfig(registry.TASKS["TextWorld-w2-o3-q4-v0"], "smollm2-135m")
     settings = measured.settings({**config.identity(), "prompting": asdict(config.prompting)})

@@ -158,16 +158,19 @@ def test_text_of_strangers_is_escaped_in_one_place():
     assert not set("<>&") & set(embedded(text)) and json.loads(embedded(text)) == text
 
 
-def test_ctrl_c_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, capsys):
+@pytest.mark.parametrize(
+    ("number", "code", "message"), [(signal.SIGINT, 0, ""), (signal.SIGTERM, 143, "stopped by SIGTERM")]
+)
+def test_a_signal_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, capsys, number, code, message):
     words = [sys.executable, "-m", "harness.watch.command", str(run)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     address = process.stdout.readline().split()[0]
     assert "envsuite-watch" in get(address)[0]
     port = address.split(":")[2].partition("/")[0]
-    for words, message in (([str(run), "--port", port], f"--port {port}"), ([str(run / "no")], "There is no folder")):
+    for words, fault in (([str(run), "--port", port], f"--port {port}"), ([str(run / "no")], "There is no folder")):
         with pytest.raises(SystemExit) as stop:
             command.main(words)
         error = capsys.readouterr().err
-        assert stop.value.code == 2 and message in error and error.count("\n") == 1
-    process.send_signal(signal.SIGINT)
-    assert process.communicate()[1] == "" and process.returncode == 0
+        assert stop.value.code == 2 and fault in error and error.count("\n") == 1
+    process.send_signal(number)
+    assert process.communicate()[1].strip() == message and process.returncode == code

@@ -1,6 +1,7 @@
 """Resolution of model names to weights, and the errors when weights are missing."""
 
 import json
+import threading
 import time
 
 import pytest
@@ -128,3 +129,20 @@ def test_the_fingerprint_changes_with_the_weights(tmp_path):
     before = model_files.fingerprint(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"b" * 10)
     assert before and model_files.fingerprint(str(tmp_path)) != before
+
+
+def test_a_call_that_never_answers_does_not_keep_the_process_alive():
+    assert model_files._within(5.0, lambda: threading.current_thread().daemon)
+
+
+@pytest.mark.parametrize("bars", [True, False])
+def test_silence_restores_the_progress_bars(bars):
+    logging = pytest.importorskip("transformers.utils.logging")
+    before = logging.is_progress_bar_enabled()
+    try:
+        logging.enable_progress_bar() if bars else logging.disable_progress_bar()
+        with model_files.quiet():
+            assert not logging.is_progress_bar_enabled()
+        assert logging.is_progress_bar_enabled() is bars
+    finally:
+        logging.enable_progress_bar() if before else logging.disable_progress_bar()

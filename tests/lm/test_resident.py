@@ -21,15 +21,15 @@ def text_of(ids):
     return TOKENIZER.decode(ids)
 
 
-def random_jobs(count, seed):
+def random_jobs(count, seed, longest=200):
     """Jobs with prompts and replies of very different length; some prompts share a beginning."""
     generator = random.Random(seed)
     beginning = [generator.randrange(3, 400) for _ in range(20)]
     jobs = []
     for number in range(count):
-        tokens = [generator.randrange(3, 400) for _ in range(generator.choice([1, 7, 40, 200]))]
+        tokens = [generator.randrange(3, 400) for _ in range(generator.choice([1, 7, 40, longest]))]
         prompt = beginning + tokens if number % 2 else tokens
-        jobs.append(Job(prompt, generator.choice([1, 3, 30, 200]), seed=number))
+        jobs.append(Job(prompt, generator.choice([1, 3, 30, longest]), seed=number))
     return jobs
 
 
@@ -41,12 +41,17 @@ def expected(jobs):
     return copies
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("keep", [True, False])
-def test_rows_that_join_and_leave_at_any_step_get_the_replies_of_plain_decoding(seed, keep, monkeypatch):
+SMALL = [(seed, keep, 8, 60) for seed in (0, 1) for keep in (True, False)]
+LARGE = [pytest.param(seed, keep, 12, 200, marks=pytest.mark.slow) for seed in range(4) for keep in (True, False)]
+
+
+@pytest.mark.parametrize(("seed", "keep", "count", "longest"), [*SMALL, *LARGE])
+def test_rows_that_join_and_leave_at_any_step_get_the_replies_of_plain_decoding(
+    seed, keep, count, longest, monkeypatch
+):
     monkeypatch.setattr(resident, "CHUNK", {"cpu": 16})
     monkeypatch.setattr(resident, "SPARE_COLUMNS", 8)
-    jobs = random_jobs(12, seed)
+    jobs = random_jobs(count, seed, longest)
     batch = ResidentBatch(MODEL, SETTINGS, text_of, keep)
     batch.max_rows = 5
     arrivals = random.Random(seed)
@@ -110,7 +115,7 @@ def test_a_short_reply_is_returned_before_a_long_one_and_later_prompts_join():
 
 
 def test_lock_step_decoding_gives_the_same_replies():
-    jobs = random_jobs(6, seed=1)
+    jobs = random_jobs(6, seed=1, longest=60)
     alone = expected(jobs)
     decoder = LockStep(MODEL, SETTINGS, text_of)
     for job in jobs:
@@ -120,3 +125,16 @@ def test_lock_step_decoding_gives_the_same_replies():
     assert torch.tensor([sum(job.logprobs) for job in jobs]) == pytest.approx(
         torch.tensor([sum(job.logprobs) for job in alone]), abs=1e-3
     )
+
+
+def test_a_new_conversation_reuses_the_beginning_of_the_latest_prompt():
+    generator = random.Random(5)
+    first, second = ([generator.randrange(3, 400) for _ in range(60)] for _ in range(2))
+    batch = ResidentBatch(MODEL, SETTINGS, text_of)
+    reused = []
+    for prompt in (first, second, [*second[:50], 7, 8, 9], [*first[:50], 7, 8, 9]):
+        job = Job(prompt, room=1, seed=3)
+        batch.add(job)
+        assert batch.step() == [job] and not batch.busy
+        reused.append(job.reused)
+    assert reused == [0, 0, 50, 0]

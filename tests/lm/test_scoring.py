@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 from torch import nn
 
 from envsuite.errors import UsageError
@@ -201,3 +202,14 @@ def test_draws_follow_the_probabilities():
     drawn = torch.bincount(torch.tensor([_draw(likelihood.log(), seed) for seed in range(4000)]), minlength=4)
     assert (drawn / 4000 - likelihood).abs().max() < 0.03  # four standard errors
     assert _draw(torch.zeros(1), 7) == 0
+
+
+def test_commands_have_no_token_that_begins_a_text():
+    tokenizer, plain = tiny_tokenizer(), tiny_tokenizer()
+    first = ("<|endoftext|>", tokenizer.convert_tokens_to_ids("<|endoftext|>"))
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[first]
+    )  # fmt: skip
+    assert tokenizer("look")["input_ids"][0] == first[1]
+    commands = ["look", "go to fridge 1"]
+    assert candidates(tokenizer, 3, "user: ", commands) == candidates(plain, 3, "user: ", commands)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AddedToken
 
 from envsuite.errors import UsageError
 from harness.lm.template import SampledReply, Template
@@ -157,3 +158,21 @@ def test_tools_are_declared_only_to_templates_that_know_them():
     tool = {"type": "function", "function": {"name": "act", "description": "", "parameters": {"type": "object"}}}
     assert '"name": "act"' in Template(tiny_tokenizer(knows), {END}).render(talk("rules", "a"), [tool])
     assert "act" not in Template(TOKENIZER, {END}).render(talk("rules", "a"), [tool])
+
+
+def test_a_template_that_changes_the_order_of_messages_is_tokenised_from_its_text():
+    template = Template(tiny_tokenizer(CHATML.replace("in messages", "in messages | reverse")), {END})
+    messages = talk("rules", "a", "first", "b", "second", "c")
+    encoded = template.encode(messages, [say("first"), say("second")])
+    text = template.render(messages)
+    assert encoded.ids == TOKENIZER(text, add_special_tokens=False)["input_ids"] and encoded.rewritten == 2
+
+
+def test_the_open_end_of_a_prompt_has_exactly_the_tokens_of_its_text():
+    """A special token that takes the spaces after it changes the tokens of the text that follows."""
+    for swallows in (False, True):
+        tokenizer = tiny_tokenizer(CHATML + "{{ '<|go|> so' }}")
+        tokenizer.add_tokens([AddedToken("<|go|>", special=True, rstrip=swallows)], special_tokens=True)
+        ids, head, tail = Template(tokenizer, {END}).open_end(talk("rules", "a"))
+        assert list(tokenizer(tail, add_special_tokens=False)["input_ids"]) == list(ids[head:])
+        assert (tail == " so") is not swallows

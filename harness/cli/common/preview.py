@@ -11,6 +11,7 @@ from rich.console import Console
 
 from envsuite import registry
 from envsuite.errors import UsageError
+from envsuite.escaping import public_url
 from harness import cli
 from harness.capacity.cost import turn_cap
 from harness.evaluate import RunConfig
@@ -56,9 +57,7 @@ def _servers(model: str, base_url: str | None) -> str:
         return "a server that the run starts and stops"
     if base_url is None:
         return "OpenAI"
-    from harness.policies.chat_completions import shown
-
-    return ",".join(map(shown, base_url.split(",")))
+    return ",".join(map(public_url, base_url.split(",")))
 
 
 def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:

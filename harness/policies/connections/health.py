@@ -15,6 +15,9 @@ PAUSE = 30.0
 MAX_PAUSE = 600.0
 CHECK_TIMEOUT = 10.0
 """Seconds that a server has to answer a health check."""
+UNAVAILABLE = (502, 503, 504)
+"""Answers of a proxy without a server behind it, and of a server that loads its model. Another error shows only that
+the server cannot list its models: it may still answer completions."""
 
 
 class Health:
@@ -64,7 +67,7 @@ class Health:
     async def _check(self, client: ClientPool, url: str, server: int) -> None:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT):
-                healthy = (await client.get(f"{url}/models")).status_code < 500
+                healthy = (await client.get(f"{url}/models")).status_code not in UNAVAILABLE
         except Exception:  # httpx lets errors of headers through; an unusable answer is unhealthy
             healthy = False
         self._paused_until.pop(server, None)

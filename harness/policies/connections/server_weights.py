@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from envsuite.errors import DataError
-from harness.policies.chat_completions import shown
+from envsuite.escaping import public_url
 from harness.policies.connections.http_answers import ClientPool, body_of, encode
 from harness.policies.identities import Fingerprint
 
@@ -91,7 +91,7 @@ class Weights:
                     await self.check(client(), server)
                 return self._reference and self._reference[1]
             except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-                failure = f"{shown(server)}: {type(error).__name__}"
+                failure = f"{public_url(server)}: {type(error).__name__}"
         raise OSError(failure)
 
     def _compare(self, server: str, fingerprint: Fingerprint) -> None:
@@ -105,10 +105,10 @@ class Weights:
         elif server == first:
             event = "came back with other weights"
         else:
-            event = f"and {shown(first)} hold other weights"
+            event = f"and {public_url(first)} hold other weights"
         raise DataError(
-            f"{shown(server)} {event}: asked a fixed question, {difference}. Finished episodes are kept: restore the "
-            "model and continue with --resume, or start another run with another --output-dir."
+            f"{public_url(server)} {event}: asked a fixed question, {difference}. Finished episodes are kept: restore "
+            "the model and continue with --resume, or start another run with another --output-dir."
         )
 
     async def _fingerprint(self, client: ClientPool, server: str) -> Fingerprint | None:
@@ -118,7 +118,7 @@ class Weights:
             return fingerprint
         if await self._ask(client, server, {}) != fingerprint:
             warnings.warn(
-                f"{shown(server)} gives two answers to the same greedy question: its weights are not checked.",
+                f"{public_url(server)} gives two answers to the same greedy question: its weights are not checked.",
                 stacklevel=2,
             )
             return None
