@@ -29,6 +29,8 @@ CPU_INDEX = "TORCH_INDEX=https://download.pytorch.org/whl/cpu"
 """Cure if pip finds no build of torch for CPUs, which the package index does not carry."""
 CUDA_BUILDS = ("torchvision", "torchaudio", "torchcodec")
 """Packages that vLLM pulls in, built for CUDA; importing them beside torch's CPU build fails."""
+THREADS = max(1, (os.cpu_count() or 1) - 1)
+"""Threads of a server: one core is left to the client."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def vllm(say: Callable[[str], None]) -> Server:
     command += ["--host", "127.0.0.1", "--generation-config", "vllm"]
     command += ["--enable-prompt-tokens-details"]  # else the usage has no cached tokens
     environment = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    environment["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{(os.cpu_count() or 1) - 1}"  # else it leaves one core out
+    environment["VLLM_CPU_OMP_THREADS_BIND"] = "0" if THREADS == 1 else f"0-{THREADS - 1}"
     return Server("vLLM", VLLM, command, environment=environment)
 
 
@@ -85,7 +87,7 @@ def llama_cpp(say: Callable[[str], None]) -> Server:
     folder = _environment(LLAMA_CPP, say)
     weights = model_files.fetch_gguf(MODEL, cache_dir("servers"), say)
     command = [str(folder / "bin" / "python"), str(LLAMA_START), "--model", str(weights), "--alias", MODEL]
-    command += ["--ctx-size", str(16 * 2048), "--parallel", "16", "--threads", str(os.cpu_count() or 1)]
+    command += ["--ctx-size", str(16 * 2048), "--parallel", "16", "--threads", str(THREADS)]
     command += ["--gpu-layers", "0"]
     return Server("llama.cpp", LLAMA_CPP, command)
 
@@ -119,7 +121,9 @@ def transformers_serve(say: Callable[[str], None]) -> Server:
     command = [sys.executable, "-c", start, "serve", folder, "--host", "127.0.0.1"]
     command += ["--device", "cpu", "--dtype", "float32", "--continuous-batching"]
     command += ["--cb-num-blocks", "256", "--cb-max-batch-tokens", "512"]  # else it takes half of the memory
-    return Server("transformers serve", f"transformers=={transformers.__version__}", command, served_name=folder)
+    version = f"transformers=={transformers.__version__}"
+    environment = {"OMP_NUM_THREADS": str(THREADS)}
+    return Server("transformers serve", version, command, served_name=folder, environment=environment)
 
 
 RECIPES = {"vllm": vllm, "llamacpp": llama_cpp, "transformers": transformers_serve}

@@ -20,9 +20,10 @@ PAIRS = (
 """Steps whose records are compared."""
 HEAD = """# Real model servers
 
-`make server-proof` (`python -m benchmarks.servers`): SmolLM2-135M plays {episodes} episodes of {task} against each
-server, greedily (turns per episode: {max_turns}, tokens per reply: at most {max_tokens}). Every run starts the server
-anew. vLLM and `transformers serve` hold the weights in float32; llama.cpp holds the original 4-bit file.
+`make server-proof` (`python -m benchmarks.servers`): SmolLM2-135M plays {episodes} episodes of {task}
+(`benchmarks/server_task.py`) against each server, greedily (turns per episode: at most {max_turns}, tokens per reply:
+at most {max_tokens}). Every run starts the server anew, with {threads} thread(s). vLLM and `transformers serve` hold
+the weights in float32; llama.cpp holds the original 4-bit file.
 """
 
 

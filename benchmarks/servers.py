@@ -6,10 +6,10 @@
 Every step starts the server anew and plays the same episodes with greedy replies:
 
     undisturbed          8 episodes at once
-    repeated             the same again: are the server's replies the same?
     killed               8 at once; the server is killed after a third of the episodes; --resume ends the run
     one-by-one           1 episode at a time, so that each request is alone in its batch
     one-by-one-killed    the same, killed and resumed
+    repeated             8 at once again: are the server's replies the same?
 
 Finished steps are kept in --output and not played again. Servers end with the script, also after Ctrl-C.
 """
@@ -29,15 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.server_recipes import MODEL, RECIPES, Server
+from benchmarks.server_recipes import MODEL, RECIPES, THREADS, Server
 from benchmarks.server_table import render
 from envsuite.errors import EnvsuiteError
 from harness import records
 from harness.servers.process import ServerProcess
 
-TASK = "VirtualHome-easy-v0"
-"""a task to whose prompts the small model gives different replies"""
-MAX_TOKENS = 10
+TASK, MODULE = "Market-v0", "benchmarks.server_task"
+MAX_TOKENS = 8
 EVAL_LIMIT = 900.0
 """Seconds that a run may take."""
 
@@ -61,10 +60,10 @@ class Size:
 
 STEPS = (
     Step("undisturbed", 8),
-    Step("repeated", 8),
     Step("killed", 8, killed=True),
     Step("one-by-one", 1),
     Step("one-by-one-killed", 1, killed=True),
+    Step("repeated", 8),
 )
 
 
@@ -74,7 +73,7 @@ def main() -> int:
     parser.add_argument("--steps", nargs="+", choices=[step.name for step in STEPS], help="default: all")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/servers"), help="folder of runs and figures")
     parser.add_argument("-n", "--episodes", type=int, default=50)
-    parser.add_argument("--max-turns", type=int, default=2, help="per episode")
+    parser.add_argument("--max-turns", type=int, default=3, help="per episode")
     parser.add_argument("--anew", action="store_true", help="play finished steps again")
     parser.add_argument("--markdown", type=Path, help="write the table of all finished steps to this page")
     args = parser.parse_args()
@@ -132,16 +131,17 @@ def _run_step(server: Server, step: Step, folder: Path, size: Size, anew: bool) 
     if step.killed:
         values["interrupted"] = json.loads(interrupted.read_text())
     values |= _measure(_run_folder(runs))
-    settings = {"task": TASK, "max_tokens": MAX_TOKENS, **dataclasses.asdict(size)}
+    settings = {"task": TASK, "max_tokens": MAX_TOKENS, "threads": THREADS, **dataclasses.asdict(size)}
     values |= {"settings": settings, "load": os.getloadavg()[0], "cpus": os.cpu_count()}
     figures.write_text(json.dumps(values, indent=2) + "\n")
 
 
 def _eval(server: Server, step: Step, url: str, runs: Path, size: Size, resume: bool) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness.cli.eval", "-m", MODEL, "-e", TASK, "-n", str(size.episodes)]
+    command = [sys.executable, "-m", "harness.cli.eval", "-m", MODEL, "-e", TASK, "--module", MODULE]
+    command += ["-n", str(size.episodes), "--num-workers", "0", "--reuse", "off"]
     command += ["--base-url", url, "--served-model-name", server.served_name, "--max-turns", str(size.max_turns)]
     command += ["--max-tokens", str(MAX_TOKENS), "--thinking", "off", "--action-grammar", "bare"]
-    command += ["--baselines", "none", "--max-retries", "1"]
+    command += ["--admissible", "none", "--baselines", "none", "--max-retries", "1"]
     command += ["-c", str(step.concurrent), "-o", str(runs), *(["--resume"] if resume else [])]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

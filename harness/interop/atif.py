@@ -1,6 +1,6 @@
 """Export of records as ATIF (Agent Trajectory Interchange Format), one JSON document per episode.
 
-The fields follow version 1.6 of the format: https://harborframework.com/docs/agents/trajectory-format
+The fields follow version 1.8 of the format: https://harborframework.com/docs/agents/trajectory-format
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from envsuite.cache import write_atomically
 from harness.records import Record, key_of, reply_text
 from harness.stats.compare import Run
 
-VERSION = "ATIF-v1.6"
+VERSION = "ATIF-v1.8"
 
 
 def document(record: Record, run_id: str = "") -> dict[str, Any]:
@@ -39,7 +39,8 @@ def document(record: Record, run_id: str = "") -> dict[str, Any]:
         steps.append(agent_step)
     return {
         "schema_version": VERSION,
-        "session_id": f"{run_id or 'run'}-{task}-{seed}-{attempt}",
+        "session_id": run_id or "run",
+        "trajectory_id": f"{run_id or 'run'}-{task}-{seed}-{attempt}",
         "agent": {"name": "envsuite", "version": envsuite.__version__, "model_name": record["model"]},
         "steps": steps,
         "final_metrics": {

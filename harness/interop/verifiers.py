@@ -11,9 +11,7 @@ way. `verifiers.v1` defines the interface; its plugins are top-level modules, he
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -24,11 +22,11 @@ from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 from verifiers.v1.runtimes import ProgramResult, Runtime
 
 from envsuite import registry
-from envsuite.errors import EngineFailure, UsageError
+from envsuite.errors import UsageError
 from envsuite.types import knobs_json
-from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
+from harness.evaluate import RunConfig, resolve_split
+from harness.interop.engine import AsyncEngine
 from harness.prompting.prompting import Prompting
-from harness.rollout.executors import StepResult
 from harness.rollout.loop import EpisodeState
 from harness.types import Episode, Reply
 
@@ -106,13 +104,13 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
         super().__init__(config)
         assert isinstance(self.taskset, Games)
         self._run = self.taskset.run
-        self._idle: list[_Engine] = []
+        self._idle: list[AsyncEngine] = []
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         """Plays one game; the reward of the trace is the undiscounted return. Raises if the engine breaks."""
         data = task.data
         assert isinstance(data, GameData)
-        engine = self._idle.pop() if self._idle else _Engine(self._run)
+        engine = self._idle.pop() if self._idle else AsyncEngine(self._run)
         try:
             trace = await self._play(Episode(self._run.task, data.knobs, data.seed), engine, task, agents.agent)
         except BaseException:
@@ -121,7 +119,7 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
         self._idle.append(engine)
         trace.info["envsuite"] = {"game": data.game, "knobs": data.knobs, "seed": data.seed}
 
-    async def _play(self, episode: Episode, engine: _Engine, task: vf.Task, agent: vf.Agent) -> vf.Trace:
+    async def _play(self, episode: Episode, engine: AsyncEngine, task: vf.Task, agent: vf.Agent) -> vf.Trace:
         state = EpisodeState.begin(episode, await engine.start(episode))
         system = state.prompt(self._prompting).messages[0]["content"]
         if task.data.system_prompt:
@@ -149,38 +147,6 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
     async def stop(self) -> None:
         while self._idle:
             self._idle.pop().close()
-
-
-class _Engine:
-    """Environment, in its own process if needed, with a thread that waits for its answers."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self._executor = open_slots(config, Execution(max_concurrent=1), 1, "")
-        self._thread = ThreadPoolExecutor(1, "envsuite")
-
-    async def start(self, episode: Episode) -> StepResult:
-        return await self._call(self._executor.start, episode)
-
-    async def step(self, commands: tuple[str, ...], turn: int) -> StepResult:
-        return await self._call(self._executor.step, commands, turn)
-
-    async def _call(self, call: Any, *arguments: Any) -> StepResult:
-        def answer() -> StepResult:
-            call(0, *arguments)
-            ((_, result),) = self._executor.poll()
-            return result
-
-        result = await asyncio.get_running_loop().run_in_executor(self._thread, answer)
-        if result.fatal:
-            raise result.fatal
-        if result.error:
-            raise EngineFailure(result.error)
-        return result
-
-    def close(self) -> None:
-        """Closes the environment after its current operation."""
-        self._thread.submit(self._executor.close)
-        self._thread.shutdown(wait=False)
 
 
 class ChatConfig(vf.HarnessConfig):

@@ -32,7 +32,7 @@ from harness.policies.connections.affinity import ServerAffinity
 from harness.policies.connections.event_loop import Request, RequestingPolicy
 from harness.policies.connections.failures import TEMPORARY, Refused, TemporaryError, TooLong, api_key
 from harness.policies.connections.health import Health
-from harness.policies.connections.http_answers import ClientPool, body_of, encode, text_of
+from harness.policies.connections.http_answers import ClientPool, InOrder, body_of, encode, text_of
 from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
@@ -116,7 +116,7 @@ class OpenAIPolicy(RequestingPolicy):
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
         self._client: ClientPool | None = None
-        self._checking = asyncio.Lock()
+        self._checking, self._sending = asyncio.Lock(), asyncio.Lock()
 
     def keep_weights(self, path: Path) -> None:
         """Compares the servers' weights with the fingerprint in `path`, if they are watched."""
@@ -226,9 +226,11 @@ class OpenAIPolicy(RequestingPolicy):
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
         """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
         text = plain_text(content)
-        prompted = {"messages": list(content)} if text is None else {"prompt": text}
-        body: dict[str, Any] = {"model": self.served_name, **prompted, **self.fields.values}
-        if text is not None:
+        body: dict[str, Any] = {"model": self.served_name, **self.fields.values}
+        if text is None:
+            body["messages"] = list(content)
+        else:
+            body["prompt"] = text
             body.pop("chat_template_kwargs", None)
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
@@ -250,7 +252,8 @@ class OpenAIPolicy(RequestingPolicy):
             async with asyncio.timeout(self.timeout):
                 if self._weights is not None:
                     await self._weights.check(client, server)
-                answer = await client.post(f"{server}/{path}", **encode(body))
+                async with InOrder(self._sending) as order:
+                    answer = await client.post(f"{server}/{path}", extensions=order.extensions, **encode(body))
         except TimeoutError:
             self._doubt(server)
             raise TemporaryError(f"{public_url(server)} did not answer within {self.timeout:g} s") from None

@@ -163,10 +163,19 @@ def _departure(summary: dict[str, Any], name: str) -> str:
         current = stored[key]
         if isinstance(current, bool):
             current = "on" if current else "off"
+        if key == "max_turns" and _limit(summary, current) == _limit(summary, value):
+            continue
         if current != value:
             expected = "unset" if value is None else value
             return f"{key} is {'unset' if current is None else current}, the suite's {expected}"
     return ""
+
+
+def _limit(summary: dict[str, Any], max_turns: int | None) -> int | None:
+    """Returns the turns after which an episode ends: the task has a limit too, and the smaller one counts."""
+    own = summary["knobs"].get("max_steps", registry.knob_names(registry.TASKS[summary["task"]])["max_steps"])
+    limits = [limit for limit in (max_turns, own) if limit]
+    return min(limits, default=None)
 
 
 def _protocol_name(summary: dict[str, Any]) -> str:
@@ -174,15 +183,16 @@ def _protocol_name(summary: dict[str, Any]) -> str:
 
 
 def _has_published_prompt(summary: dict[str, Any]) -> bool:
-    """Returns True if a run's model read the published words of a protocol."""
-    words = (summary.get("prompting") or {}).get("words", "")
-    return words not in ("", protocols.NEUTRAL)
+    """Returns True if a run's model read the published words of a protocol, as they are pinned now."""
+    name = _protocol_name(summary)
+    published = protocols.load(name).published_id if name in protocols.names() else protocols.NEUTRAL
+    return published != protocols.NEUTRAL and summary["prompting"].get("words") == published
 
 
 def _own_knobs(summary: dict[str, Any]) -> dict[str, Any]:
     """Returns a run's knobs without those that its protocol sets."""
     name = _protocol_name(summary)
-    if not name or name not in protocols.names():
+    if name not in protocols.names() or summary["task"] not in registry.TASKS:
         return dict(summary["knobs"])
     set_by_protocol = protocols.load(name).knobs(registry.TASKS[summary["task"]].family)
     return {knob: value for knob, value in summary["knobs"].items() if knob not in set_by_protocol}

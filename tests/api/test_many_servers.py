@@ -1,6 +1,8 @@
 """Choice of a server: conversations stay at theirs, failed servers pause, requests are paced."""
 
 import asyncio
+import contextlib
+import socket
 import time
 from pathlib import Path
 
@@ -9,8 +11,10 @@ import pytest
 from harness.policies.connections import affinity, health
 from harness.policies.connections.affinity import ServerAffinity
 from harness.policies.connections.health import Health
-from harness.policies.connections.http_answers import ClientPool
+from harness.policies.connections.http_answers import ClientPool, InOrder
 from harness.policies.connections.pacing import MAX_PAUSE, Pace, pause_before
+from harness.policies.openai import OpenAIPolicy
+from harness.types import Prompt
 from tests.api.server import refuse, running
 
 
@@ -188,6 +192,50 @@ def test_a_pool_opens_a_connection_per_request_in_flight_and_uses_it_again():
 
     together, url, pool = 0, "", ClientPool()
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("event", ["connection.connect_tcp.started", "http11.send_request_headers.complete", ""])
+def test_a_request_waits_until_the_one_before_has_left_connects_or_has_failed(event):
+    async def play() -> list[bool]:
+        lock = asyncio.Lock()
+        began = asyncio.Event()
+
+        async def second() -> None:
+            async with InOrder(lock):
+                began.set()
+
+        order = InOrder(lock)
+        with contextlib.suppress(ConnectionError):
+            async with order:
+                task = asyncio.create_task(second())
+                await order.extensions["trace"]("http11.send_request_headers.started", {})
+                await asyncio.sleep(0.01)
+                waits = not began.is_set()
+                if not event:
+                    raise ConnectionError
+                await order.extensions["trace"](event, {})
+                await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(task, 10)
+        return [waits, began.is_set(), not lock.locked()]
+
+    assert asyncio.run(play()) == [True, True, True]
+
+
+def test_a_server_that_never_accepts_a_connection_does_not_hold_up_requests_to_another():
+    with socket.socket() as full, running() as server:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with contextlib.ExitStack() as queue:
+            for _ in range(4):  # the queue of connections is full now, and further ones get no answer
+                waiting = queue.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(full.getsockname())
+            urls = f"http://127.0.0.1:{full.getsockname()[1]}/v1,{server.url}"
+            policy = OpenAIPolicy("small-model", base_url=urls, timeout=60, max_retries=0)
+            policy.submit(0, Prompt(({"role": "user", "content": "a"},), (), 0, key="a"))
+            policy.submit(1, Prompt(({"role": "user", "content": "b"},), (), 0, key="b"))
+            assert [ticket for ticket, _ in policy.collect(30)] == [1]
+            policy.close()
 
 
 def test_the_docs_state_the_pauses_of_a_failed_server():

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWORLD_DATA
     pytest.skip("the package alfworld is not installed", allow_module_level=True)
 
+from envsuite import registry
 from envsuite.envs.alfworld.curriculum import LADDER, Curriculum
 from envsuite.envs.alfworld.games import solver
 from envsuite.envs.alfworld.games.floorplans import HELD_OUT_PLANS, ROOMS, TASK_TYPES, floor_plan
@@ -67,6 +68,25 @@ def test_generated_games_are_solvable_and_follow_the_settings(seed, task, recept
         for r, row in enumerate(game.start.contents):
             if any(o in game.targets for o in row):
                 assert bool(game.openable >> r & 1) == bool(hidden)
+
+
+def test_the_share_of_hidden_targets_does_not_depend_on_rooms_that_cannot_hide_them():
+    """A target is hidden if the seed's own random number is below the share, whatever rooms are drawn for it."""
+    recipe = GeneratorSettings(("pick_clean_then_place_in_recep",), copies=1, hidden=0.5)
+    states = []
+    for seed in range(40):
+        game = generate(seed, recipe).game
+        ((receptacle, _),) = [(r, o) for r, row in enumerate(game.start.contents) for o in row if o in game.targets]
+        states.append(bool(game.openable >> receptacle & 1))
+    assert states == [Random(f"alfworld hidden {seed}").random() < 0.5 for seed in range(40)]
+    assert 14 <= sum(states) <= 26
+
+
+def test_a_single_copy_is_refused_for_a_task_of_two():
+    two = {"task_types": ("pick_two_obj_and_place",), "copies": 1}
+    with pytest.raises(UsageError, match="needs two objects of one class: set copies=0, or 2 and more"):
+        registry.build("ALFWorld-generated-v0", "sparse", **two)
+    registry.build("ALFWorld-generated-v0", "sparse", copies=1).close()
 
 
 def test_receptacle_names_match_their_types():

@@ -115,7 +115,10 @@ def test_a_row_of_ours_beside_a_published_one_gets_the_difference_and_a_word(tmp
     assert trained.status(row, "w8-o3-q4") == "differs"
 
 
-@pytest.mark.parametrize(("words", "word"), [("", "agrees"), ("neutral", "agrees"), ("published", "reproduced")])
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [("", "agrees"), ("neutral", "agrees"), ("0123456789ab", "agrees"), ("published", "reproduced")],
+)
 def test_a_cell_is_reproduced_only_with_the_published_prompt(tmp_path, words, word):
     """68 % of 100,000 games beside the printed 68 %, with a margin that lets them agree."""
     guide = protocols.load("practitioners-guide")
@@ -132,6 +135,11 @@ def test_a_cell_is_reproduced_only_with_the_published_prompt(tmp_path, words, wo
     assert table.left_out == []
     assert table.verdicts[ppo, "w8-o3-q4"].word == word
     assert any("reproduced: agrees, and" in line for line in paper_tables.notes(table))
+
+
+def test_a_run_of_an_unknown_task_under_a_published_prompt_is_ignored(tmp_path):
+    summary(tmp_path / "a", "mine", task="Elsewhere-v0", prompting={"protocol": "tales", "words": "neutral"})
+    assert not any(row.ours for row in published.table("guide-1", [tmp_path]).rows)
 
 
 def test_a_run_under_the_prompt_of_another_suite_is_left_out(tmp_path):
@@ -273,6 +281,20 @@ def test_a_run_that_differs_from_its_suite_is_skipped_and_named(tmp_path, change
     (ours,) = [row for row in paper_table.rows if row.ours]
     assert ours.cells["w2-o3-q4"].n == 100
     assert paper_table.left_out == [f"{tmp_path / 'b'}: {message}"]
+
+
+@pytest.mark.parametrize(("max_turns", "listed"), [(None, True), (50, True), (200, True), (49, False)])
+def test_limits_above_that_of_the_task_are_one_limit(tmp_path, max_turns, listed):
+    panel = {"seeds": [0, 140], "panel": ["alfworld/valid_seen", "bf393197e137786e", 140], "by_task_type": {}}
+    summary(tmp_path / "a", "random", task="ALFWorld-valid_seen-v0", max_turns=max_turns, **panel)
+    assert (published.table("gigpo-alfworld", [tmp_path]).left_out == []) == listed
+
+
+def test_columns_of_react_have_the_games_of_their_task_type():
+    row = next(row for row in published.table("react-alfworld").rows if "ReAct (avg)" in row.label)
+    counts = {name: cell.n for name, cell in row.cells.items()}
+    assert counts == {"Pick": 24, "Clean": 31, "Heat": 23, "Cool": 21, "Look": 18, "Pick 2": 17, "All": 134}
+    assert sum(counts.values()) == 2 * 134
 
 
 def test_every_setting_fixed_by_a_suite_is_checked_in_a_models_run():

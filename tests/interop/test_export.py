@@ -63,9 +63,11 @@ def test_atif_documents_hold_every_step_of_each_episode(run, tmp_path):
     stored = export(run, "atif", tmp_path / "atif")
     files = sorted((tmp_path / "atif").iterdir())
     assert len(files) == len(stored)
-    for file, record in zip(files, stored, strict=True):
-        exported = json.loads(file.read_text())
-        assert exported["schema_version"] == "ATIF-v1.6"
+    documents = [json.loads(file.read_text()) for file in files]
+    assert len({exported["trajectory_id"] for exported in documents}) == len(stored)
+    assert len({exported["session_id"] for exported in documents}) == 1
+    for exported, record in zip(documents, stored, strict=True):
+        assert exported["schema_version"] == "ATIF-v1.8"
         assert [step["step_id"] for step in exported["steps"]] == list(range(1, record["num_turns"] + 2))
         assert {step["source"] for step in exported["steps"][1:]} == {"agent"}
         for step, turn in zip(exported["steps"][1:], record["steps"], strict=True):

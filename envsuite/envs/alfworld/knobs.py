@@ -51,7 +51,7 @@ GENERATOR_KNOBS = (
     Knob(
         "objects",
         0,
-        "generated: portable objects within reach, without lamps; 0: as in official games (8 to 61)",
+        "generated: objects in reach, without lamps, paper towels and teddy bears; 0: as in official games (8 to 61)",
         low=0,
         high=100,
     ),
@@ -65,10 +65,16 @@ GENERATOR_KNOBS = (
     Knob(
         "hidden",
         -1.0,
-        "generated: chance that a target starts in a closed receptacle, if the room has one; -1: as in official games",
+        "generated: share of targets that start in a closed receptacle; -1: as in official games",
         low=-1.0,
         high=1.0,
     ),
-    Knob("copies", 0, "generated: objects of the target's class; 0: as in official games (1 to 4)", low=0, high=8),
+    Knob(
+        "copies",
+        0,
+        "generated: objects of the target's class; 0: as in official games (1 to 4); 1: no pick_two_obj_and_place",
+        low=0,
+        high=8,
+    ),
 )
 ALL_KNOBS = (*game_knobs((GENERATED, *EXPECTED)), *GENERATOR_KNOBS)

@@ -9,6 +9,7 @@ counted in the official games (`rooms.json`).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -36,6 +37,8 @@ from envsuite.errors import UsageError
 UNSEEN_SEEDS = range(2_000_000, 2_001_000)
 """Seeds whose games use the floor plans of valid_unseen; no other seed uses them."""
 TRIES = 200
+MOST_COPIES = 8
+"""largest value of the setting `copies`"""
 SHORTEST = 3  # commands; no official game needs fewer
 PROPERTY = {
     "pick_clean_then_place_in_recep": "Cleanable",
@@ -88,10 +91,13 @@ class _InvalidDraw(Exception):
 def generate(seed: int, settings: GeneratorSettings = GeneratorSettings()) -> GeneratedGame:
     """Generates the game of `seed`. Raises UsageError if no game satisfies the settings."""
     rng = Random(f"alfworld {seed}")
+    hiding = Random(f"alfworld hidden {seed}")
+    # The same for every draw: a room that cannot hide its target is drawn again, and the share of hidden ones stays.
+    chances = [hiding.random() for _ in range(MOST_COPIES)]
     why = ""
     for _ in range(TRIES):
         try:
-            name, text = _Draw(rng, settings, seed).write()
+            name, text = _Draw(rng, settings, seed, chances).write()
         except _InvalidDraw as reason:
             why = str(reason)
             continue
@@ -106,8 +112,8 @@ def generate(seed: int, settings: GeneratorSettings = GeneratorSettings()) -> Ge
 class _Draw:
     """One attempt to draw a game."""
 
-    def __init__(self, rng: Random, settings: GeneratorSettings, seed: int) -> None:
-        self.rng, self.settings, self.seed = rng, settings, seed
+    def __init__(self, rng: Random, settings: GeneratorSettings, seed: int, chances: Sequence[float]) -> None:
+        self.rng, self.settings, self.seed, self.chances = rng, settings, seed, chances
         pairs, weights = _task_room_pairs(settings.task_types, settings.rooms)
         if not pairs:
             raise UsageError(
@@ -186,7 +192,10 @@ class _Draw:
         count = self.settings.copies or rng.choices(range(1, len(counts) + 1), counts)[0]
         if task == "pick_two_obj_and_place" and count < 2:
             raise _InvalidDraw("pick_two_obj_and_place needs copies=2 or more")
-        self.hide = [rng.random() < share for _ in range(count)]
+        if 0 < hidden < 1:
+            self.hide = [chance < hidden for chance in self.chances[:count]]
+        else:
+            self.hide = [rng.random() < share for _ in range(count)]
 
     def _reduce_receptacles(self) -> None:
         """Reduces the receptacles to the requested number and keeps those the task needs."""
