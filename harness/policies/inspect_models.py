@@ -18,7 +18,7 @@ from harness.policies.chat_completions import Price, closed, hidden, joined
 from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
 from harness.policies.request_fields import FLAGS, TOO_LONG, parsed_headers
-from harness.prompting.messages import without_oldest_turn
+from harness.prompting.messages import plain_text, without_oldest_turn
 from harness.types import Message, Prompt, Reply
 
 MOST_NOTES = 20
@@ -124,6 +124,8 @@ class InspectPolicy(RequestingPolicy):
 
     async def _answer(self, prompt: Prompt, server: int) -> Reply:
         messages: Sequence[Message] = prompt.messages
+        if plain_text(messages) is not None:
+            raise UsageError(f"inspect:{self.name} reads conversations, and the protocol's prompt is plain text.")
         dropped = 0
         while True:
             reply = await self._ask(prompt, messages)
