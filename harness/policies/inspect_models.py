@@ -124,6 +124,8 @@ class InspectPolicy(RequestingPolicy):
 
     async def _answer(self, prompt: Prompt, server: int) -> Reply:
         messages: Sequence[Message] = prompt.messages
+        if plain_text(messages) is not None:
+            raise UsageError(f"inspect:{self.name} reads conversations, and the protocol's prompt is plain text.")
         dropped = 0
         while True:
             reply = await self._ask(prompt, messages)

@@ -233,9 +233,11 @@ class OpenAIPolicy(RequestingPolicy):
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
         """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
         text = plain_text(content)
-        prompted = {"messages": list(content)} if text is None else {"prompt": text}
-        body: dict[str, Any] = {"model": self.served_name, **prompted, **self.fields.values}
-        if text is not None:
+        body: dict[str, Any] = {"model": self.served_name, **self.fields.values}
+        if text is None:
+            body["messages"] = list(content)
+        else:
+            body["prompt"] = text
             body.pop("chat_template_kwargs", None)
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
