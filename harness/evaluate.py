@@ -301,8 +301,8 @@ def _play(
                     run.chain = hash_chain.chain(run, config.prompting, config.model, digest)
                 yield run
     finally:
-        config_file.note_connection(folder, policy)
         executor.close()
+        config_file.note_connection(folder, policy)
 
 
 def _record(

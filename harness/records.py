@@ -131,7 +131,7 @@ def _estimated(turns: Sequence[Turn]) -> Record:
 
 def _step(turn: Turn, observation: str) -> dict[str, Any]:
     step = {"commands": list(turn.commands), "observation": observation, "reward": turn.reward, "fault": turn.fault}
-    substitute = turn.fault in ("format", "length")  # a protocol played a reply that it did not understand
+    substitute = turn.fault not in ("", "invalid")  # a protocol played a reply that it did not understand
     if substitute or list(turn.commands) != [turn.reply.text]:  # bare commands of random and expert are stored once
         step["reply"] = turn.reply.text
     return step

@@ -98,7 +98,7 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
     try:
         body = body_of(answer)
         first = body["choices"][0]
-        text = _text({"content": first["text"]} if "text" in first else first["message"])
+        text = _text(first["message"] if "message" in first else {"content": first["text"]})
         if first.get("error") or first.get("finish_reason") in ("error", "abort"):
             return None  # the server failed while it generated: a fault, not a reply
         length = first.get("finish_reason") == "length"

@@ -17,7 +17,7 @@ from typing import Any
 
 from envsuite import reading
 from envsuite.cache import cache_dir, cache_root, write_atomically
-from envsuite.errors import DataError
+from envsuite.errors import DataError, MissingExtra
 
 Words = Mapping[str, str | Mapping[str, str]]
 """texts of a prompt by name: templates with {slots}, or a table of names and descriptions"""
@@ -214,8 +214,12 @@ def _local(local: Path, path: str) -> str:
 
 
 def _download(url: str) -> str:
-    import httpx
-
+    try:
+        import httpx
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"Fetching {url} needs httpx: pip install 'envsuite[api]', or pass a copy of the file with --from."
+        ) from error
     try:
         with httpx.stream("GET", url, timeout=60.0, follow_redirects=True) as answer:
             answer.raise_for_status()

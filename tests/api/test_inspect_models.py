@@ -142,6 +142,15 @@ def test_a_mock_model_gives_its_own_cost_and_reasoning_tokens():
     assert (reply.text, reply.cost, reply.reasoning_tokens, reply.input_tokens) == ("look", 0.5, 1, 3)
 
 
+def test_a_prompt_without_roles_is_refused():
+    policy = make_policy("inspect:mockllm/model")
+    try:
+        with pytest.raises(UsageError, match="reads conversations, and the protocol's prompt is plain text"):
+            policy.act([Prompt([{"role": "completion", "content": "You are in a room.\n>"}])])
+    finally:
+        policy.close()
+
+
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
