@@ -458,3 +458,10 @@ def test_a_chat_answer_may_have_a_text_field_too():
     choice = {"text": None, "message": {"content": "look"}, "finish_reason": "stop"}
     reply = read(httpx.Response(200, json={"choices": [choice]}), (), Price())
     assert reply is not None and reply.text == "look"
+
+
+def test_a_server_that_only_takes_conversations_is_named_for_a_prompt_without_roles():
+    with misbehaving.running() as server:
+        server.script = [refuse(404, "Not Found")]
+        with pytest.raises(UsageError, match=r"404: Not Found; prompts without roles need its /v1/completions; "):
+            ask(server, Prompt([{"role": "completion", "content": "A room.\n>"}], seed=1, key="a"))
