@@ -14,8 +14,8 @@ from envsuite.errors import DataError, EnvsuiteError, UsageError
 from harness import records
 from harness.cli.eval import main as envsuite_eval
 from harness.evaluate import Budget, BudgetReached, Execution, RunConfig, evaluate
-from harness.policies import http_answers
 from harness.policies.chat_completions import Price, address
+from harness.policies.connections import http_answers
 from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt
 from tests import toys  # noqa: F401

@@ -5,7 +5,9 @@ these answers with `envsuite.reading`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import ssl
 from typing import Any, Self
 
 import httpx
@@ -41,6 +43,12 @@ class BoundedClient(httpx.AsyncClient):
         return httpx.Response(response.status_code, headers=headers, content=bytes(content), request=request)
 
 
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Returns the trusted certificates, which take longer to read than a request takes."""
+    return httpx.create_ssl_context()
+
+
 class ClientPool:
     """HTTP clients that each send one request at a time.
 
@@ -51,8 +59,7 @@ class ClientPool:
 
     def __init__(self, **options: Any) -> None:
         """`options` are passed to every client."""
-        # Reading the certificates takes longer than a request.
-        self._options = {"verify": httpx.create_ssl_context(), **options}
+        self._options = {"verify": _certificates(), **options}
         self._clients: list[BoundedClient] = []
         self._idle: list[BoundedClient] = []
 
