@@ -317,7 +317,8 @@ class OpenAIPolicy(RequestingPolicy):
             key = "the key in that variable was refused" if self._key else "name the key's variable with --api-key-var"
             raise UsageError(f"{description}; {key}.")
         if status == 404:
-            raise UsageError(self._hidden(f"{description}; {await self._served_models(server)}"))
+            hint = "prompts without roles need its /v1/completions; " if isinstance(body.get("prompt"), str) else ""
+            raise UsageError(self._hidden(f"{description}; {hint}{await self._served_models(server)}"))
         if status in (400, 413, 422) and self.fields.adapt(public_url(server), message, status, body):
             return
         raise Refused(description)
