@@ -20,7 +20,16 @@ from harness.types import Policy
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "thinking")
 _LOCAL = (*_SAMPLING, "dtype", "device")
-_REQUESTS = ("stop", "timeout", "max_retries", "requests_per_minute", "watch", "reasoning_effort", "extra_body")
+_REQUESTS = (
+    "stop",
+    "timeout",
+    "max_retries",
+    "requests_per_minute",
+    "watch",
+    "reasoning_effort",
+    "extra_body",
+    "reply_cache",
+)
 _MANAGED = (
     *_SAMPLING,
     *_REQUESTS,

@@ -32,7 +32,7 @@ EXAMPLE = "inspect:anthropic/claude-sonnet-4-5"
 class InspectPolicy(RequestingPolicy):
     """Asks `model`, written PROVIDER/NAME, through inspect_ai.
 
-    The key is in the provider's own variable, such as ANTHROPIC_API_KEY, or in the one that `api_key_var` names.
+    `api_key_var` names the variable with the key, if it is not the provider's, such as ANTHROPIC_API_KEY.
     `base_url` replaces the provider's address. `max_concurrent` limits the connections, `timeout` is for one try of
     a request, and `max_retries` limits the tries. `thinking_budget` is the most tokens of reasoning, 0 the
     provider's own. `batch` collects requests for the provider's batch interface, which costs less and takes hours.
@@ -122,7 +122,7 @@ class InspectPolicy(RequestingPolicy):
     async def _disconnect(self) -> None:
         await self._model.api.aclose()
 
-    async def _answer(self, prompt: Prompt, server: int) -> Reply:
+    async def _answer(self, prompt: Prompt, home: int) -> Reply:
         messages: Sequence[Message] = prompt.messages
         if plain_text(messages) is not None:
             raise UsageError(f"inspect:{self.name} reads conversations, and the protocol's prompt is plain text.")
@@ -140,10 +140,12 @@ class InspectPolicy(RequestingPolicy):
 
     async def _ask(self, prompt: Prompt, messages: Sequence[Message]) -> Reply | None:
         """Returns the reply to a request; None if the prompt is too long. Raises UsageError."""
+        if plain_text(messages) is not None:
+            raise UsageError(f"inspect:{self.name} takes chat messages, and this protocol sends text.")
         config = self._config.model_copy(update={"seed": prompt.seed % 2**31})
         try:
             output = await self._model.generate(chat_messages(messages), tool_infos(prompt.tools), config=config)
-        except Exception as error:  # every provider has types of its own
+        except Exception as error:  # each provider raises other types
             return self._failed(error)
         if output.error:
             status = _STATUS.search(output.error)

@@ -36,7 +36,7 @@ MOST_LINE, MOST_PROGRESS = 300, 120
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """How to start a server, without its port."""
+    """Command that starts a server, without its port."""
 
     name: str
     """program and version, for messages and config.json"""

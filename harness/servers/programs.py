@@ -1,8 +1,8 @@
 """Programs of managed servers: where vLLM and llama.cpp are on this machine, and how they are started.
 
 `command` returns the command of `vllm:MODEL` or `llamacpp:FILE.gguf`. It looks for the program in the
-environment that `--server-python` names, else in this one, else on the PATH, else among those that
-`make server-proof` installs below the cache.
+environment that `--server-python` names, else in this one, else on the PATH, else in the cache, where
+`make server-proof` installs both.
 """
 
 from __future__ import annotations

@@ -108,6 +108,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batch", action="store_true", help="for inspect: the provider's batch interface, cheaper and slower"
     )
+    group.add_argument(
+        "--reply-cache",
+        action="store_true",
+        help="at temperature 0: reuse stored replies to equal requests (not for inspect:)",
+    )
     group.add_argument("--timeout", type=float, default=300.0, help="seconds per request")
     group.add_argument("--max-retries", type=int, default=6, help="per request, with growing pauses")
     group.add_argument("--requests-per-minute", type=float, default=None, help="all requests together")

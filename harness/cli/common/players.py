@@ -132,7 +132,12 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
 def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     """Raises UsageError for a flag that only some kinds of models know, because ignoring it would change results."""
     model = config.model
-    if not is_model(model) or find(model, args.base_url)[0] is POLICIES["inspect"]:
+    if not is_model(model):
+        return
+    row = find(model, args.base_url, config.sampling.action_mode)[0]
+    if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
+        raise UsageError(f"--reply-cache needs a model of openai:, vllm: or llamacpp:, or --base-url, not {model}.")
+    if row is POLICIES["inspect"]:
         return
     if config.sampling.thinking_budget:
         raise UsageError(
