@@ -122,7 +122,7 @@ class InspectPolicy(RequestingPolicy):
     async def _disconnect(self) -> None:
         await self._model.api.aclose()
 
-    async def _answer(self, prompt: Prompt, server: int) -> Reply:
+    async def _answer(self, prompt: Prompt, home: int) -> Reply:
         messages: Sequence[Message] = prompt.messages
         if plain_text(messages) is not None:
             raise UsageError(f"inspect:{self.name} reads conversations, and the protocol's prompt is plain text.")

@@ -2,10 +2,6 @@
 
 import importlib.metadata
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +19,8 @@ from harness.policies.inspect_models import InspectPolicy
 from harness.types import Prompt
 from tests.api import providers
 from tests.api.providers import TEXT, THOUGHT
+from tests.api.test_eval_on_a_server import run
 
-ROOT = Path(__file__).resolve().parents[2]
 KEY = "key-0123456789abcdef"
 
 
@@ -179,15 +175,8 @@ def test_an_address_keeps_the_provider():
 
 @pytest.mark.skipif(not INSTALLED["anthropic"], reason="anthropic 2 is not installed")
 def test_a_run_with_a_thinking_budget_plays_and_stores_no_key(provider, tmp_path):
-    def run(model, *words):
-        command = [sys.executable, "-m", "harness.cli.eval", "-m", model, "-e", "hilo", "--module", "examples.hilo"]
-        command += ["-n", "2", "--baselines", "none", "--num-workers", "0", "--max-turns", "1", "-o", str(tmp_path)]
-        return subprocess.run(
-            [*command, "--base-url", provider.url, *words], capture_output=True, text=True, cwd=ROOT, env=os.environ
-        )
-
     words = ["--temperature", "default", "--thinking-budget", "1500", "--max-tokens", "2000", "--price", "1,10"]
-    done = run("inspect:anthropic/claude-3-7-sonnet-latest", *words)
+    done = run(tmp_path, provider, *words, "--max-turns", "1", model="inspect:anthropic/claude-3-7-sonnet-latest")
     assert done.returncode == 0, done.stderr
     body = provider.requests[0][1]
     assert body["thinking"]["budget_tokens"] == 1500, body
