@@ -37,7 +37,7 @@ from benchmarks.mutant_operators import AREAS, ROOT, Mutant, chosen, drawn
 SUBPROCESSES = {
     "envsuite/sandbox/inside/": ("tests/sandbox/test_archive.py", "tests/sandbox/test_session.py"),
 }
-"""tests of code that runs in child processes, which coverage does not see"""
+"""tests of code that runs in child processes, which probes do not see"""
 MOST_SECONDS = 20.0
 """planned duration of the tests of one mutant, shortest first"""
 LONGEST_TEST = 10
