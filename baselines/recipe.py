@@ -325,4 +325,5 @@ def plain(recipe: Recipe) -> dict[str, Any]:
 
 
 def _public(base_url: str) -> str:
+    """Returns the servers' addresses without passwords."""
     return ",".join(public_url(url.strip()) for url in base_url.split(","))

@@ -1,4 +1,4 @@
-"""Which tests run which mutants: each mutant's statement records that it ran, in a copy of the code.
+"""Maps mutants to the tests that run them: each mutant's statement records that it ran, in a copy of the code.
 
 Tests run at their usual speed, since nothing is traced. Code in child processes is not seen.
 """
@@ -26,13 +26,13 @@ def probed(source: str, path: str, lines: Iterable[int], everywhere: bool) -> st
     With `everywhere`, each function does so too: a mutant of the module itself concerns all of them.
     """
     tree = ast.parse(source)
-    wanted = set(lines)
+    numbers = set(lines)
 
     def probe(line: int) -> ast.stmt:
         return ast.parse(f"{PROBE}({f'{path}:{line}'!r})").body[0]
 
     def innermost(node: ast.AST) -> set[int]:
-        """Returns the lines of a statement that are in none of its own statements."""
+        """Returns the lines of a statement without the lines of the statements inside it."""
         span = set(range(getattr(node, "lineno", 0), (getattr(node, "end_lineno", 0) or 0) + 1))
         for _, _, block in blocks(node):
             for child in block:
@@ -45,11 +45,13 @@ def probed(source: str, path: str, lines: Iterable[int], everywhere: bool) -> st
             for index, child in enumerate(block):
                 docstring = index == 0 and isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
                 if in_function and not docstring:
-                    added += [probe(line) for line in sorted(innermost(child) & wanted)]
+                    added += [probe(line) for line in sorted(innermost(child) & numbers)]
                 added.append(child)
-                is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-                visit(child, in_function or is_function)
-                if is_function and everywhere:
+                if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                    visit(child, in_function)
+                    continue
+                visit(child, True)
+                if everywhere:
                     child.body.insert(1 if ast.get_docstring(child) is not None else 0, probe(0))
             setattr(owner, name, added)
 

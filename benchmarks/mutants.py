@@ -37,7 +37,7 @@ from benchmarks.mutant_operators import AREAS, ROOT, Mutant, chosen, drawn
 SUBPROCESSES = {
     "envsuite/sandbox/inside/": ("tests/sandbox/test_archive.py", "tests/sandbox/test_session.py"),
 }
-"""tests of code that runs in child processes, which coverage does not see"""
+"""tests of code that runs in child processes, which probes do not see"""
 MOST_SECONDS = 20.0
 """planned duration of the tests of one mutant, shortest first"""
 LONGEST_TEST = 10
@@ -278,9 +278,12 @@ One operator, constant, condition or call of the code is changed at a time, and 
 test that fails kills the mutant. An equivalent mutant behaves as the code does, so no test can kill it. All runs were
 in a copy of the repository without golden data beside it. `make mutants` changes the lines that differ from main.
 
-This is a first, small sample: random lines of 10 modules, none of lm and engines. The tests of `harness/policies`,
-`harness/waiting.py`, `harness/prompting/messages.py` and `envsuite/sandbox/packages.py` were written just before it,
-so these rows say little about older tests. `benchmarks/mutants.jsonl` holds the verdicts.
+The first 82 mutants are random lines of 10 modules, some of whose tests were new: `harness/policies`,
+`harness/waiting.py`, `harness/prompting/messages.py` and `envsuite/sandbox/packages.py`. All others were drawn with
+seed 26 among all modules of their area, old and new. Tests that take longer than 10 seconds did not run, nor did those
+that play in several processes; a mutant that only they could kill counts as alive. "At first" is before any test was
+added for these mutants, "now" with the tests that were added for survivors, each run against its mutant. A mutant
+that no test covers is alive. `benchmarks/mutants.jsonl` holds the verdicts.
 
 """
 

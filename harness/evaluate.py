@@ -68,6 +68,8 @@ class Sampling:
     """sent to servers that know it; "": not sent"""
     extra_body: str = ""
     """JSON object whose fields are added to every request to a server, with sorted keys; "": none"""
+    thinking_budget: int = 0
+    """most tokens of reasoning in a reply, where a provider has such a limit; 0: the provider's own"""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,11 @@ class RunConfig:
         }
         if is_model(self.model):
             identity["sampling"] = asdict(self.sampling)
-            for name in ("reasoning_effort", "extra_body"):  # newer settings: without them, older ids stay
+            for name in (
+                "reasoning_effort",
+                "extra_body",
+                "thinking_budget",
+            ):  # newer settings: without them, older ids stay
                 if not identity["sampling"][name]:
                     del identity["sampling"][name]
             identity["prompting"] = asdict(self.prompting)
@@ -295,8 +301,8 @@ def _play(
                     run.chain = hash_chain.chain(run, config.prompting, config.model, digest)
                 yield run
     finally:
-        config_file.note_connection(folder, policy)
         executor.close()
+        config_file.note_connection(folder, policy)
 
 
 def _record(

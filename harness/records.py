@@ -47,6 +47,8 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
 }
 """Fields required in every record, with their types; validated on read."""
 FAULTS = ("format", "invalid", "length")
+THINKING = "thinking"
+"""Fault of a reply that was cut off before its reasoning ended; counted only in records that have it."""
 STEP: dict[str, type | tuple[type, ...]] = {"commands": list, "observation": str, "reward": (int, float), "fault": str}
 """Fields required in every step of a record, with their types."""
 
@@ -76,13 +78,14 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "terminated": run.terminated,
         "truncated": run.truncated,
         "num_turns": len(turns),
-        "faults": {kind: sum(turn.fault == kind for turn in turns) for kind in FAULTS},
+        "faults": count_faults([turn.fault for turn in turns]),
         "labels": {name: str(label) for name, label in run.labels.items()},  # readers check types
         "metrics": {name: value for name, value in run.metrics.items() if math.isfinite(value)},
         "input_tokens": sum(turn.reply.input_tokens for turn in turns),
         "output_tokens": sum(turn.reply.output_tokens for turn in turns),
         "dropped_turns": sum(turn.reply.dropped_turns for turn in turns),
         "cost": sum(turn.reply.cost for turn in turns),
+        **_reasoning(turns),
         **_estimated(turns),
         **({"artifacts": run.artifacts} if run.artifacts else {}),
         **({"weights": run.chain.weights} if run.chain else {}),
@@ -104,6 +107,18 @@ def _hashes(run: Trajectory, index: int) -> dict[str, str]:
     return {} if run.chain is None else {"prompt_hash": run.chain.prompts[index], "link": run.chain.links[index]}
 
 
+def count_faults(faults: Sequence[str]) -> dict[str, int]:
+    """Returns the number of turns with each kind of fault."""
+    kinds = (*FAULTS, THINKING) if THINKING in faults else FAULTS
+    return {kind: sum(fault == kind for fault in faults) for kind in kinds}
+
+
+def _reasoning(turns: Sequence[Turn]) -> Record:
+    """Returns the tokens of reasoning; an empty dict if the server reports none."""
+    tokens = sum(turn.reply.reasoning_tokens for turn in turns)
+    return {"reasoning_tokens": tokens} if tokens else {}
+
+
 def _estimated(turns: Sequence[Turn]) -> Record:
     """Returns the estimated tokens and cost of replies without usage; an empty dict if there are
     none.
@@ -116,7 +131,7 @@ def _estimated(turns: Sequence[Turn]) -> Record:
 
 def _step(turn: Turn, observation: str) -> dict[str, Any]:
     step = {"commands": list(turn.commands), "observation": observation, "reward": turn.reward, "fault": turn.fault}
-    substitute = turn.fault in ("format", "length")  # a protocol played a reply that it did not understand
+    substitute = turn.fault not in ("", "invalid")  # a protocol played a reply that it did not understand
     if substitute or list(turn.commands) != [turn.reply.text]:  # bare commands of random and expert are stored once
         step["reply"] = turn.reply.text
     return step
@@ -188,9 +203,10 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
 def _check(record: Record) -> None:
     """Raises KeyError or TypeError if a record lacks a field or a field has the wrong type."""
     check_types(record, FIELDS)
-    check_types(record["faults"], dict.fromkeys(FAULTS, int))
+    check_types(record["faults"], dict.fromkeys({*FAULTS, *record["faults"]}, int))
     check_types(record["labels"], dict.fromkeys(record["labels"], str))
     check_types(record["metrics"], dict.fromkeys(record["metrics"], (int, float)))
+    check_types(record, {"reasoning_tokens": int} if "reasoning_tokens" in record else {})
     if "estimated" in record:
         check_types(record["estimated"], {name: FIELDS[name] for name in SPENT})
     check_types(record, {"artifacts": dict} if "artifacts" in record else {})

@@ -40,9 +40,9 @@ MOST_MISSING = 100_000
 RunKey = tuple[str, str, str, str]
 """(task, canonical knobs, reward mode, model)"""
 
-SAME_FAULT = {"length": "format"}
+SAME_FAULT = {"length": "format", "thinking": "format"}
 """Faults that a replay cannot tell apart: a reply without a command, cut off or not."""
-UNREADABLE = ("format", "length")
+UNREADABLE = ("format", "length", "thinking")
 """Faults of replies without a command."""
 
 
@@ -164,7 +164,7 @@ def first_difference(stored: Record, again: Record) -> str:
             return f"turn {turn}, fault: stored {step['fault']!r}, replayed {replayed['fault']!r}"
     if len(stored["steps"]) != len(again["steps"]):
         return f"steps: stored {len(stored['steps'])}, replayed {len(again['steps'])}"
-    counted = {kind: sum(step["fault"] == kind for step in stored["steps"]) for kind in records.FAULTS}
+    counted = records.count_faults([step["fault"] for step in stored["steps"]])
     if stored["faults"] != counted:
         return f"faults: stored {stored['faults']}, its turns have {counted}"
     fields = ["num_turns", "success", "reward", "progression", "metrics"]

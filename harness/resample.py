@@ -33,7 +33,7 @@ from harness.types import HashesWeights, Policy, Prompt, Reply
 
 CONFIDENCE = 0.95
 SAMPLING: dict[str, type | tuple[type, ...]] = {
-    **{"temperature": (int, float, type(None)), "top_p": (int, float), "max_tokens": int},
+    **{"temperature": (int, float, type(None)), "top_p": (int, float), "max_tokens": int, "thinking_budget": int},
     **dict.fromkeys(("action_mode", "normalisation", "dtype", "reasoning_effort", "extra_body"), str),
 }
 """Types of the sampling settings in config.json."""

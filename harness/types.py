@@ -85,6 +85,8 @@ class Reply:
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    reasoning_tokens: int = 0
+    """part of `output_tokens` that is reasoning, if the server reports it"""
     cost: float = 0.0
     """USD, if known"""
     estimated: tuple[int, int, float] | None = None
@@ -161,8 +163,8 @@ class DescribesConnection(Protocol):
     """Optional capability of a policy: it can say what its servers are and what they made of its requests."""
 
     def connection(self) -> dict[str, Any]:
-        """Returns entries of config.json: `request_fields`, which servers changed, and `server`, if this
-        process started it; {} if there is nothing to say.
+        """Returns entries of config.json: `request_fields`, which servers changed, `server`, if this process
+        started it, and `reply_cache`, if it is used; {} if there is nothing to say.
         """
         ...
 
@@ -182,7 +184,7 @@ class Turn:
     thought: str = ""
     fault: str = ""
     """"" | "format": no command in the reply | "invalid": the environment refused it | "length":
-    reply cut off
+    reply cut off | "thinking": reply cut off before its reasoning ended
     """
     note: str = ""
     """message of the harness about the reply, shown with the next observation"""

@@ -106,7 +106,7 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
     if not equals or not values or len(args.recipe) > 1:
         raise UsageError(f"--vary takes KEY=A,B and one recipe, not {args.vary!r} and {' '.join(args.recipe)}.")
     folder = args.output_dir or Path("leaderboards/training") / recipes.find(args.recipe[0]).stem
-    plan = {
+    plan: dict[str, Any] = {
         "title": args.title,
         "recipe": args.recipe[0],
         "vary": key,

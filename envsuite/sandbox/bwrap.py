@@ -154,7 +154,8 @@ def _mounts(spec: Spec, home: Path) -> list[str]:
     created: set[str] = {"/"}
     sources = view(spec, home)
     mounted = [target for _, target in sources]
-    below_tmp = [pair for pair in sources if pair[1].startswith("/tmp/")]  # mounted after /tmp, which would hide them
+    # Mounted after /tmp and /dev/shm, which would hide them.
+    below_tmp = [pair for pair in sources if pair[1].startswith(("/tmp/", "/dev/shm/"))]
     for source, target in sources:
         if (source, target) not in below_tmp:
             options += [*_folders_above(target, created, mounted), "--ro-bind", source, target]
@@ -164,7 +165,7 @@ def _mounts(spec: Spec, home: Path) -> list[str]:
     options += ["--proc", "/proc", *_devices()]
     for folder in ("/dev/shm", "/tmp"):
         options += ["--perms", "1777", "--size", str(spec.limits.disk_mb << 20), "--tmpfs", folder]
-    created.add("/tmp")
+    created |= {"/tmp", "/dev", "/dev/shm"}
     for source, target in below_tmp:
         options += [*_folders_above(target, created, mounted), "--ro-bind", source, target]
     if spec.workspace:

@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         action="append",
         help="repeatable; random | blind | expert | idle | replay:FILE | hf:X | vllm:X | llamacpp:FILE.gguf | openai:X "
-        "| alias | path | org/name",
+        "| inspect:PROVIDER/X | alias | path | org/name",
     )
     parser.add_argument(
         "-e", "--env", required=True, action="append", help="family, task id, glob or suite:NAME; may be repeated"

@@ -1,8 +1,8 @@
 """Policies by name. To add one, write its module and add one row to `POLICIES`.
 
 random | blind | expert | expert:KIND | idle | replay:FILE | hf:MODEL | openai:MODEL | vllm:MODEL |
-llamacpp:FILE.gguf. A name without a known prefix is an alias, a folder or `org/name`, and means `hf:`,
-or `openai:` if a server's address is given.
+llamacpp:FILE.gguf | inspect:PROVIDER/MODEL. A name without a known prefix is an alias, a folder or
+`org/name`, and means `hf:`, or `openai:` if a server's address is given.
 
 Optional capabilities of policies are protocols that the harness checks with `isinstance`:
 `harness.waiting.Asynchronous` and `harness.types.WatchesWeights`.
@@ -20,7 +20,16 @@ from harness.types import Policy
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "thinking")
 _LOCAL = (*_SAMPLING, "dtype", "device")
-_REQUESTS = ("stop", "timeout", "max_retries", "requests_per_minute", "watch", "reasoning_effort", "extra_body")
+_REQUESTS = (
+    "stop",
+    "timeout",
+    "max_retries",
+    "requests_per_minute",
+    "watch",
+    "reasoning_effort",
+    "extra_body",
+    "reply_cache",
+)
 _MANAGED = (
     *_SAMPLING,
     *_REQUESTS,
@@ -88,6 +97,30 @@ POLICIES = {
         on_server=True,
         extra="api",
         identity="harness.policies.identities:of_server",
+    ),
+    "inspect": PolicyRow(
+        "harness.policies.inspect_models:InspectPolicy",
+        (
+            "temperature",
+            "top_p",
+            "max_tokens",
+            "stop",
+            "base_url",
+            "api_key_var",
+            "timeout",
+            "max_retries",
+            "max_concurrent",
+            "price",
+            "reasoning_effort",
+            "thinking_budget",
+            "extra_body",
+            "headers",
+            "batch",
+        ),
+        is_model=True,
+        on_server=True,
+        extra="hosted",
+        identity="harness.policies.inspect_models:identity_of",
     ),
     "vllm": PolicyRow(
         "harness.policies.managed:vllm",

@@ -98,7 +98,7 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
     try:
         body = body_of(answer)
         first = body["choices"][0]
-        text = _text({"content": first["text"]} if "text" in first else first["message"])
+        text = _text(first["message"] if "message" in first else {"content": first["text"]})
         if first.get("error") or first.get("finish_reason") in ("error", "abort"):
             return None  # the server failed while it generated: a fault, not a reply
         length = first.get("finish_reason") == "length"
@@ -114,11 +114,12 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
         prompt, completion = sum(map(_estimate, messages)), _estimate({"content": text})
         estimated = prompt, completion, price.of(prompt, completion)
     return Reply(
-        text if length else _closed(text, stop),
+        text if length else closed(text, stop),
         finish_reason="length" if length else "stop",
         input_tokens=sent,
         cached_tokens=cached,
         output_tokens=written,
+        reasoning_tokens=_count(usage.get("completion_tokens_details") or {}, "reasoning_tokens"),
         cost=cost,
         estimated=estimated,
     )
@@ -162,15 +163,19 @@ def retry_after(answer: httpx.Response) -> float | None:
 
 
 def _text(message: dict[str, Any]) -> str:
-    """Joins reasoning, content and tool calls to one text, in the format of models that write them
-    as text.
-    """
+    """Joins reasoning, content and tool calls of a message, in the format of models that write them as text."""
     content = message.get("content") or ""
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content)
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
-    calls = [call["function"] for call in message.get("tool_calls") or ()]
-    text = (f"<think>{reasoning}</think>" if reasoning else "") + content
+    return joined(content, reasoning, [call["function"] for call in message.get("tool_calls") or ()])
+
+
+def joined(content: str, reasoning: str, calls: Sequence[dict[str, Any]]) -> str:
+    """Returns the text of a reply whose parts a server has separated. `calls` have `name` and `arguments`, an
+    object or its JSON. Raises ValueError if the text is too long.
+    """
+    text = (_thought(reasoning, bool(content or calls)) if reasoning else "") + content
     for call in calls:
         arguments = call["arguments"]
         with contextlib.suppress(ValueError):  # keeps invalid JSON for the grammar to report
@@ -183,7 +188,12 @@ def _text(message: dict[str, Any]) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # lone surrogates cannot be sent again
 
 
-def _closed(text: str, stop: Sequence[str]) -> str:
+def _thought(reasoning: str, ended: bool) -> str:
+    """Returns reasoning in its tags; without the closing one if the reply was cut off before an answer."""
+    return f"<think>{reasoning}</think>" if ended else f"<think>{reasoning}"
+
+
+def closed(text: str, stop: Sequence[str]) -> str:
     """Restores a closing tag that the server removed as a stop string, so that history shows the
     requested format.
     """

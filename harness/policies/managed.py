@@ -21,9 +21,9 @@ OPTIONS = (*(f"server_{name}" for name in SETTINGS), "dtype", "max_concurrent", 
 
 
 class ManagedPolicy(OpenAIPolicy):
-    """Asks a model on a server of its own, which all policies with the same command share.
+    """Asks a model on a managed server, which all policies with the same command share.
 
-    `kind` is a key of `harness.servers.programs.KINDS`. Options are those of `OpenAIPolicy`, and those of the
+    `kind` is a key of `harness.servers.programs.KINDS`. Takes the options of `OpenAIPolicy` and of the
     server (`OPTIONS`). `say` receives a line now and then while the server starts.
     """
 
@@ -55,7 +55,7 @@ class ManagedPolicy(OpenAIPolicy):
         try:
             return await super()._ask(server, prompt, content)
         except TemporaryError as error:
-            if self.server.ended:  # it does not come back, so that there is no use in retries
+            if self.server.ended:  # nothing restarts it, so retries are useless
                 failure = self.server.failure("ended during the run")
                 raise DataError(f"{failure}. Finished episodes are kept: continue with --resume.") from error
             raise
@@ -80,9 +80,9 @@ def llamacpp(model: str, **options: Any) -> ManagedPolicy:
 def server_settings(options: Mapping[str, Any]) -> programs.ServerSettings:
     """Returns the settings of a server from the options of its policy. Raises UsageError."""
     names = {"args": "words"}
-    given = {names.get(name, name): options[f"server_{name}"] for name in SETTINGS if options.get(f"server_{name}")}
-    given |= {"dtype": options.get("dtype", "auto"), "concurrent": options.get("max_concurrent", 16)}
-    return programs.ServerSettings(**given)
+    values = {names.get(name, name): options[f"server_{name}"] for name in SETTINGS if options.get(f"server_{name}")}
+    values |= {"dtype": options.get("dtype", "auto"), "concurrent": options.get("max_concurrent", 16)}
+    return programs.ServerSettings(**values)
 
 
 def identity_on_vllm(model: str, options: Mapping[str, Any]) -> dict[str, Any]:

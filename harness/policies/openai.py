@@ -9,6 +9,7 @@ header, and removed from all messages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ from harness.policies.connections.http_answers import ClientPool, InOrder, body_
 from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
+from harness.policies.reply_cache import ReplyCache
 from harness.policies.request_fields import RequestFields, parsed_headers
 from harness.prompting.messages import plain_text, without_oldest_turn
 from harness.types import Message, Prompt, Reply
@@ -53,6 +55,8 @@ class OpenAIPolicy(RequestingPolicy):
     added to each request, and `headers` ("NAME:VALUE") are sent and never stored.
     `thinking` False is sent to chat templates that support it (vLLM, SGLang). `watch` ends the run
     if a server's weights change (`harness.policies.connections.server_weights`).
+
+    `reply_cache` reuses replies to equal requests at temperature 0 (`harness.policies.reply_cache`).
 
     All requests run in the event loop of one thread. A prompt that is too long loses its oldest
     turns. A reply that no server gave has an `error`; if servers only return errors, the run ends
@@ -80,6 +84,7 @@ class OpenAIPolicy(RequestingPolicy):
         reasoning_effort: str = "",
         extra_body: str = "",
         headers: Sequence[str] = (),
+        reply_cache: bool = False,
     ) -> None:
         if not model:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
@@ -112,6 +117,7 @@ class OpenAIPolicy(RequestingPolicy):
             reasoning_effort=reasoning_effort,
             extra_body=extra_body,
         )
+        self._replies = ReplyCache(temperature) if reply_cache else None
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
@@ -124,8 +130,9 @@ class OpenAIPolicy(RequestingPolicy):
             self._weights.keep(path)
 
     def connection(self) -> dict[str, Any]:
-        changes = self.fields.changes()
-        return {"request_fields": changes} if changes else {}
+        changes, cache = self.fields.changes(), self._replies
+        entries = {"request_fields": changes} if changes else {}
+        return {**entries, "reply_cache": {"hits": cache.hits, "requests": cache.requests}} if cache else entries
 
     def weights_hash(self) -> str:
         """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
@@ -226,9 +233,11 @@ class OpenAIPolicy(RequestingPolicy):
     def _body(self, prompt: Prompt, content: Any) -> dict[str, Any]:
         """Returns the request's body; `content` is the prompt's messages, in a subclass its tokens."""
         text = plain_text(content)
-        prompted = {"messages": list(content)} if text is None else {"prompt": text}
-        body: dict[str, Any] = {"model": self.served_name, **prompted, **self.fields.values}
-        if text is not None:
+        body: dict[str, Any] = {"model": self.served_name, **self.fields.values}
+        if text is None:
+            body["messages"] = list(content)
+        else:
+            body["prompt"] = text
             body.pop("chat_template_kwargs", None)
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
@@ -239,10 +248,25 @@ class OpenAIPolicy(RequestingPolicy):
         """Parses an answer; returns None if it is invalid."""
         return read(answer, self.fields.values.get("stop", ()), self.price, content)
 
+    async def _cache_key(self, server: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Returns what the reply to a request depends on; {} without a cache, or if the weights are not known."""
+        if self._replies is None:
+            return {}
+        if self._weights is None:  # a hosted model is known by its name and address only
+            return {"server": public_url(server), "body": body}
+        if not self._weights.hash():
+            with contextlib.suppress(TimeoutError, httpx.HTTPError, httpx.InvalidURL, UnicodeError):
+                await asyncio.wait_for(self._weights.check(self._http(), server), self.timeout)
+        weights = self._weights.hash()
+        return {"weights": weights, "body": body} if weights else {}
+
     async def _ask(self, server: str, prompt: Prompt, content: Any) -> Reply:
         """Sends one request. Raises TemporaryError, Refused, TooLong, UsageError or DataError."""
-        await self._pace.wait()
         body = self.fields.without_dropped(self._body(prompt, content))
+        request = await self._cache_key(server, body)
+        if self._replies is not None and request and (known := self._replies.get(request)) is not None:
+            return known
+        await self._pace.wait()
         client = self._http()
         path = "completions" if "prompt" in body else "chat/completions"
         try:
@@ -275,6 +299,8 @@ class OpenAIPolicy(RequestingPolicy):
                 expected = path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{public_url(server)} returned an invalid {expected}: {start!r}")
             reply.text = self._hidden(reply.text)
+            if self._replies is not None and request:
+                self._replies.put(request, reply)
             return reply
         await self._refuse(server, answer, body)
         return await self._ask(server, prompt, content)  # without the refused field
@@ -291,7 +317,8 @@ class OpenAIPolicy(RequestingPolicy):
             key = "the key in that variable was refused" if self._key else "name the key's variable with --api-key-var"
             raise UsageError(f"{description}; {key}.")
         if status == 404:
-            raise UsageError(self._hidden(f"{description}; {await self._served_models(server)}"))
+            hint = "prompts without roles need its /v1/completions; " if isinstance(body.get("prompt"), str) else ""
+            raise UsageError(self._hidden(f"{description}; {hint}{await self._served_models(server)}"))
         if status in (400, 413, 422) and self.fields.adapt(public_url(server), message, status, body):
             return
         raise Refused(description)

@@ -62,6 +62,11 @@ _ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
 _THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 
 
+def is_thinking(text: str) -> bool:
+    """Returns True if a reply ends before its reasoning does."""
+    return text.rfind("<think>") > text.rfind("</think>")
+
+
 class ActionTags(_Text):
     """`<think>...</think><action>...</action>`; the last action counts, even if its closing tag is
     cut off.

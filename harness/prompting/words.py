@@ -17,7 +17,7 @@ from typing import Any
 
 from envsuite import reading
 from envsuite.cache import cache_dir, cache_root, write_atomically
-from envsuite.errors import DataError
+from envsuite.errors import DataError, MissingExtra
 
 Words = Mapping[str, str | Mapping[str, str]]
 """texts of a prompt by name: templates with {slots}, or a table of names and descriptions"""
@@ -138,7 +138,8 @@ def extract(source: str, variables: Iterable[str], where: str) -> dict[str, Any]
         value = _value(node.value) if isinstance(target, ast.Name) else None
         if isinstance(target, ast.Name) and value is not None:
             texts_of.setdefault(target.id, []).append(value)
-    values, missing = {}, []
+    values: dict[str, Any] = {}
+    missing: list[str] = []
     for variable in required:
         name, _, number = variable.partition("#")
         texts = texts_of.get(name, [])
@@ -197,7 +198,7 @@ def _sum(node: ast.BinOp) -> str | None:
     if not any(isinstance(text, str) for text in texts):
         return None
     count = 0
-    parts = []
+    parts: list[str] = []
     for text in texts:
         if isinstance(text, str):
             parts.append(text)
@@ -213,8 +214,12 @@ def _local(local: Path, path: str) -> str:
 
 
 def _download(url: str) -> str:
-    import httpx
-
+    try:
+        import httpx
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"Fetching {url} needs httpx: pip install 'envsuite[api]', or pass a copy of the file with --from."
+        ) from error
     try:
         with httpx.stream("GET", url, timeout=60.0, follow_redirects=True) as answer:
             answer.raise_for_status()

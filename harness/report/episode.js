@@ -18,7 +18,7 @@ const decimals = (value) => (Number.isInteger(value) ? String(value) : value.toF
 
 const chip = (text, style = "") => make("span", { class: ("chip " + style).trim(), title: text }, text);
 
-const REASONS = { format: "no command found", invalid: "not applicable", length: "cut off" };
+const REASONS = { format: "no command found", invalid: "not applicable", length: "cut off", thinking: "cut off while thinking" };
 const command = (step) => (step.c.length ? step.c.map((one) => make("div", { class: "command" }, one)) : [make("span", { class: "chip odd" }, "no command")]);
 const marks = (step) => [
   step.f && step.c.length ? chip(REASONS[step.f] ?? step.f, "odd") : null,

@@ -16,7 +16,7 @@ from typing import Any
 from envsuite.errors import UsageError
 from envsuite.types import knobs_json
 from harness.prompting.prompting import Prompting
-from harness.records import Record, reply_text
+from harness.records import THINKING, Record, reply_text
 from harness.report.transcripts import Replayer, StringTable, choose
 from harness.stats.compare import Run
 
@@ -97,7 +97,8 @@ def _row(record: Record, run: int, words: dict[str, StringTable]) -> dict[str, A
         "ending": words["ending"].number(record["stop_reason"]),
         "type": words["type"].number(record["labels"].get("task_type", "")),
         "objective": words["objective"].number(record["objective"]),
-        **record["faults"],
+        **{name: record["faults"][name] for name in ("format", "invalid")},
+        "length": record["faults"]["length"] + record["faults"].get(THINKING, 0),
         "tokens": record["output_tokens"],
     }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
-from harness.prompting.grammars import Parsed
+from harness.prompting.grammars import Parsed, is_thinking
 from harness.prompting.prompting import Past, Prompting
 from harness.rollout.activity import Activity
 from harness.rollout.executors import Executor, StepResult
@@ -109,7 +109,8 @@ class EpisodeState:
             run.stop_reason, run.error = StopReason.BROKEN, result.error
             return
         if not parsed.commands or parsed.substitute:
-            fault = "length" if reply.finish_reason == "length" else "format"
+            cut_off = reply.finish_reason == "length"
+            fault = ("thinking" if is_thinking(reply.text) else "length") if cut_off else "format"
         else:
             fault = "" if result.info["is_action_valid"] else "invalid"
         run.turns.append(

@@ -1,6 +1,6 @@
 """The managed servers of this process. A command that plays many tables starts each server once.
 
-`SERVERS.acquire` starts a server, or returns the one that runs with the same command. The last `release` stops
+`SERVERS.acquire` starts a server, or returns a running server with the same command. The last `release` stops
 it, unless the block of `SERVERS.held` is still open: then it stops at the end of the block.
 """
 

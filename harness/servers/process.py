@@ -26,6 +26,8 @@ EVERY = 10.0
 """Seconds between lines about a server that starts."""
 PORTS = 3
 """Ports that are tried, because another process may take a free port before the server does."""
+PORT_TAKEN = ("address already in use", "couldn't bind")
+"""What vLLM and llama.cpp write, in lower case, if another process has their port."""
 TAIL = 12
 """Lines of the log that are shown when a server fails."""
 MOST_LINE, MOST_PROGRESS = 300, 120
@@ -34,7 +36,7 @@ MOST_LINE, MOST_PROGRESS = 300, 120
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """How to start a server, without its port."""
+    """Command that starts a server, without its port."""
 
     name: str
     """program and version, for messages and config.json"""
@@ -166,7 +168,8 @@ def started(command: ServerCommand, log: Path, say: Say = lambda line: None) -> 
             seconds = server.wait(say)
         except DataError:
             server.stop()
-            if attempt < PORTS and "address already in use" in log.read_text(errors="replace").lower():
+            output = log.read_text(errors="replace").lower()
+            if attempt < PORTS and any(words in output for words in PORT_TAKEN):
                 attempt += 1
                 continue
             for line in server.tail():

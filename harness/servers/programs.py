@@ -1,8 +1,8 @@
 """Programs of managed servers: where vLLM and llama.cpp are on this machine, and how they are started.
 
 `command` returns the command of `vllm:MODEL` or `llamacpp:FILE.gguf`. It looks for the program in the
-environment that `--server-python` names, else in this one, else on the PATH, else among those that
-`make server-proof` installs below the cache.
+environment that `--server-python` names, else in this one, else on the PATH, else in the cache, where
+`make server-proof` installs both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ LLAMA_START = Path(__file__).with_name("llama_start.py")
 FIND_SECONDS = 60.0
 _VERSION = """
 import importlib.metadata as metadata, importlib.util, sys
-if importlib.util.find_spec(sys.argv[1]) is None:
+spec = importlib.util.find_spec(sys.argv[1])
+if spec is None or spec.origin is None:  # a folder of that name in the working directory is no module
     sys.exit(3)
 names = metadata.packages_distributions().get(sys.argv[1], [])
 print(*[f"{name} {metadata.version(name)}" for name in names][:1])
@@ -156,13 +157,14 @@ def _output(words: list[str]) -> str | None:
 
 
 def has_gpu() -> bool:
-    """Returns True if the machine has an NVIDIA or AMD GPU that a server can use."""
-    return any(shutil.which(tool) for tool in ("nvidia-smi", "rocm-smi"))
+    """Returns True if the machine seems to have an NVIDIA or AMD GPU: by its tool or, in containers, its device."""
+    tools, devices = ("nvidia-smi", "rocm-smi"), ("/dev/nvidiactl", "/dev/kfd")
+    return any(map(shutil.which, tools)) or any(map(os.path.exists, devices))
 
 
-def cores() -> int:
-    """Returns the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def cores() -> list[int]:
+    """Returns the ids of the CPU cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 TOOL_PARSERS = {
@@ -198,7 +200,9 @@ def _vllm(model: str, settings: ServerSettings, say: Say) -> ServerCommand:
         words += ["--enable-auto-tool-choice", "--tool-call-parser", parser or "hermes"]
     environment = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if not has_gpu():
-        environment |= {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": f"0-{cores() - 1}"}
+        environment["VLLM_CPU_KVCACHE_SPACE"] = "2"
+        if settings.tensor_parallel == 1:  # else each process needs cores of its own, which vLLM chooses
+            environment["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cores()))
     environment = {name: value for name, value in environment.items() if name not in os.environ}
     return ServerCommand(program.version, (*words, *settings.further), model, tuple(environment.items()))
 
@@ -218,8 +222,8 @@ def _llamacpp(model: str, settings: ServerSettings, say: Say) -> ServerCommand:
         "alias": model,
         "ctx-size": slots * (settings.context or CONTEXT),
         "parallel": slots,
-        "threads": cores(),
-        "gpu-layers": 999 if has_gpu() else 0,
+        "threads": len(cores()),
+        "gpu-layers": 999 if has_gpu() or sys.platform == "darwin" else 0,
     }
     words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
     if program.is_binary:

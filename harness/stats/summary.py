@@ -32,6 +32,7 @@ def summarise(records: Iterable[Record]) -> Summary:
         >>> percent(summarise(game for game in easy if game["model"] == "random")["success"])
         '10.0 [1.2, 31.7] n=20'
     """
+    reasoning = 0
     broken, clusters = 0, list[tuple[str, str, int]]()
     protocols: set[tuple[str, str]] = set()  # (task, reward mode)
     columns: dict[str, list[float]] = {name: [] for name in ("success", "reward", "progression")}
@@ -53,8 +54,9 @@ def summarise(records: Iterable[Record]) -> Summary:
             column.append(record[name])
         for name in sums:
             sums[name] += record[name]
-        for kind in faults:
-            faults[kind] += record["faults"][kind]
+        for kind, times in record["faults"].items():
+            faults[kind] = faults.get(kind, 0) + times
+        reasoning += record.get("reasoning_tokens", 0)
         reasons[record["stop_reason"]] += 1
         for name, value in record["metrics"].items():
             metrics[name][0].append(value)
@@ -86,6 +88,7 @@ def summarise(records: Iterable[Record]) -> Summary:
         "faults": {kind: number / turns if turns else None for kind, number in faults.items()},
         "stop_reasons": dict(sorted(reasons.items())),
         **{name: sums[name] for name in ("input_tokens", "output_tokens", "dropped_turns", "cost")},
+        **({"reasoning_tokens": reasoning} if reasoning else {}),
         "by_task_type": {kind: success(places) for kind, places in sorted(by_type.items()) if kind},
     }
 

@@ -43,8 +43,8 @@ LARGE = 10**6
 
 COMPUTED = ("random", "expert")
 """players without a language model: they have no sampling and no prompting"""
-IMPLIED = {
-    "sampling": {"reasoning_effort": "", "extra_body": ""},
+IMPLIED: dict[str, dict[str, Any]] = {
+    "sampling": {"reasoning_effort": "", "extra_body": "", "thinking_budget": 0},
     "prompting": {"wording": "plain", "protocol": "", "words": ""},
 }
 """settings that an identity omits at this value"""

@@ -183,15 +183,16 @@ def _protocol_name(summary: dict[str, Any]) -> str:
 
 
 def _has_published_prompt(summary: dict[str, Any]) -> bool:
-    """Returns True if a run's model read the published words of a protocol."""
-    words = (summary.get("prompting") or {}).get("words", "")
-    return words not in ("", protocols.NEUTRAL)
+    """Returns True if a run's model read the published words of a protocol, as they are pinned now."""
+    name = _protocol_name(summary)
+    published = protocols.load(name).published_id if name in protocols.names() else protocols.NEUTRAL
+    return published != protocols.NEUTRAL and summary["prompting"].get("words") == published
 
 
 def _own_knobs(summary: dict[str, Any]) -> dict[str, Any]:
     """Returns a run's knobs without those that its protocol sets."""
     name = _protocol_name(summary)
-    if not name or name not in protocols.names():
+    if name not in protocols.names() or summary["task"] not in registry.TASKS:
         return dict(summary["knobs"])
     set_by_protocol = protocols.load(name).knobs(registry.TASKS[summary["task"]].family)
     return {knob: value for knob, value in summary["knobs"].items() if knob not in set_by_protocol}

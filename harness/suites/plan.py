@@ -58,6 +58,7 @@ class RunRequest:
     dtype: str = "auto"
     reasoning_effort: str = ""
     extra_body: str = ""
+    thinking_budget: int = 0
     history: int = -1
     thinking: str = "on"
     history_reasoning: str = "on"
@@ -184,6 +185,7 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
             dtype=request.dtype,
             reasoning_effort=request.reasoning_effort,
             extra_body=_canonical_body(request.extra_body),
+            thinking_budget=request.thinking_budget,
         ),
         prompting=Prompting(
             grammar=request.action_grammar,

@@ -104,9 +104,12 @@ def _examine(folder: Path, driver: str, seconds: float) -> tuple[dict[str, Any],
         seconds=seconds, memory_mb=4096, disk_mb=256 + 2 * (size >> 20), processes=128, files=1024, value_mb=8
     )
     driver = drivers.choose(driver)
-    # A run has a /tmp of its own, so folders below it get other places; Landlock cannot move folders, and need not.
+    # A run has its own /tmp and /dev/shm, so folders below them get other places; Landlock cannot move folders, and
+    # need not.
     places = {
-        path: f"/shared/{number}/{path.name}" if driver != "landlock" and path.is_relative_to("/tmp") else str(path)
+        path: f"/shared/{number}/{path.name}"
+        if driver != "landlock" and str(path).startswith(("/tmp/", "/dev/shm/"))
+        else str(path)
         for number, path in enumerate(shared)
     }
     spec = Spec(

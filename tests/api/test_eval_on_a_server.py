@@ -11,9 +11,10 @@ import examples.hilo  # noqa: F401  registers HiLo
 from envsuite import registry
 from harness import records
 from harness.cli import eval as evaluation
+from harness.cli import replay
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies.openai import OpenAIPolicy
-from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse, running, send
+from tests.api.server import answer, completion, cut, drip, garbage, hang, hang_up, refuse, running, send
 
 KEY = "sk-very-secret-0123456789"
 
@@ -87,6 +88,58 @@ def test_fields_that_a_server_changed_are_in_config_json_also_after_a_resume(tmp
         assert json.loads(config.read_text())["request_fields"] == changes
         assert run(tmp_path, server, *words, "--resume").returncode == 0
     assert json.loads(config.read_text())["request_fields"] == changes
+
+
+def test_thinking_that_is_cut_off_is_a_fault_of_its_own_and_reasoning_is_counted(tmp_path):
+    def play(handler):
+        """Thinks for too long on the first turn of an episode, and answers on the second one."""
+        first = len(handler.body["messages"]) == 2
+        usage = {"prompt_tokens": 9, "completion_tokens": 8, "completion_tokens_details": {"reasoning_tokens": 5}}
+        thought = {"reasoning_content": "Half of a hundred is"}
+        text = completion("", "length", usage, **thought) if first else completion("<action>50</action>", usage=usage)
+        send(handler, 200, text)
+
+    with running() as server:
+        server.script = [answer("ant"), answer("ant"), *[play] * 6]
+        assert run(tmp_path, server, "--max-turns", "2").returncode == 0
+        (results,) = tmp_path.glob("**/results.jsonl")
+        games = records.read_results(results)
+        assert games[0]["steps"][0]["fault"] == "thinking"
+        assert games[0]["steps"][0]["reply"] == "<think>Half of a hundred is"
+        assert games[0]["faults"]["thinking"] == 1 and games[0]["faults"]["length"] == 0
+        assert games[0]["reasoning_tokens"] == 10
+        again = server.requests[-1][0]["messages"]
+        assert again[2] == {"role": "assistant", "content": "<think>Half of a hundred is"}
+    (summary,) = tmp_path.glob("**/summary.json")
+    summary = json.loads(summary.read_text())
+    assert summary["faults"]["thinking"] == 0.5 and summary["reasoning_tokens"] == 30
+    with pytest.raises(SystemExit) as done:
+        replay.main(["--check", str(results), "--module", "examples.hilo"])
+    assert not done.value.code
+
+
+def test_cached_replies_give_the_same_records_without_requests_until_the_weights_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    with running() as server:
+        server.says = lambda body: "ant" if "ten animals" in str(body["messages"]) else "<action>50</action>"
+        assert run(tmp_path / "a", server, "--reply-cache").returncode == 0
+        sent = len(server.requests)
+        assert run(tmp_path / "b", server, "--reply-cache").returncode == 0
+        questions = len(server.requests) - sent
+        assert all("ten animals" in str(body["messages"]) for body, _, _ in server.requests[sent:])
+        first, again = (next((tmp_path / name).glob("**/results.jsonl")).read_bytes() for name in "ab")
+        assert first == again
+        config = json.loads(next((tmp_path / "b").glob("**/config.json")).read_text())
+        assert config["reply_cache"]["hits"] == config["reply_cache"]["requests"] == sent - questions
+        server.says = lambda body: "bee" if "ten animals" in str(body["messages"]) else "<action>50</action>"
+        sent = len(server.requests)
+        assert run(tmp_path / "c", server, "--reply-cache").returncode == 0
+        assert len(server.requests) - sent > questions, "other weights"
+        refused = run(tmp_path / "d", server, "--reply-cache", "--temperature", "1")
+        assert refused.returncode == 2 and "--reply-cache needs --temperature 0, not 1" in refused.stderr
+        (damaged, *_) = sorted((tmp_path / "cache" / "replies").glob("*/*.json"))
+        damaged.write_text("{")
+        assert run(tmp_path / "e", server, "--reply-cache").returncode == 0
 
 
 def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):

@@ -116,11 +116,14 @@ def test_a_server_that_fails_shows_the_end_of_its_log(tmp_path):
     assert lines == ["  | one", "  | no memory"]
 
 
-def test_a_taken_port_is_followed_by_another(tmp_path):
-    """The first process fails as a server does whose port was taken; the log says so."""
+@pytest.mark.parametrize(
+    "line", ["OSError: [Errno 98] Address already in use", "main: couldn't bind HTTP server socket, port: 1"]
+)
+def test_a_taken_port_is_followed_by_another(line, tmp_path):
+    """The first process fails as vLLM or llama.cpp does if its port is taken; the log says so."""
     marker = tmp_path / "began"
     words = f"import pathlib, sys; p = pathlib.Path({str(marker)!r})\n"
-    words += "if not p.exists(): p.touch(); raise SystemExit('OSError: [Errno 98] Address already in use')\n" + SERVER
+    words += f"if not p.exists(): p.touch(); raise SystemExit({line!r})\n" + SERVER
     server = started(ServerCommand("s", (sys.executable, "-c", words), "tiny"), tmp_path / "log")
     server.stop()
     assert marker.exists()
@@ -202,6 +205,57 @@ def test_flags_reach_the_command_of_a_program_on_the_path(tmp_path, monkeypatch)
     pairs = dict(itertools.pairwise(command.words))
     assert command.name == "version: 7777 (abc)"
     assert (pairs["--ctx-size"], pairs["--parallel"], pairs["--model"]) == ("8192", "4", str(tmp_path / "m.gguf"))
+
+
+def test_a_folder_with_the_name_of_a_server_is_not_mistaken_for_it(tmp_path, monkeypatch):
+    (tmp_path / "vllm" / "bin").mkdir(parents=True)
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    programs._module.cache_clear()
+    with pytest.raises(MissingExtra, match="neither in this environment nor on the PATH"):
+        programs.find("vllm")
+
+
+@linux
+@pytest.mark.skipif(programs.has_gpu(), reason="the machine has a GPU")
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_vllm_on_cpus_uses_the_cores_of_this_process(parallel, tmp_path, monkeypatch):
+    (tmp_path / "vllm").write_text("#!/bin/sh\n")
+    (tmp_path / "vllm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        command = programs.command("vllm", "org/name", ServerSettings(tensor_parallel=parallel))
+    finally:
+        os.sched_setaffinity(0, allowed)
+    cores = str(max(allowed)) if parallel == 1 else None  # several processes cannot share one list
+    assert dict(command.environment).get("VLLM_CPU_OMP_THREADS_BIND") == cores
+
+
+def test_a_policy_starts_a_program_on_the_path_and_a_crash_of_it_ends_the_run(tmp_path, monkeypatch):
+    script = tmp_path / "llama-server"
+    version = "import sys\nif sys.argv[1:] == ['--version']: raise SystemExit(print('version: 1'))\n"
+    script.write_text(f"#!{sys.executable}\n{version}{SERVER}")
+    script.chmod(0o755)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    lines = []
+    policy = make_policy(f"llamacpp:{tmp_path / 'm.gguf'}", first_pause=0.01, say=lines.append)
+    try:
+        ask = Prompt([{"role": "user", "content": "Where?"}], seed=1, key="a")
+        (reply,) = policy.act([ask])
+        assert reply.text == "look" and not reply.error
+        assert policy.connection()["server"]["command"][0] == str(script)
+        assert lines[-1].startswith("version: 1 answers after ")
+        policy.server.crash()
+        with pytest.raises(DataError, match=r"ended during the run: .* continue with --resume"):
+            policy.act([ask])
+    finally:
+        policy.close()
+    assert policy.server.ended
 
 
 USERS_SERVERS = Path(os.environ.get("ENVSUITE_SERVERS", Path.home() / ".cache" / "envsuite" / "servers"))

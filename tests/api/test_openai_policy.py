@@ -5,10 +5,11 @@ import json
 import logging
 import time
 
+import httpx
 import pytest
 
 from envsuite.errors import DataError, UsageError
-from harness.policies.chat_completions import Price
+from harness.policies.chat_completions import Price, read
 from harness.policies.connections.failures import REFUSALS, SILENT_ROUNDS, FailureStreak
 from harness.policies.connections.health import PAUSE
 from harness.policies.identities import Fingerprint
@@ -451,3 +452,16 @@ def test_a_dead_server_is_probed_before_it_is_used_again(server):
         assert who._health.available() == [0]
     assert who._health._pause[1] == 16 * PAUSE, "the pause grows each time"
     who.close()
+
+
+def test_a_chat_answer_may_have_a_text_field_too():
+    choice = {"text": None, "message": {"content": "look"}, "finish_reason": "stop"}
+    reply = read(httpx.Response(200, json={"choices": [choice]}), (), Price())
+    assert reply is not None and reply.text == "look"
+
+
+def test_a_server_that_only_takes_conversations_is_named_for_a_prompt_without_roles():
+    with misbehaving.running() as server:
+        server.script = [refuse(404, "Not Found")]
+        with pytest.raises(UsageError, match=r"404: Not Found; prompts without roles need its /v1/completions; "):
+            ask(server, Prompt([{"role": "completion", "content": "A room.\n>"}], seed=1, key="a"))

@@ -232,17 +232,22 @@ def planted_as(site):
     return tasks.Planted(path, bug.operator, bug.function, bug.line, bug.edits)
 
 
-def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "ROUND", {1: 2, 2: 1})
+@pytest.mark.parametrize(("singles", "count"), [(1, 2), pytest.param(2, 6, marks=pytest.mark.slow)])
+def test_a_list_that_was_made_in_pieces_is_the_one_made_at_once(base, tmp_path, monkeypatch, singles, count):
+    """With two bugs in the first round the second one makes compounds."""
+    monkeypatch.setattr(build, "ROUND", {1: singles, 2: 1})
+    baseline = json.dumps({key: getattr(base, key) for key in ("tests", "lines", "hops", "seconds")})
 
     def made(folder, *rounds):
+        folder.mkdir()
+        (folder / "uritemplate.baseline.json").write_text(baseline)
         for number in rounds:
             journals = build.build(folder, [packages.package("uritemplate")], 1, float("inf"), number)
         assert all(journals["uritemplate"].confirmed.values())
         return [task.instance_id for task in journals["uritemplate"].listed(rounds[-1])]
 
     pieces, at_once = made(tmp_path / "a", 1, 2), made(tmp_path / "b", 2)
-    assert pieces == at_once and len(pieces) == 6
+    assert pieces == at_once and len(pieces) == count
 
 
 @pytest.mark.slow

@@ -217,6 +217,13 @@ def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch
         published.messages("", "", [], "", ())
 
 
+@pytest.mark.parametrize(("fault", "stored"), [("", False), ("invalid", False), ("format", True), ("thinking", True)])
+def test_a_reply_that_was_not_understood_is_stored_even_if_it_equals_the_command(fault, stored):
+    """verl-agent sends the end of such a reply to the game, which can be all of it."""
+    turn = Turn("", Reply("<think>a key"), ("<think>a key",), 0.0, {}, fault=fault)
+    assert ("reply" in records._step(turn, "")) == stored
+
+
 def test_a_reply_that_is_not_understood_plays_the_default_and_its_run_passes_the_check(tmp_path, capsys):
     with running() as server:
         server.says = "I wonder where to go"

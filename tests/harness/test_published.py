@@ -115,7 +115,10 @@ def test_a_row_of_ours_beside_a_published_one_gets_the_difference_and_a_word(tmp
     assert trained.status(row, "w8-o3-q4") == "differs"
 
 
-@pytest.mark.parametrize(("words", "word"), [("", "agrees"), ("neutral", "agrees"), ("published", "reproduced")])
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [("", "agrees"), ("neutral", "agrees"), ("0123456789ab", "agrees"), ("published", "reproduced")],
+)
 def test_a_cell_is_reproduced_only_with_the_published_prompt(tmp_path, words, word):
     """68 % of 100,000 games beside the printed 68 %, with a margin that lets them agree."""
     guide = protocols.load("practitioners-guide")
@@ -132,6 +135,11 @@ def test_a_cell_is_reproduced_only_with_the_published_prompt(tmp_path, words, wo
     assert table.left_out == []
     assert table.verdicts[ppo, "w8-o3-q4"].word == word
     assert any("reproduced: agrees, and" in line for line in paper_tables.notes(table))
+
+
+def test_a_run_of_an_unknown_task_under_a_published_prompt_is_ignored(tmp_path):
+    summary(tmp_path / "a", "mine", task="Elsewhere-v0", prompting={"protocol": "tales", "words": "neutral"})
+    assert not any(row.ours for row in published.table("guide-1", [tmp_path]).rows)
 
 
 def test_a_run_under_the_prompt_of_another_suite_is_left_out(tmp_path):

@@ -34,7 +34,8 @@ def test_a_token_without_probability_is_never_drawn(uniform):
 
 @pytest.mark.parametrize(("uniform", "token"), [(0.0, 1), (0.55, 1), (0.58, 2), (0.9, 2), (0.999, 2)])
 def test_top_p_draws_from_the_likeliest_tokens_in_their_proportions(uniform, token):
-    """With shares 0.4 and 0.3 in the nucleus, the first is drawn in 4 of 7 cases; log-probs are those of all tokens."""
+    """With shares 0.4 and 0.3 in the nucleus, the first is drawn in 4 of 7 cases; log-probs belong to the full
+    distribution."""
     choice, logprob = drawn(uniform, 0.25, 0.4, 0.3, 0.05, top_p=0.6)
     assert choice == token and logprob == pytest.approx(math.log((0.4, 0.3)[token - 1]))
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
         for parent in folder.parents:  # file permissions alone must not stop a program
-            if parent.owner() == Path("/tmp").owner() and str(parent).startswith("/tmp/"):
+            if Path(tempfile.gettempdir()) in parent.parents and parent.stat().st_uid == os.geteuid():
                 parent.chmod(0o755)
         self.secret = folder / "secret.csv"
         self.secret.write_text("label\n1\n")
@@ -67,7 +68,7 @@ class World:
             "abstract": f"envsuite-test-{os.getpid()}",
             "unix": str(self.secret.with_name("socket")),
             "envsuite": str(Path(envsuite.__file__).parent),
-            "others": "/tmp/envsuite-sandbox-*/workspace/*",
+            "others": f"{tempfile.gettempdir()}/envsuite-sandbox-*/workspace/*",
             "packages": str(Path(pytest.__file__).parents[1]),
             "program": str(PROGRAM),
             "marker": self.marker,
@@ -119,9 +120,9 @@ def session(request):
 def play(session, world):
     """Runs code in the session; returns the result and the breaches that the code reports."""
 
-    def run(code: str, seconds: float = 60.0) -> tuple[sandbox.Result, list[str]]:
+    def run(code: str, seconds: float = 60.0, disk_mb: int = LIMITS.disk_mb) -> tuple[sandbox.Result, list[str]]:
         payload = json.dumps({"code": TRY + code, "world": world.names(session)}).encode()
-        limits = sandbox.Limits(**{**LIMITS.plain(), "seconds": seconds})
+        limits = sandbox.Limits(**{**LIMITS.plain(), "seconds": seconds, "disk_mb": disk_mb})
         result = session.call(payload, limits)
         try:
             return result, json.loads(result.value)["breaches"]

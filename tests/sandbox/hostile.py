@@ -39,6 +39,7 @@ class Hostile:
     code: str
     outcomes: tuple[str, ...] = ANSWERED
     seconds: float = 60.0
+    disk_mb: int = 32
     open_to_process: str = ""  # "yes": the `process` driver does not stop it; "maybe": it hangs on the machine
 
 
@@ -185,23 +186,23 @@ HOSTILE: dict[str, Hostile] = {
         "for handle in range(4, 1024):\n    attempt(f'handle {handle}', lambda: os.write(handle, frame))"
     ),
     # ---- not ending ----
-    "loop for ever": Hostile("while True: pass", ("timeout",), 1.0),
-    "loop in C": Hostile("sum(range(10**13))", ("timeout",), 1.0),
+    "loop for ever": Hostile("while True: pass", ("timeout",), 0.5),
+    "loop in C": Hostile("sum(range(10**13))", ("timeout",), 0.5),
     "ignore every signal": Hostile(
         "import signal, time\nfor number in range(1, 65):\n    try: signal.signal(number, signal.SIG_IGN)\n"
         "    except (OSError, ValueError): pass\nwhile True: time.sleep(1)",
         ("timeout",),
-        1.0,
+        0.5,
     ),
-    "deadlock": Hostile("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", ("timeout",), 1.0),
+    "deadlock": Hostile("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", ("timeout",), 0.5),
     "stop itself": Hostile(
-        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True: pass", ("timeout",), 1.0
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True: pass", ("timeout",), 0.5
     ),
     "wait in other threads": Hostile(
         "import threading, time\nfor _ in range(4): threading.Thread(target=time.sleep, "
         "args=(1000,)).start()\nraise ValueError",
         STOPPED,
-        1.0,
+        0.5,
     ),
     "leave a daemon behind": Hostile(
         "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
@@ -264,6 +265,7 @@ HOSTILE: dict[str, Hostile] = {
     "flood the disk with empty folders": Hostile(
         "import os\nfor number in range(10**7): os.mkdir(os.environ['HOME'] + f'/{number}')",
         ("failed", "disk"),
+        disk_mb=8,  # some disks take milliseconds to remove a folder
     ),
     "hide files below paths that are too long": Hostile(
         "import os, time\nos.chdir(os.environ['HOME'])\ntry:\n"

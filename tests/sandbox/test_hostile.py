@@ -42,7 +42,7 @@ def test_a_hostile_program_breaches_nothing_and_the_next_run_works(name, session
     monkeypatch.setenv("ENVSUITE_TEST_SECRET", "x")
     secret = world.secret.read_bytes()
     hostile = HOSTILE[name]
-    result, breaches = play(hostile.code, hostile.seconds)
+    result, breaches = play(hostile.code, hostile.seconds, hostile.disk_mb)
     assert outcome(result) in hostile.outcomes, result
     visitors = world.visitors()
     if session.driver == "process" and hostile.open_to_process:

@@ -48,8 +48,8 @@ def test_a_command_may_be_a_list_and_a_missing_command_exits_with_127(clean):
 
 
 def test_the_workspace_persists_between_runs_and_processes_do_not(clean):
-    clean.run("echo 1 > a; mkdir -p sub; (sleep 1; echo late > b) & disown")
-    time.sleep(1.2)
+    clean.run("echo 1 > a; mkdir -p sub; (sleep 0.3; echo late > b) & disown")
+    time.sleep(0.5)
     assert clean.run("cat a; ls").stdout.split() == [b"1", b"a", b"sub"]
 
 

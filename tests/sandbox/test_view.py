@@ -51,3 +51,17 @@ def test_the_folders_of_other_packages_exist_and_hold_ours():
 
     folders = foreign_packages()
     assert list(folders) == sorted(folders) and any(numpy.__file__.startswith(f"{folder}/") for folder in folders)
+
+
+def test_a_requirement_that_is_not_installed_hides_no_other(tmp_path, monkeypatch):
+    for name, requires in (("demo-first", ("demo-second", "demo-missing")), ("demo-second", ())):
+        folder = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        folder.mkdir()
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {r}" for r in requires)]
+        (folder / "METADATA").write_text("\n".join(lines) + "\n")
+        (folder / "RECORD").write_text(f"{name.replace('-', '_')}.py,,\n")
+        (tmp_path / f"{name.replace('-', '_')}.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert set(closure(("demo-first",))) == {"demo_first.py", "demo_second.py"}
+    with pytest.raises(ModuleNotFoundError, match="demo-missing"):
+        closure(("demo-first", "demo-missing"))

@@ -81,9 +81,7 @@ def folder_bytes(folder: str, stop: float = math.inf) -> float:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                        total += ENTRY_BYTES
-                    else:
-                        total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
+                    total += max(ENTRY_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
                     if total > stop:
                         break
         except OSError as error:

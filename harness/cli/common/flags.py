@@ -80,7 +80,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="float32, bfloat16, float16; auto: float32 on a CPU, bfloat16 on a GPU that supports it",
     )
-    group = parser.add_argument_group("server", "for openai:NAME, or for any model name with --base-url")
+    group = parser.add_argument_group(
+        "server", "for openai:NAME and inspect:PROVIDER/NAME, or for any name with --base-url"
+    )
     group.add_argument(
         "--base-url", default=None, help="http://host:port/v1; several, separated by commas, share the episodes"
     )
@@ -99,6 +101,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME:VALUE",
         help="sent with every request and never stored; may be repeated",
+    )
+    group.add_argument(
+        "--thinking-budget", type=int, default=0, metavar="N", help="most tokens of reasoning per reply, for inspect:"
+    )
+    group.add_argument(
+        "--batch", action="store_true", help="for inspect: the provider's batch interface, cheaper and slower"
+    )
+    group.add_argument(
+        "--reply-cache",
+        action="store_true",
+        help="at temperature 0: reuse stored replies to equal requests (not for inspect:)",
     )
     group.add_argument("--timeout", type=float, default=300.0, help="seconds per request")
     group.add_argument("--max-retries", type=int, default=6, help="per request, with growing pauses")

@@ -12,13 +12,13 @@ from typing import Any
 import filelock
 from rich.console import Console
 
-from envsuite.errors import DataError
+from envsuite.errors import DataError, UsageError
 from harness import cli
 from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import is_model, make_policy, on_server, policy_options, starts_server
+from harness.policies import POLICIES, find, is_model, make_policy, on_server, policy_options, starts_server
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
@@ -111,6 +111,7 @@ def _load(name: str, options: dict[str, Any], args: argparse.Namespace) -> Polic
 
 def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
+    _check_flags(args, config)
     prompting = config.prompting
     lead, _, close = GRAMMARS[prompting.grammar].spell("\0", "").partition("\0")
     if prompting.protocol:
@@ -126,6 +127,25 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
         "say": _say,
     }
     return policy_options(config.model, settings)
+
+
+def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
+    """Raises UsageError for a flag that only some kinds of models know, because ignoring it would change results."""
+    model = config.model
+    if not is_model(model):
+        return
+    row = find(model, args.base_url, config.sampling.action_mode)[0]
+    if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
+        raise UsageError(f"--reply-cache needs a model of openai:, vllm: or llamacpp:, or --base-url, not {model}.")
+    if row is POLICIES["inspect"]:
+        return
+    if config.sampling.thinking_budget:
+        raise UsageError(
+            f"--thinking-budget needs a model of inspect:, not {model}: use the server's own field, as in "
+            "--extra-body '{\"thinking_token_budget\": 500}'."
+        )
+    if getattr(args, "batch", False):
+        raise UsageError(f"--batch needs a model of inspect:, not {model}: servers of your own have no batch prices.")
 
 
 def _say(line: str) -> None:

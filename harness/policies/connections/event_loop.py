@@ -99,8 +99,8 @@ class RequestingPolicy:
 
     # The following methods run in the event loop.
 
-    async def _answer(self, prompt: Prompt, server: int) -> Reply:
-        """Returns the reply to a prompt; `server` is the number of the server that `_dispatch` chose."""
+    async def _answer(self, prompt: Prompt, home: int) -> Reply:
+        """Returns the reply to a prompt; `home` is the number of the server that `_dispatch` chose."""
         raise NotImplementedError
 
     async def _disconnect(self) -> None:

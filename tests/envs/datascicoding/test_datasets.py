@@ -75,7 +75,7 @@ def test_any_csv_of_the_users_can_be_played(build, tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{rng.normal():.3f},{'ab'[n % 2]},{'yes' if n % 3 else 'no'}" for n in range(60)]
     path.write_text("size,kind,answer\n" + "\n".join(rows))
-    env = build(task="DataSciCoding-easy-v0", csv=str(path), target="answer")
+    env = build(task="DataSciCoding-easy-v0", csv=str(path), target="answer", splits=2)
     text, info = env.reset(seed=0)
     assert "mine.csv" in text
     assert info["labels"]["instance"] == "mine"

@@ -59,7 +59,7 @@ FAILING = {
 
 @pytest.mark.parametrize("code", FAILING, ids=lambda code: code[:24] or "empty")
 def test_code_that_fails_costs_the_penalty_is_named_and_the_next_attempt_works(build, code):
-    env = build(penalty=-0.7)
+    env = build(penalty=-0.7, splits=1)
     env.reset(seed=0)
     text, reward, terminated, truncated, info = env.step(code)
     assert (reward, terminated, truncated, info["verdict"]) == (-0.7, False, False, FAILING[code]), text

@@ -23,8 +23,8 @@ def test_every_bug_breaks_the_program(build, name):
 
 def test_a_program_to_mend_has_as_many_bugs_as_asked_fails_as_shown_and_can_be_mended(build):
     for bugs in (1, 2, 3):
-        env = build(task=f"DataSciCoding-debug-b{bugs}-v0", mode="sparse", dataset=("iris",))
-        for seed in range(3):
+        env = build(task=f"DataSciCoding-debug-b{bugs}-v0", mode="sparse", dataset=("iris",), splits=1)
+        for seed in range(2):
             text, info = env.reset(seed=seed)
             assert len(info["labels"]["bugs"].split("+")) == bugs
             assert not env.step(extract(text))[4]["success"]
@@ -51,10 +51,11 @@ def test_features_pay_for_what_they_add_to_a_fixed_classifier(build):
         assert word in env.step(code)[0]
 
 
-def test_every_row_of_the_ladder_is_won_by_the_expert(build):
+@pytest.mark.parametrize(("splits", "seeds"), [(1, 3), pytest.param(5, 9, marks=pytest.mark.slow)])
+def test_every_row_of_the_ladder_is_won_by_the_expert(build, splits, seeds):
     for level in ("easy", "medium", "hard"):
-        env = build(task=f"DataSciCoding-{level}-v0", mode="sparse")
-        for seed in range(3):
+        env = build(task=f"DataSciCoding-{level}-v0", mode="sparse", splits=splits)
+        for seed in range(seeds):
             env.reset(seed=seed)
             assert env.step(env.expert())[4]["success"], (level, seed)
 
