@@ -9,6 +9,7 @@ pytest.importorskip("ray", reason="ray is not installed")
 
 
 os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves on a busy machine
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # no idle worker for each CPU of a node
 
 TRIES = 3
 """Attempts to start a cluster; Ray allows a node's processes 15 s, too little on a loaded machine."""

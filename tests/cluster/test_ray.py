@@ -41,7 +41,7 @@ def results(cfg, out, make=None, **execution):
 
 
 def on(cluster):
-    return {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 6, "num_workers": 3}
+    return {"executor": "ray", "ray_address": cluster.address, "max_concurrent": 6, "num_workers": 2}
 
 
 def test_a_cluster_and_one_process_write_the_same_bytes(cluster, tmp_path):
@@ -87,7 +87,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, proved
     cfg = config("Slow-v0", knobs=SLOW)
     local = results(cfg, tmp_path / "local", num_workers=0)
     ray, policy = connect.connect(cluster.address), make_policy("random")
-    slots = RayExecutor(ray, 6, 3, advice_kind="random")
+    slots = RayExecutor(ray, 6, 2, advice_kind="random")
     victim = ray.get(slots._workers[0].actor.pid.remote())
     act, killed = policy.act, []
 
