@@ -22,8 +22,8 @@ HEAD = """# Real model servers
 
 `make server-proof` (`python -m benchmarks.servers`): SmolLM2-135M plays {episodes} episodes of {task}
 (`benchmarks/server_task.py`) against each server, greedily (turns per episode: at most {max_turns}, tokens per reply:
-at most {max_tokens}). Every run starts the server anew, with {threads} thread(s). vLLM and `transformers serve` hold
-the weights in float32; llama.cpp holds the original 4-bit file.
+at most {max_tokens}, threads per server: {threads}). Every run starts the server anew. vLLM and `transformers serve`
+hold the weights in float32; llama.cpp holds the original 4-bit file.
 """
 
 
@@ -37,11 +37,14 @@ def render(output: Path) -> str:
     if not servers:
         return "no step is finished\n"
     first = next(iter(servers[0].values()))
+    sections = (
+        ("Speed", "", SPEED, [_speed(figures) for steps in servers for figures in steps.values()]),
+        ("Killed and resumed", KILLED_TEXT, KILLED, _kills(servers)),
+        ("The same records", SAME_TEXT, SAME, _comparisons(servers)),
+        ("Between servers", BETWEEN_TEXT, BETWEEN, _between(servers)),
+    )
     parts = [HEAD.format(**first["settings"])]
-    parts.append("## Speed\n\n" + _table(SPEED, [_speed(figures) for steps in servers for figures in steps.values()]))
-    parts.append("## Killed and resumed\n\n" + KILLED_TEXT + _table(KILLED, _kills(servers)))
-    parts.append("## The same records\n\n" + SAME_TEXT + _table(SAME, _comparisons(servers)))
-    parts.append("## Between servers\n\n" + BETWEEN_TEXT + _table(BETWEEN, _between(servers)))
+    parts += [f"## {title}\n\n{text}{_table(head, rows)}" for title, text, head, rows in sections if rows]
     return "\n".join(parts)
 
 
