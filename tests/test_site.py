@@ -16,9 +16,15 @@ ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 CODE_TOO_WIDE = """[...document.querySelectorAll("pre code")]
     .filter(block => block.scrollWidth > block.clientWidth + 1)
-    .map(block => block.innerText.split("\\n").reduce((a, b) => a.length > b.length ? a : b))"""
-PAGE_TOO_WIDE = """document.documentElement.scrollWidth > innerWidth
-    ? [`${document.documentElement.scrollWidth} pixels`] : []"""
+    .map(block => block.closest("[data-page]").dataset.page + ": "
+        + block.innerText.split("\\n").reduce((a, b) => a.length > b.length ? a : b))"""
+PAGE_TOO_WIDE = """document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("[data-page]")]
+    .filter(page => page.scrollWidth > page.clientWidth)
+    .map(page => `${page.dataset.page}: ${page.scrollWidth} pixels`).concat("the page with all articles")"""
+TOO_WIDE = """document.querySelector("[data-page]").insertAdjacentHTML("beforeend",
+    `<pre><code>${"x".repeat(300)}</code></pre><div style="width: 2000px">x</div>`)"""
+"""adds a block and a box to the first article, to see that the measurements find them"""
+ARTICLE = re.compile(r'(<article class="md-content__inner md-typeset">)(.*)(</article>)', re.DOTALL)
 pytest.importorskip("material", reason="mkdocs-material is not installed")
 pytestmark = pytest.mark.timeout(900)  # the site is built in the first test that asks for it
 
@@ -93,24 +99,42 @@ def test_links_and_pictures_of_the_built_site_lead_somewhere(site):
                 assert anchor in ids[file], f"{path.relative_to(site)} links to {target}"
 
 
+def all_articles(site, names):
+    """Writes a page with the articles of all named pages, each in a section; returns the page."""
+    sections = []
+    for name in names:
+        text = ARTICLE.search((site / name).read_text())[2]
+        text = re.sub(r'src="(?!data:)', f'src="{(site / name).parent.as_uri()}/', text)
+        sections.append(f'<section data-page="{name}">{text}</section>')
+    shell = (site / "index.html").read_text()
+    page = site / "all-articles.html"
+    page.write_text(ARTICLE.sub(lambda found: found[1] + "".join(sections) + found[3], shell))
+    return page
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install -y chromium")
 def test_no_code_block_scrolls_sideways_at_1280_pixels_and_no_page_on_a_phone(site):
     driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make dev")
     written = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
     names = [path.with_name("index.html") if path.stem == "README" else path.with_suffix(".html") for path in written]
-    wide = []
+    joined, wide = all_articles(site, names), []
     with driver.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000)
         page = browser.new_page()
         page.set_default_timeout(180_000)
-        for name in names:
-            page.set_viewport_size({"width": 1280, "height": 900})
-            page.goto((site / name).as_uri(), wait_until="domcontentloaded")
-            wide += [f"{name} at 1280: {line}" for line in page.evaluate(CODE_TOO_WIDE)]
-            page.set_viewport_size({"width": 390, "height": 900})
-            wide += [f"{name} at 390: {line}" for line in page.evaluate(PAGE_TOO_WIDE)]
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(joined.as_uri(), wait_until="domcontentloaded")
+        joined.unlink()  # it is no page of the site
+        assert page.locator("[data-page]").count() == len(names)
+        wide += [f"at 1280: {line}" for line in page.evaluate(CODE_TOO_WIDE)]
+        page.set_viewport_size({"width": 390, "height": 900})
+        wide += [f"at 390: {line}" for line in page.evaluate(PAGE_TOO_WIDE)]
+        assert not wide, "\n".join(wide)
+        page.evaluate(TOO_WIDE)
+        assert page.evaluate(PAGE_TOO_WIDE)[0].startswith(f"{names[0]}: ")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        assert page.evaluate(CODE_TOO_WIDE) == [f"{names[0]}: {'x' * 300}"]
         browser.close()
-    assert not wide, "\n".join(wide)
 
 
 def test_links_to_files_that_are_no_pages_are_plain_text_and_nothing_is_fetched(site):

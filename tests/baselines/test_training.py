@@ -235,7 +235,9 @@ def recipe(folder, algorithm, **changes):
 def test_every_algorithm_takes_its_steps_and_leaves_a_model_that_loads(folder, tmp_path, algorithm):
     config = {"learning_rate": 1e-3, **({"critic_warmup": 1} if algorithm == "dual_gae" else {})}
     acting = {"max_tokens": 5, "choose": "admissible" if algorithm == "twosome" else "free"}
-    TrainingRun(recipe(folder, algorithm, updates=2, config=config, acting=acting), tmp_path / "run").train()
+    few = {"updates": 2, "episodes": 8, "eval_episodes": 2}
+    sft = {"episodes": 8, "train": {"learning_rate": 3e-3, "epochs": 1, "rows": 8}}
+    TrainingRun(recipe(folder, algorithm, sft=sft, config=config, acting=acting, **few), tmp_path / "run").train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     updates = [line for line in lines if line["kind"] == "update"]
     assert len(updates) == 2

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import types
+from tempfile import gettempdir
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +77,7 @@ def test_each_of_these_is_a_lost_turn_with_a_clear_word_and_the_same_word_each_t
             assert (reward, terminated, truncated) == (0.0, False, False)
             texts.add(text)
         assert len(texts) == 1
-        assert not any("/tmp" in text or "sandbox" in text for text in texts), texts
+        assert not any(word in text for text in texts for word in ("/tmp", gettempdir(), "sandbox")), texts
     assert env.step("echo there")[0].endswith("there\n")
 
 

@@ -49,7 +49,7 @@ def test_a_failure_in_a_worker_breaks_its_episode_alone(tmp_path, how):
 
 
 def test_a_hang_breaks_its_episode_alone_after_the_timeout(tmp_path):
-    played = play(tmp_path, "hang", env_timeout=2.0, max_concurrent=1)
+    played = play(tmp_path, "hang", env_timeout=1.0, max_concurrent=1)
     assert ends(played) == EXPECTED
     assert all("no answer within" in record["error"] for record in played if records.is_broken(record))
 
