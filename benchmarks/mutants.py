@@ -278,12 +278,15 @@ One operator, constant, condition or call of the code is changed at a time, and 
 test that fails kills the mutant. An equivalent mutant behaves as the code does, so no test can kill it. All runs were
 in a copy of the repository without golden data beside it. `make mutants` changes the lines that differ from main.
 
-The first 82 mutants are random lines of 10 modules, some of whose tests were new: `harness/policies`,
-`harness/waiting.py`, `harness/prompting/messages.py` and `envsuite/sandbox/packages.py`. All others were drawn with
-seed 26 among all modules of their area, old and new. Tests that take longer than 10 seconds did not run, nor did those
-that play in several processes; a mutant that only they could kill counts as alive. "At first" is before any test was
-added for these mutants, "now" with the tests that were added for survivors, each run against its mutant. A mutant
-that no test covers is alive. `benchmarks/mutants.jsonl` holds the verdicts.
+These are 143 of 300 planned mutants; none is of an engine. The first 82 are random lines of 10 modules, some of whose
+tests were new: `harness/policies`, `harness/waiting.py`, `harness/prompting/messages.py` and
+`envsuite/sandbox/packages.py`. The others were drawn with seed 26 among all modules of lm (40), policies (15) and
+baselines (the first 8 of 38), old and new.
+
+Tests that take longer than 10 seconds did not run, nor did those that play in several processes; a mutant that only
+they could kill counts as alive, as does one that no test covers. "At first" is before any test was added for these
+mutants; "now" counts a test that was added only where it has run against its mutant. `benchmarks/mutants.jsonl` holds
+the verdicts.
 
 """
 
