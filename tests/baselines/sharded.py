@@ -1,6 +1,6 @@
 """Training runs of several processes that share a model, started by `test_training_sharding`.
 
-torchrun --nproc-per-node 2 -m tests.baselines.sharded JSON     JSON: [[recipe, folder, resume], ...]
+python -m tests.baselines.pair PORT -m tests.baselines.sharded JSON     JSON: [[recipe, folder, resume], ...]
 """
 
 import json

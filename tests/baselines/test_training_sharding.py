@@ -23,7 +23,7 @@ from tests.api.generating import generating  # noqa: E402
 from tests.baselines.test_training import made  # noqa: E402
 from tests.baselines.test_training_scale import recipe  # noqa: E402
 
-pytestmark = pytest.mark.timeout(1800)  # three interpreters that import torch, on whatever else the machine does
+pytestmark = pytest.mark.timeout(1800)  # two processes train, on whatever else the machine does
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = {
     "poad": {"lm", "critic", "target", "reference"},
@@ -72,8 +72,7 @@ def together(todo):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port]
-        words = [*launch, "-m", "tests.baselines.sharded", json.dumps(todo)]
+        words = [sys.executable, "-m", "tests.baselines.pair", port, "-m", "tests.baselines.sharded", json.dumps(todo)]
         done = subprocess.run(words, cwd=ROOT, env=quiet, capture_output=True, text=True)
         if "EADDRINUSE" not in done.stderr:
             break
