@@ -1,4 +1,4 @@
-"""The bundled model behind `transformers serve` replies as it does in this process."""
+"""A model behind `transformers serve` replies as it does in this process."""
 
 import importlib.util
 import socket
@@ -13,6 +13,7 @@ import torch
 from harness.policies.hf import HFPolicy
 from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt
+from tests.lm.tiny import tiny_model, tiny_tokenizer
 
 MISSING = [name for name in ("fastapi", "uvicorn", "openai") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -20,16 +21,33 @@ pytestmark = [
     pytest.mark.timeout(900),  # two models are loaded
 ]
 TOKENS = 8
+TURNS = 2
 TIE = 1e-3
 CONTINUOUS = ("--continuous-batching", "--cb-num-blocks", "64", "--cb-max-batch-tokens", "512")
 """Options for paged attention; without the bounds it would use half of the memory."""
 
 
-@pytest.fixture(scope="module", params=[(), pytest.param(CONTINUOUS, marks=pytest.mark.slow)], ids=["", "continuous"])
-def url(request, smollm, tmp_path_factory):
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("tiny", ()),
+        pytest.param(("smollm", ()), marks=pytest.mark.slow),
+        pytest.param(("smollm", CONTINUOUS), marks=pytest.mark.slow),
+    ],
+    ids=["tiny", "smollm", "smollm-continuous"],
+)
+def served(request, tmp_path_factory):
+    """Returns the folder of a model, and the address of a server that holds it."""
+    name, options = request.param
+    if name == "smollm":
+        folder = request.getfixturevalue("smollm")
+    else:
+        folder, tokenizer = tmp_path_factory.mktemp("tiny"), tiny_tokenizer()
+        tokenizer.save_pretrained(folder)
+        tiny_model(len(tokenizer)).save_pretrained(folder)
     log = tmp_path_factory.mktemp("serve") / "log"
-    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(smollm)]
-    command += ["--host", "127.0.0.1", "--device", "cpu", "--dtype", "float32", *request.param, "--port"]
+    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(folder)]
+    command += ["--host", "127.0.0.1", "--device", "cpu", "--dtype", "float32", *options, "--port"]
     process = None
     try:
         for _ in range(3):  # another process may take the port before the server does
@@ -40,7 +58,7 @@ def url(request, smollm, tmp_path_factory):
                 break
             assert "address already in use" in log.read_text(), log.read_text()
         assert process.poll() is None, log.read_text()
-        yield f"http://127.0.0.1:{port}/v1"
+        yield folder, f"http://127.0.0.1:{port}/v1"
     finally:
         stop(process)
 
@@ -61,7 +79,7 @@ def answers(process, address, log):
         except httpx.HTTPError:
             pass
         assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.5)
+        time.sleep(0.1)
     return False
 
 
@@ -82,13 +100,14 @@ def talks():
         yield [{"role": "system", "content": system}, {"role": "user", "content": seen}]
 
 
-def test_greedy_replies_equal_those_of_the_local_policy_except_at_ties(url, smollm):
-    local = HFPolicy(str(smollm), max_tokens=TOKENS, dtype="float32", device="cpu")
-    options = {"served_model_name": str(smollm), "max_tokens": TOKENS, "max_retries": 1}
+def test_greedy_replies_equal_those_of_the_local_policy_except_at_ties(served):
+    folder, url = served
+    local = HFPolicy(str(folder), max_tokens=TOKENS, dtype="float32", device="cpu")
+    options = {"served_model_name": str(folder), "max_tokens": TOKENS, "max_retries": 1}
     remote = OpenAIPolicy("smollm2", base_url=url, **options)
     ties = 0
     for messages in talks():
-        for turn in range(2):
+        for turn in range(TURNS):
             here = local.act([Prompt(messages, turn=turn)])[0]
             there = remote.act([Prompt(messages, turn=turn)])[0]
             assert there.error == ""
