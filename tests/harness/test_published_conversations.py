@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections import deque
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,10 @@ from harness.prompting import protocols, words
 from harness.suites.plan import RunRequest, plan
 from harness.types import Prompt, Reply, Turn
 from tests.api.server import running
-from tests.api.test_eval_on_a_server import ROOT
 from tests.harness.test_protocols import GRID, episode, prompting, texts
 from tests.lm.tiny import tiny_model, tiny_tokenizer
 
+ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(3)
 TOKENIZER = tiny_tokenizer()
 TASK = "Put it there {now}."

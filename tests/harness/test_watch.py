@@ -163,7 +163,14 @@ def test_text_of_strangers_is_escaped_in_one_place():
 )
 def test_a_signal_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, capsys, number, code, message):
     words = [sys.executable, "-m", "harness.watch.command", str(run)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     address = process.stdout.readline().split()[0]
     assert "envsuite-watch" in get(address)[0]
     port = address.split(":")[2].partition("/")[0]
@@ -173,4 +180,4 @@ def test_a_signal_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, c
         error = capsys.readouterr().err
         assert stop.value.code == 2 and fault in error and error.count("\n") == 1
     process.send_signal(number)
-    assert process.communicate()[1].strip() == message and process.returncode == code
+    assert process.communicate(timeout=60)[1].strip() == message and process.returncode == code

@@ -42,7 +42,12 @@ def place(tmp_path_factory, monkeypatch):
 
 
 def start(driver):
-    running = subprocess.Popen([sys.executable, "-c", WATCHED, driver], stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, driver],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     return running, running.stdout.readline().strip()
 
 
