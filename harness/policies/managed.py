@@ -8,7 +8,6 @@ from typing import Any
 from envsuite.errors import DataError, UsageError
 from harness.lm import model_files
 from harness.policies.connections.failures import TemporaryError
-from harness.policies.connections.http_answers import ClientPool
 from harness.policies.openai import OpenAIPolicy
 from harness.servers import programs
 from harness.servers.pool import SERVERS
@@ -26,6 +25,8 @@ class ManagedPolicy(OpenAIPolicy):
     `kind` is a key of `harness.servers.programs.KINDS`. Takes the options of `OpenAIPolicy` and of the
     server (`OPTIONS`). `say` receives a line now and then while the server starts.
     """
+
+    uses_proxies = False
 
     def __init__(self, kind: str, model: str, say: Callable[[str], None] = lambda line: None, **options: Any) -> None:
         if not model:
@@ -59,9 +60,6 @@ class ManagedPolicy(OpenAIPolicy):
                 failure = self.server.failure("ended during the run")
                 raise DataError(f"{failure}. Finished episodes are kept: continue with --resume.") from error
             raise
-
-    def _http(self) -> ClientPool:
-        return self._open_client(trust_env=False)  # never through a proxy
 
 
 EXAMPLES = {"vllm": "vllm:Qwen/Qwen2.5-3B-Instruct", "llamacpp": "llamacpp:model.gguf"}

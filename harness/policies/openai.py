@@ -63,6 +63,9 @@ class OpenAIPolicy(RequestingPolicy):
     with DataError.
     """
 
+    uses_proxies = True
+    """lets requests go through the proxies that the environment names"""
+
     def __init__(
         self,
         model: str,
@@ -178,13 +181,10 @@ class OpenAIPolicy(RequestingPolicy):
         self._client = None
 
     def _http(self) -> ClientPool:
-        return self._open_client()
-
-    def _open_client(self, trust_env: bool = True) -> ClientPool:
-        """Returns the open clients, or new ones; `trust_env` lets them use the proxies of the environment."""
+        """Returns the open clients, or new ones."""
         if self._client is None:
             headers = {**({"Authorization": f"Bearer {self._key}"} if self._key else {}), **self._headers}
-            self._client = ClientPool(headers=headers, timeout=self.timeout, trust_env=trust_env)
+            self._client = ClientPool(headers=headers, timeout=self.timeout, trust_env=self.uses_proxies)
         return self._client
 
     async def _answer(self, prompt: Prompt, home: int) -> Reply:

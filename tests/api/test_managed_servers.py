@@ -47,6 +47,13 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve
 COMMAND = ServerCommand("a small server", (sys.executable, "-c", SERVER), "tiny")
 
 
+def assert_a_crash_ends_the_run(policy, ask):
+    """Crashes the policy's server; the next request must end the run and name --resume."""
+    policy.server.crash()
+    with pytest.raises(DataError, match=r"ended during the run: .* continue with --resume"):
+        policy.act([ask])
+
+
 def alive(pid):
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
@@ -250,9 +257,7 @@ def test_a_policy_starts_a_program_on_the_path_and_a_crash_of_it_ends_the_run(tm
         assert reply.text == "look" and not reply.error
         assert policy.connection()["server"]["command"][0] == str(script)
         assert lines[-1].startswith("version: 1 answers after ")
-        policy.server.crash()
-        with pytest.raises(DataError, match=r"ended during the run: .* continue with --resume"):
-            policy.act([ask])
+        assert_a_crash_ends_the_run(policy, ask)
     finally:
         policy.close()
     assert policy.server.ended
@@ -285,9 +290,7 @@ def test_a_model_on_llama_cpp_plays_and_a_crash_ends_the_run_at_once(llama):
         (reply,) = policy.act([long])
         assert reply.dropped_turns == 1 and reply.text, "llama.cpp says in words of its own that a prompt is too long"
         assert policy.connection()["server"]["program"].startswith("xllamacpp")
-        policy.server.crash()
-        with pytest.raises(DataError, match=r"ended during the run: .* continue with --resume"):
-            policy.act([ask])
+        assert_a_crash_ends_the_run(policy, ask)
     finally:
         policy.close()
     assert policy.server.ended

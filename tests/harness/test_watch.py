@@ -22,6 +22,7 @@ from harness.watch.server import PageServer, Runs
 from harness.watch.tail import RunTail
 from tests import toys  # noqa: F401  registers the toys
 from tests.api.server import serving
+from tests.processes import obey_interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -169,7 +170,7 @@ def test_a_signal_ends_the_command_and_a_wrong_folder_or_port_is_one_line(run, c
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=obey_interrupts,
     )
     address = process.stdout.readline().split()[0]
     assert "envsuite-watch" in get(address)[0]

@@ -11,6 +11,7 @@ import pytest
 
 from envsuite import sandbox
 from envsuite.sandbox import docker, leftovers
+from tests.processes import obey_interrupts
 from tests.sandbox.conftest import working
 
 WATCHED = """
@@ -46,7 +47,7 @@ def start(driver):
         [sys.executable, "-c", WATCHED, driver],
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=obey_interrupts,
     )
     return running, running.stdout.readline().strip()
 
