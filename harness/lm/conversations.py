@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from harness.lm.template import PLAIN_STOP, Encoded, SampledReply, Template
-from harness.prompting.messages import without_oldest_turn
+from harness.prompting.messages import plain_text, without_oldest_turn
 from harness.types import Message, Prompt
 
 CAPACITY = 4096
@@ -54,7 +54,8 @@ class Conversations:
         """Stores a sampled reply, whose tokens later prompts of the conversation contain; returns
         its text.
         """
-        text = self.text(ids)
+        roles = plain_text(prompt.messages) is None
+        text = self.template.message_text(ids) if roles else self.text(ids)
         tokens = tuple(ids)
         if self.template.plain and text.endswith(PLAIN_STOP):
             # the stop string is the start of the next turn

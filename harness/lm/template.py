@@ -2,15 +2,16 @@
 
 Later prompts contain a sampled reply with its original tokens if the template shows the reply
 unchanged. Templates that rewrite history (Qwen3 drops old reasoning) are followed, and rewritten
-replies are counted.
+replies are counted. docs/reference/templates.md shows this for the templates of known models.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from envsuite.errors import UsageError
@@ -33,8 +34,15 @@ PLAIN_STOP.
 MOST_SECONDS = 20.0
 """Time limit for rendering a conversation in seconds, in case the template never ends."""
 PLAIN_STOP = "\nUser:"
+DATE = datetime.date(2024, 7, 26)
+"""The date in prompts of templates that ask for today's: a prompt does not depend on the day."""
 
 _MARK = re.compile("\ue000(\\d+)\ue001")  # private-use characters, which neither templates nor texts contain
+_OPENING = re.compile(r"<think>\s*\Z")
+_REASONING = re.compile(r"\A<think>.*?(?:</think>|\Z)", re.DOTALL)
+_CHANNEL = re.compile(
+    r"<\|channel\|>(\w+)[^<]*<\|message\|>(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,8 @@ class Encoded:
 class Template:
     """A tokenizer's chat template. For models without one, it is PLAIN, and `plain` is True.
 
-    `end_ids` are the tokens that end a reply.
+    `end_ids` are the tokens that end a reply. A system message that the template refuses, drops or
+    alters is moved to the start of the first user message.
     """
 
     def __init__(self, tokenizer: Any, end_ids: Collection[int], thinking: bool = True) -> None:
@@ -69,10 +78,13 @@ class Template:
         self.takes_tools = any(re.search(r"\btools\b", text) for text in texts)
         if any("enable_thinking" in text for text in texts):
             self._options["enable_thinking"] = thinking
+        self._dated = any("strftime_now" in text for text in texts)
+        self._channels = any("<|channel|>" in text for text in texts)  # the format of gpt-oss
         # Chat templates contain the first token; plain text gets the tokens that the tokenizer
         # adds.
         self._start: list[int] = list(tokenizer("")["input_ids"])
         self._tokens = lru_cache(maxsize=4096)(self._tokenise)
+        self._said = lru_cache(maxsize=4096)(self._text_in_context)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
         """Returns the prompt as text: a prompt without roles unchanged, others by the template. Declares
@@ -80,22 +92,69 @@ class Template:
         """
         if (text := plain_text(messages)) is not None:
             return text
+        if self._channels:
+            messages = [_without_reasoning(message) for message in messages]
         options = {"tokenize": False, "add_generation_prompt": True, **self._options}
         if tools and self.takes_tools:
             options["tools"] = list(tools)
-        try:
-            with time_limit(MOST_SECONDS, "chat template"):
-                return self.tokenizer.apply_chat_template(list(messages), **options)
-        except Exception:  # jinja errors, which templates raise for unsupported messages
-            if messages and messages[0]["role"] == "system" and len(messages) > 1:
-                try:  # Gemma and others have no system message
-                    with time_limit(MOST_SECONDS, "chat template"):
-                        return self.tokenizer.apply_chat_template(_folded(messages), **options)
-                except Exception as again:
-                    error = again
+        if self._dated:
+            options["chat_template"] = with_date(self.tokenizer.get_chat_template(tools=options.get("tools")), DATE)
+        text, error = self._apply(messages, options)
+        if len(messages) > 1 and messages[0]["role"] == "system":
+            rules = messages[0]["content"].strip()
+            if text is None or rules not in text:
+                folded, again = self._apply(_folded(messages), options)
+                if folded is not None and (text is None or rules in folded):
+                    return folded
+                error = again or error
+        if text is None:
             raise UsageError(
                 f"The chat template of {self.tokenizer.name_or_path} cannot render this: {error}"
             ) from error
+        return text
+
+    def _apply(self, messages: Sequence[Message], options: dict[str, Any]) -> tuple[str | None, Exception | None]:
+        """Returns the rendered text, or None and the error."""
+        try:
+            with time_limit(MOST_SECONDS, "chat template"):
+                return self.tokenizer.apply_chat_template(list(messages), **options), None
+        except Exception as error:  # jinja errors, which templates raise for unsupported messages
+            return None, error
+
+    @cached_property
+    def opening(self) -> str:
+        """The start of every reply that the prompt already contains: `<think>` for some reasoning models."""
+        match = _OPENING.search(self._example("x"))
+        return match[0] if match else ""
+
+    @cached_property
+    def _first_spaces(self) -> str:
+        """Spaces at the start of every reply, which the template writes before the message."""
+        prompt, history = self._example("x"), self._example("x", "y", "z")
+        match = re.match(r"(\s*)y", history[len(prompt) :]) if history.startswith(prompt) else None
+        return match[1] if match and prompt else ""
+
+    def _example(self, *contents: str) -> str:
+        """Renders a conversation of user and assistant; returns "" if the template refuses it."""
+        roles = ("user", "assistant")
+        try:
+            return self.render([{"role": roles[index % 2], "content": text} for index, text in enumerate(contents)])
+        except UsageError:
+            return ""
+
+    def message_text(self, ids: Sequence[int]) -> str:
+        """Returns a sampled reply as the text of its message: with the opening of its reasoning, and with
+        the channels of gpt-oss as `<think>` and answer.
+        """
+        if self._channels:
+            parts = _CHANNEL.findall(self._decode(ids))
+            thoughts = "\n".join(text for channel, text in parts if channel == "analysis")
+            answers = [text for channel, text in parts if channel != "analysis"]
+            if parts:
+                end = "</think>" if answers else ""
+                return (f"<think>{thoughts}{end}" if thoughts else "") + "\n".join(answers)
+        text = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return self.opening + str(text).removeprefix(self._first_spaces)
 
     def encode(
         self, messages: Sequence[Message], sampled: Sequence[SampledReply] = (), tools: Sequence[Tool] = ()
@@ -118,31 +177,34 @@ class Template:
         parts = _MARK.split(self.render(marked, tools))
         gaps = parts[0::2]
         indices = [int(index) for index in parts[1::2]]
-        pieces = _splice(text, gaps, [known[index] for index in indices]) if indices == sorted(known) else None
+        replies = [(known[index], self._said(known[index].ids)) for index in indices if index in known]
+        pieces = _splice(text, gaps, replies) if indices == sorted(known) else None
         if pieces is None:
             return Encoded(lead + list(self._tokens(text)), lost + len(known))
         ids = list(lead)
         pending = ""  # text that is not tokenised yet
-        end: int | None = None  # sampled end token of the reply before it
+        after: int | None = None  # sampled end token just before it
+        end: int | None = None  # sampled end token that the template has not shown yet
         for piece in pieces:
             if isinstance(piece, SampledReply):
-                ids += self._tokens(pending)
+                ids += self._tokens(pending, after)
                 ids += piece.ids
-                pending = ""
+                pending, after = "", None
                 end = piece.ids[-1] if piece.ids[-1] in self.end_ids else None
             elif piece is None:
                 lost += 1
             else:
                 if end is not None:
-                    word = self.tokenizer.decode([end], skip_special_tokens=False)
+                    word = self._decode([end])
                     if piece.startswith(word):
                         piece = piece[len(word) :]  # already among the sampled tokens
+                        after = end
                     else:  # the template ends replies with another token
                         ids.pop()
                         lost += 1
                     end = None
                 pending += piece
-        return Encoded(ids + list(self._tokens(pending)), lost)
+        return Encoded(ids + list(self._tokens(pending, after)), lost)
 
     def open_end(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[list[int], int, str]:
         """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:]
@@ -165,8 +227,40 @@ class Template:
         """Returns the tokens that the tokenizer adds before plain text; chat templates contain their own."""
         return self._start if self.plain or plain_text(messages) is not None else []
 
-    def _tokenise(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _tokenise(self, text: str, after: int | None = None) -> tuple[int, ...]:
+        """Tokenises `text` as it is tokenised after the special token `after`: some tokenizers mark the start of
+        a text, and some special tokens take the spaces after them.
+        """
+        if not text:
+            return ()
+        if after is not None:
+            ids = self.tokenizer(self._decode([after]) + text, add_special_tokens=False)["input_ids"]
+            if ids[0] == after:
+                return tuple(ids[1:])
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _text_in_context(self, ids: tuple[int, ...]) -> str:
+        """Decodes a reply as it reads within a prompt: decoded alone, some tokenizers drop its first space."""
+        first = min(self.end_ids, default=None)
+        words = [token for token in ids if token not in self._special]
+        if first is None:
+            return self._decode(words)
+        return self._decode([first, *words]).removeprefix(self._decode([first]))
+
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        return frozenset(number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special)
+
+
+@lru_cache(maxsize=16)
+def with_date(source: str, day: datetime.date) -> str:
+    """Returns a template in which `strftime_now` gives the day, for all formats of dates."""
+    codes = ("-d", *"aAbBdejmuwyY")
+    replaced = " ".join(f"| replace('%{code}', '{day.strftime('%' + code)}')" for code in codes)
+    return f"{{%- macro strftime_now(format) -%}}{{{{ format {replaced} }}}}{{%- endmacro -%}}{source}"
 
 
 def _matches(messages: Sequence[Message], sampled: Sequence[SampledReply]) -> dict[int, SampledReply]:
@@ -176,8 +270,10 @@ def _matches(messages: Sequence[Message], sampled: Sequence[SampledReply]) -> di
     return {index: reply for index, reply in pairs if messages[index]["content"] == reply.text and reply.ids}
 
 
-def _splice(text: str, gaps: Sequence[str], replies: Sequence[SampledReply]) -> list[str | SampledReply | None] | None:
-    """Splits `text` into gaps and replies.
+def _splice(
+    text: str, gaps: Sequence[str], replies: Sequence[tuple[SampledReply, str]]
+) -> list[str | SampledReply | None] | None:
+    """Splits `text` into gaps and replies. A reply has the text that its tokens have within a prompt.
 
     None in the list precedes text that replaces a reply. Returns None if the positions of the
     replies are ambiguous.
@@ -186,17 +282,39 @@ def _splice(text: str, gaps: Sequence[str], replies: Sequence[SampledReply]) -> 
         return None
     pieces: list[str | SampledReply | None] = [gaps[0]]
     position = len(gaps[0])
-    for reply, gap in zip(replies, gaps[1:], strict=True):
-        if text.startswith(reply.text + gap, position):
-            pieces += [reply, gap]
-            position += len(reply.text) + len(gap)
-            continue
-        end = text.find(gap, position) if gap else len(text)
-        if end < 0:
-            return None
-        pieces += [None, text[position:end], gap]
-        position = end + len(gap)
+    before = gaps[0]
+    for (reply, said), gap in zip(replies, gaps[1:], strict=True):
+        for start, shown in _places(position, reply.text, said):
+            if start >= position - len(before) and text.startswith(shown + gap, start):
+                pieces[-1] = before[: start - position] if start < position else before + text[position:start]
+                pieces += [reply, gap]
+                position = start + len(shown) + len(gap)
+                break
+        else:
+            end = text.find(gap, position) if gap else len(text)
+            if end < 0:
+                return None
+            pieces += [None, text[position:end], gap]
+            position = end + len(gap)
+        before = gap
     return pieces if position == len(text) else None
+
+
+def _places(position: int, content: str, said: str) -> Iterator[tuple[int, str]]:
+    """Yields the places where a reply's tokens may begin if its message begins at `position`, and their text."""
+    if content.endswith(said):  # the message may begin with an opening that the prompt contained
+        yield position + len(content) - len(said), said
+    if spaces := len(said) - len(said.lstrip()):  # the template writes these spaces itself
+        yield position - spaces, said
+    if content.strip() == said.strip():
+        yield position, content
+
+
+def _without_reasoning(message: Message) -> Message:
+    """Returns a message of the assistant without the reasoning at its start."""
+    if message["role"] != "assistant":
+        return message
+    return {**message, "content": _REASONING.sub("", message["content"])}
 
 
 def _folded(messages: Sequence[Message]) -> list[Message]:
