@@ -148,6 +148,7 @@ gallery: dev  ## play and draw the gallery of environments again
 
 figures: setup  ## write the figures of the docs and the meta-analysis from stored results
 	$(BIN)/python -m docs._figures
+	$(BIN)/python -m docs._templates
 	$(BIN)/python -m docs._meta_analysis
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial

@@ -6,6 +6,7 @@
         checkpoint.pt   everything that the next update depends on, as plain data
         model/          the latest model as a plain Hugging Face folder; best/ the one with the best evaluation
         adapter/        with LoRA, the latest adapter for peft
+        trackers.json   the ids of the run in its trackers, if it has any
 
 Games and sampling seeds are addressed by the number of the update, so that a run killed at any
 moment and resumed continues with the very same update (on a CPU with a fixed number of threads, to
@@ -41,7 +42,10 @@ from harness.evaluate import Execution
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
 """Units of the budget rule in the Practitioner's Guide (its Table 9)."""
 
-MAY_CHANGE = ("updates", "budget", "eval_every", "save_every", "keep_checkpoints", "stop_at", "generation", "fsdp")
+MAY_CHANGE = (
+    *("updates", "budget", "eval_every", "save_every", "keep_checkpoints", "stop_at"),
+    *("generation", "fsdp", "trackers"),
+)
 """Keys of a recipe that may differ when its run is resumed."""
 
 CONCURRENT = 64
@@ -89,7 +93,7 @@ class TrainingRun:
         execution = execution or Execution(max_concurrent=CONCURRENT)
         self.collector = Collector(recipe, self.model, folder, execution, environments)
         self.stage = 0 if recipe.advance_at else len(self.collector.sampler.configs) - 1
-        self.log = RunLog(recipe, folder, display)
+        self.log = RunLog(recipe, folder, display, resume=checkpoint.exists())
         if collectives.first():
             checkpoints.tidy(folder)
         if checkpoint.exists():
@@ -123,6 +127,7 @@ class TrainingRun:
 
     def close(self) -> None:
         """Closes environments and servers, and releases the folder."""
+        self.log.close()
         self.collector.close()
         self.lock.release()
 

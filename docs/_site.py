@@ -29,7 +29,10 @@ HOWTO = (
     *("train-one-gpu", "ray", "other-tools"),
 )
 """how-to pages in the order of a project; others follow"""
-REFERENCE = ("cli", "evaluation", "models", "suites", "recipes", "api-environments", "api-harness", "api-training")
+REFERENCE = (
+    *("cli", "evaluation", "models", "templates", "suites", "recipes"),
+    *("api-environments", "api-harness", "api-training"),
+)
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
