@@ -102,6 +102,11 @@ server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, on
 	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
 
+tracker-proof:  ## a killed and resumed run in W&B and trackio, each in its own virtual environment in build/
+	@for name in wandb trackio; do tool=build/trackers/$$name; \
+	  test -e $$tool/.installed || { $(PYTHON) -m venv $$tool && $$tool/bin/pip install -q -e . $$name && touch $$tool/.installed; } || exit 1; \
+	  $$tool/bin/python -m benchmarks.trackers $$name || exit 1; done
+
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
 
@@ -176,4 +181,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage server-proof tracker-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
