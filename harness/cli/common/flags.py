@@ -103,7 +103,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="sent with every request and never stored; may be repeated",
     )
     group.add_argument(
-        "--thinking-budget", type=int, default=0, metavar="N", help="most tokens of reasoning per reply, for inspect:"
+        "--thinking-budget",
+        type=int,
+        default=0,
+        metavar="N",
+        help="most tokens of reasoning per reply; for inspect:, vllm: and llamacpp:",
     )
     group.add_argument(
         "--batch", action="store_true", help="for inspect: the provider's batch interface, cheaper and slower"
@@ -111,7 +115,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reply-cache",
         action="store_true",
-        help="at temperature 0: reuse stored replies to equal requests (not for inspect:)",
+        help="at temperature 0: reuse stored replies to equal requests",
     )
     group.add_argument("--timeout", type=float, default=300.0, help="seconds per request")
     group.add_argument("--max-retries", type=int, default=6, help="per request, with growing pauses")

@@ -96,9 +96,7 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
             env.instructions, info["objective"], [], text, admissible, labels=info["labels"]
         )
         print(
-            json.dumps(
-                {"messages": messages, "tools": config.prompting.tools(admissible)}, indent=2, ensure_ascii=False
-            )
+            json.dumps({"messages": messages, "tools": config.prompting.tools(env.tools)}, indent=2, ensure_ascii=False)
         )
     finally:
         env.close()
