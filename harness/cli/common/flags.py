@@ -167,7 +167,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--admissible", choices=ADMISSIBLE, default="latest", help="turns that list the admissible commands"
     )
     group.add_argument(
-        "--action-grammar", choices=list(GRAMMARS), default="action", help="how a reply marks its command"
+        "--action-grammar",
+        choices=list(GRAMMARS),
+        default="action",
+        help="how a reply gives its command; tools: native tool calls",
     )
     group.add_argument(
         "--prompt-wording",
