@@ -341,7 +341,7 @@ def test_the_command_of_every_experts_turn_has_a_call_in_the_demonstrations():
 
 @pytest.mark.parametrize("task", ["ALFWorld-generated-easy-v0", "BabyAI-easy-v0", "VirtualHome-easy-v0"])
 def test_a_script_gets_the_same_records_by_text_and_by_tool_calls(tmp_path, task):
-    """`benchmarks/tool_calls.md` has the figures for all families."""
+    """`python -m benchmarks.tool_calls` compares all families."""
     from benchmarks.tool_calls import compare
 
     result = compare(task, "expert", 2, tmp_path)
