@@ -26,7 +26,7 @@ FOLDERS = {
         ["suites"],
         ["report", "interop"],
         ["cli"],
-        ["verification", "watch"],
+        ["verification", "watch", "grading"],
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],
