@@ -24,7 +24,7 @@ FOLDERS = {
         ["replay", "language_ability", "capacity"],
         ["generalization", "resample"],
         ["suites"],
-        ["report", "interop"],
+        ["report", "interop", "agents"],
         ["cli"],
         ["verification", "watch", "grading"],
     ],
