@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from envsuite.errors import UsageError, did_you_mean
 from harness.prompting import protocols
-from harness.prompting.grammars import GRAMMARS, Parsed, Tool
+from harness.prompting.grammars import GRAMMARS, OBJECTIVE_ONCE, Parsed, Tool
 from harness.prompting.layouts import EpisodeView
 from harness.prompting.rewording import WORDINGS
 from harness.types import Message, Turn
@@ -95,7 +95,7 @@ class Prompting:
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
         reword = self.reword
-        task = [instructions.strip(), f"Objective: {objective}" if objective else ""]
+        task = [instructions.strip(), self._objective(objective, turns[0].observation if turns else observation)]
         rules = [*map(reword, task), grammar.describe(self.thinking)]
         for index in range(len(past.complete) // 2, len(turns)):
             turn = turns[index]
@@ -113,6 +113,11 @@ class Prompting:
         note = turns[-1].note if turns else ""
         messages.append({"role": "user", "content": _seen(reword(observation), note, listed)})
         return messages
+
+    def _objective(self, objective: str, first_observation: str) -> str:
+        """Returns the objective for the system message; '' if the conversation states it anyway."""
+        stated = self.grammar in OBJECTIVE_ONCE and self.history < 0 and objective in first_observation
+        return f"Objective: {objective}" if objective and not stated else ""
 
     def parse(self, text: str) -> Parsed:
         """Parses a reply and translates its commands to the environment's words."""
