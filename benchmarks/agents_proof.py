@@ -98,10 +98,10 @@ def main() -> int:
             folder, expected = Path(name, agent), solves
             folder.mkdir()
             os.environ["MSWEA_GLOBAL_CONFIG_DIR"] = str(folder / "settings")
-            shown = "–"
+            solved = "–"
             if agent == "mini-swe-agent":
                 won = {task.instance_id: played(task, solves[task.instance_id], folder) for task in tasks}
-                right, shown = won == solves, str(sum(won.values()))
+                right, solved = won == solves, str(sum(won.values()))
             else:
                 expected = dict.fromkeys(solves, True)  # these files apply the gold patch
                 if agent == "OpenHands":
@@ -111,7 +111,7 @@ def main() -> int:
                         agent_files.swe_agent(folder, task)
             count, replayed, graded = verdicts(folder)
             right = right and replayed == graded == expected
-            cells = (agent, len(tasks), shown, count, sum(replayed.values()), sum(graded.values()))
+            cells = (agent, len(tasks), solved, count, sum(replayed.values()), sum(graded.values()))
             lines.append(f"| {' | '.join(map(str, cells))} |")
             print(lines[-1], flush=True)
     text = "\n".join(lines) + "\n"

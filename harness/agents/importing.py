@@ -36,7 +36,7 @@ class ImportResult(NamedTuple):
     """actions that SWE-Gym has no command for"""
     patches: int
     knobs: dict[str, Any]
-    """knobs with which the records are to be played"""
+    """knobs of the records"""
 
 
 def import_trajectories(

@@ -99,7 +99,7 @@ class SWEGymEnvironment:
         return error
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:
-        """Returns variables for the agent's templates: those of the sandbox, not of this machine."""
+        """Returns variables for the agent's templates, which describe the sandbox and not this machine."""
         system = {"system": "Linux", "release": "", "version": "", "machine": "x86_64", "node": "", "processor": ""}
         return {**system, "cwd": "/testbed", **kwargs}
 

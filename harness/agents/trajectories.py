@@ -78,8 +78,8 @@ def shell_call(command: str) -> str:
 
 def _edit_call(arguments: Mapping[str, Any]) -> str:
     """Returns an edit as a tool call, without empty arguments."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    return json.dumps({"name": "str_replace_editor", "arguments": given}, ensure_ascii=False)
+    present = {name: value for name, value in arguments.items() if value is not None}
+    return json.dumps({"name": "str_replace_editor", "arguments": present}, ensure_ascii=False)
 
 
 def _text(value: Any) -> str:
@@ -233,8 +233,8 @@ def _open_hands_call(action: str, arguments: Mapping[str, Any]) -> str | None:
     if action == "edit" and moved.get("command") in _EDITS:
         names = ("command", "path", "file_text", "old_str", "new_str", "insert_line", "view_range")
         used = {"create": ("file_text",), "str_replace": ("old_str", "new_str"), "insert": ("insert_line", "new_str")}
-        wanted = ("command", "path", *used.get(str(moved["command"]), ("view_range",)))
-        return _edit_call({name: moved.get(name) for name in names if name in wanted})
+        fields = ("command", "path", *used.get(str(moved["command"]), ("view_range",)))
+        return _edit_call({name: moved.get(name) for name in names if name in fields})
     return None
 
 
