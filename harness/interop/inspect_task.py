@@ -66,6 +66,8 @@ def play(
         action_grammar=action_grammar,
     )
     config = configure(selected, request)
+    if config.prompting.declares_tools:
+        raise UsageError("action_grammar=tools declares tools, which this task does not: use action_grammar=tool.")
     if protocol and protocols.load(protocol).conversation.style == "completion":
         raise UsageError(f"The protocol {protocol} is plain text without roles, and inspect sends conversations.")
     samples = [Sample(input=f"{config.task.id}, seed {seed}", id=seed) for seed in config.seeds]
