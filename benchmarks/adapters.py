@@ -2,8 +2,8 @@
 
     python -m benchmarks.adapters [tinker skyrl ...] [--markdown benchmarks/adapters.md]
 
-`make adapters-proof` runs this. Environments are in the cache (`adapters/`) and are used again. TORCH and TORCH_INDEX
-choose the build of torch, as in the Makefile.
+`make adapters-proof` runs this. Environments are in the cache (`adapters/`) and are used again. The page has the latest
+result of each package. TORCH and TORCH_INDEX choose the build of torch, as in the Makefile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.server_recipes import run
-from envsuite.cache import cache_dir
+from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import EnvsuiteError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,18 +82,24 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in RECIPES]:
         parser.error(f"unknown adapter {unknown[0]!r}: choose {', '.join(RECIPES)}")
-    results = {}
     for name in args.names or RECIPES:
         try:
-            results[name] = _prove(RECIPES[name], _environment(name, RECIPES[name]))
+            result = _prove(RECIPES[name], _environment(name, RECIPES[name]))
         except EnvsuiteError as error:
             print(f"{name}: {error}", file=sys.stderr)
             return 1
+        write_atomically(_result(name), json.dumps(result))
+    results = {name: json.loads(_result(name).read_text()) for name in RECIPES if _result(name).exists()}
     page = _page(results)
     print(page)
     if args.markdown:
         args.markdown.write_text(page)
     return int(any(result["failed"] for result in results.values()))
+
+
+def _result(name: str) -> Path:
+    """Returns the file with the counts of the latest run."""
+    return cache_dir("adapters") / f"{name}.json"
 
 
 def _environment(name: str, recipe: Recipe) -> Path:

@@ -36,8 +36,8 @@ class Scripted:
 
     name, advice_kind, deterministic = "scripted", "", True
 
-    def __init__(self, tokenizer: Any, config: Any) -> None:
-        self._config = config
+    def __init__(self, tokenizer: Any, config: Any, thoughts: bool) -> None:
+        self._config, self._thoughts = config, thoughts
         self._chats = Conversations(Template(tokenizer, [tokenizer.eos_token_id]), 256, 1 << 20)
         self._coach: dict[str, tuple[Executor, str]] = {}
         self.replies: dict[tuple[int, ...], Reply] = {}
@@ -50,7 +50,9 @@ class Scripted:
         contents = tuple(message["content"] for message in prompt.messages)
         rng = random.Random(zlib.crc32(repr(contents).encode()))
         advice = self._advice(prompt)
-        text = self.texts.setdefault(contents, _spelled(advice, rng))  # other games can begin with the same prompt
+        text = self.texts.setdefault(
+            contents, _spelled(advice, rng, self._thoughts)
+        )  # other games can begin with the same prompt
         coach, _ = self._coach[prompt.key]
         coach.step(0, self._config.prompting.parse(text).commands, prompt.turn)
         ((_, result),) = coach.poll()
@@ -80,23 +82,23 @@ class Scripted:
             coach.close()
 
 
-def _spelled(command: str, rng: random.Random) -> str:
+def _spelled(command: str, rng: random.Random, thoughts: bool) -> str:
     """Writes the expert's command as a model might, or another reply instead."""
     chance = rng.random()
     if chance < 0.15:
         return "I am not sure what to do."
     if chance < 0.3:
         return "<action>fly to the moon</action>"
-    thought = "<think>The next step is clear.</think>" if chance < 0.6 else ""
+    thought = "<think>The next step is clear.</think>" if thoughts and chance < 0.6 else ""
     return f"{thought}<action>{command}</action>"
 
 
 class Reference:
     """Episodes of the scripted player in this project's own rollout, and its replies."""
 
-    def __init__(self, tokenizer: Any, env: str, count: int = 5, **flags: Any) -> None:
+    def __init__(self, tokenizer: Any, env: str, count: int = 5, thoughts: bool = True, **flags: Any) -> None:
         self.config = chat_config("reference", env, "train", count, **flags)
-        self._player = Scripted(tokenizer, self.config)
+        self._player = Scripted(tokenizer, self.config, thoughts)
         slots = open_slots(self.config, Execution(), count, "")
         try:
             played = rollout(

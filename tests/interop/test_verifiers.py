@@ -119,7 +119,6 @@ def test_the_gold_validation_of_verifiers_plays_the_expert(tmp_path):
         return [row["reason"] for row in asyncio.run(run_validate(config))]
 
     assert validate("HiLo-v0", episodes=3, knobs={"size": 8}) == ["valid"] * 3
-    assert validate("HiLo-v0", episodes=1, knobs={"max_steps": 1, "size": 1000}) == ["invalid"]
     assert validate("Faulty-v0", split="test", episodes=2, first=_first_bad()) == ["error", "valid"]
 
 

@@ -2,9 +2,15 @@
 
 import asyncio
 import json
+import sys
+import typing
 from importlib.metadata import version
 
 import pytest
+import typing_extensions
+
+if sys.version_info < (3, 12):  # pydantic refuses the standard library's, which SkyRL uses
+    typing.TypedDict = typing_extensions.TypedDict
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 from skyrl.train.config import GeneratorConfig, SkyRLGymConfig
 from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator

@@ -33,7 +33,7 @@ class Player(TokenCompleter):
 def test_groups_have_the_tokens_masks_and_rewards_of_our_rollout(task, tmp_path):
     tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(tmp_path)
-    reference = Reference(tokenizer, task, 5, **FLAGS)
+    reference = Reference(tokenizer, task, 5, thoughts=False, **FLAGS)  # the renderer drops them from the history
     builder = dataset_builder(task, str(tmp_path), RENDERER, 1, batch_size=5, group_size=2, **FLAGS)
     assert isinstance(builder, RLDatasetBuilder)
     train, test = asyncio.run(builder())
