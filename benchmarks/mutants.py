@@ -264,11 +264,11 @@ def table(journal: Path) -> str:
         lines.append(f"| {area} | {' | '.join(map(str, numbers))} |")
     titles = {"killed later": "Killed by added tests", "alive": "Alive", "equivalent": "Equivalent"}
     for outcome, title in titles.items():
-        lines += ["", f"{title}:", ""]
-        for row in rows(journal):
-            if outcome_of(row) == outcome:
-                reason = row.get("equivalent") or row.get("killed_by") or row.get("note", row["verdict"])
-                lines.append(f"- `{' '.join(row['name'].split())}`: {reason}")
+        listed = [row for row in rows(journal) if outcome_of(row) == outcome]
+        lines += ["", f"{title}:", ""] if listed else []
+        for row in listed:
+            reason = row.get("equivalent") or row.get("killed_by") or row.get("note", row["verdict"])
+            lines.append(f"- `{' '.join(row['name'].split())}`: {reason}")
     return "\n".join(lines) + "\n"
 
 

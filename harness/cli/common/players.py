@@ -62,10 +62,12 @@ class Players:
         """
         if self._args.reuse == "off":
             return None
-        policy = self.get(name, config) if on_server(name, self._args.base_url) else None
         settings = self._settings(name, config)
         if settings is None:
             return None
+        # A server is asked which weights it holds, unless this process starts it with known weights.
+        known = starts_server(name) and settings["policy"]["weights"]
+        policy = self.get(name, config) if on_server(name, self._args.base_url) and not known else None
         anew = self._args.reuse == "new"
         journal = config.folder(self._args.output_dir) / "journal.jsonl"
         begins = not journal.exists() or not journal.stat().st_size
