@@ -43,10 +43,11 @@ class Recipe:
 VERL_NEEDS = (
     "transformers<5.11,>=5.5.3", "tensordict<=0.10.0,>=0.8.0", "hydra-core", "ray>=2.41", "codetiming", "dill",
     "torchdata", "pandas", "pyarrow", "cachetools", "datasets", "pillow", "peft", "accelerate", "tensorboard",
+    "fastapi", "uvicorn", "aiohttp",
 )  # fmt: skip
 SKYRL_NEEDS = (
     "skyrl-gym==0.4.0", "transformers<=5.8.0,>=5.6.1", "ray==2.56.0", "loguru", "tqdm", "hydra-core==1.3.2",
-    "tensordict", "datasets", "peft==0.18.1", "accelerate", "jaxtyping", "torchdata",
+    "tensordict", "datasets", "peft==0.18.1", "accelerate", "jaxtyping", "torchdata", "aiohttp", "fastapi", "uvicorn",
 )  # fmt: skip
 RECIPES = {
     "tinker": Recipe(

@@ -80,7 +80,7 @@ def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, 
         return made[-1]
 
     settings = trl.GRPOConfig(
-        output_dir=str(tmp_path), per_device_train_batch_size=4, num_generations=2, max_completion_length=60,
+        output_dir=str(tmp_path), per_device_train_batch_size=4, num_generations=2, max_completion_length=120,
         max_tool_calling_iterations=1, max_steps=2, temperature=0.05, report_to=[], use_cpu=True, save_strategy="no",
         logging_steps=1, learning_rate=1e-6, beta=0.0, bf16=False, gradient_checkpointing=False, shuffle_dataset=False,
     )  # fmt: skip

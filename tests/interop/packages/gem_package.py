@@ -8,6 +8,7 @@ from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
 from harness.interop.gem import register
+from tests import toys  # noqa: F401
 from tests.interop.reference import GAMES, Reference
 from tests.lm.tiny import tiny_tokenizer
 
