@@ -76,7 +76,10 @@ def parser() -> argparse.ArgumentParser:
         "--admissible", choices=ADMISSIBLE, default="none", help="turns that list the admissible commands"
     )
     demos.add_argument(
-        "--action-grammar", choices=list(GRAMMARS), default="action", help="how a reply marks its command"
+        "--action-grammar",
+        choices=list(GRAMMARS),
+        default="action",
+        help="how a reply gives its command; tools: native tool calls",
     )
     demos.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     cli.add_executor(demos)

@@ -41,7 +41,10 @@ def chat_config(
             raise UsageError(f"Unknown setting {name!r}: choose {', '.join(FLAGS)}.{did_you_mean(name, FLAGS)}")
     if flags.setdefault("admissible", "all") == "latest":
         raise UsageError("A conversation that only grows lists admissible commands in all messages or in none.")
-    return run_config(tool, env, split=split, episodes=count, seed=first, **flags)
+    config = run_config(tool, env, split=split, episodes=count, seed=first, **flags)
+    if config.prompting.declares_tools:
+        raise UsageError("action_grammar=tools declares tools, which this task does not: use action_grammar=tool.")
+    return config
 
 
 class ChatGame:

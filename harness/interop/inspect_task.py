@@ -62,6 +62,8 @@ def play(
         admissible=admissible,
         action_grammar=action_grammar,
     )
+    if config.prompting.declares_tools:
+        raise UsageError("action_grammar=tools declares tools, which this task does not: use action_grammar=tool.")
     if protocol and protocols.load(protocol).conversation.style == "completion":
         raise UsageError(f"The protocol {protocol} is plain text without roles, and inspect sends conversations.")
     samples = [Sample(input=f"{config.task.id}, seed {seed}", id=seed) for seed in config.seeds]

@@ -128,6 +128,8 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
         # A conversation only grows, so that listed commands and replies stay in the history.
         result = "all" if config.admissible else "none"
         self._prompting = Prompting(config.grammar, config.thinking, admissible=result, wording=config.wording)
+        if self._prompting.declares_tools:
+            raise UsageError("grammar = 'tools' declares tools, which this environment does not: use 'tool'.")
         super().__init__(config)
         assert isinstance(self.taskset, Games)
         self._run = self.taskset.run

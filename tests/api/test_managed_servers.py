@@ -11,16 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from envsuite import registry
 from envsuite.cache import cache_dir
 from envsuite.errors import DataError, MissingExtra, UsageError
 from harness.cli.eval import main
 from harness.policies import find, make_policy
 from harness.policies.managed import server_settings
+from harness.prompting.prompting import Prompting
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
 from harness.servers import process, programs
 from harness.servers.pool import ServerPool
 from harness.servers.process import ServerCommand, descendants, started
 from harness.servers.programs import ServerSettings
-from harness.types import Prompt
+from harness.types import Prompt, episode
+from tests import toys  # noqa: F401  registers the toys
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = """
@@ -300,6 +305,22 @@ def llama():
     if not interpreters or not files:
         pytest.skip("llama.cpp is not installed below the cache: make server-proof")
     return str(interpreters[-1]), str(files[0])
+
+
+def test_a_model_on_llama_cpp_calls_tools_and_gets_their_results(llama):
+    python, file = llama
+    options = {"server_python": python, "server_context": 1024, "max_concurrent": 1, "max_tokens": 64}
+    policy = make_policy(f"llamacpp:{file}", thinking_budget=20, **options)
+    try:
+        game = [episode(registry.TASKS["Signpost-v0"], 0, max_steps=3)]
+        (run,) = rollout(policy, game, LocalExecutor(1), Prompting("tools", thinking=False))
+    finally:
+        policy.close()
+    assert not run.broken and run.turns, run.error
+    called = [turn for turn in run.turns if turn.reply.calls]
+    assert called, "llama.cpp constrains a model without a format of its own to calls"
+    assert all(turn.commands or turn.fault == "format" for turn in run.turns)
+    assert policy.fields.values["thinking_budget_tokens"] == 20
 
 
 def test_a_model_on_llama_cpp_plays_and_a_crash_ends_the_run_at_once(llama):

@@ -9,7 +9,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import records
+from harness import records, steps
 from harness.cli.eval import main as eval_main
 from harness.cli.replay import main as replay_main
 from harness.prompting import protocols, words
@@ -228,7 +228,7 @@ def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch
 def test_a_reply_that_was_not_understood_is_stored_even_if_it_equals_the_command(fault, stored):
     """verl-agent sends the end of such a reply to the game, which can be all of it."""
     turn = Turn("", Reply("<think>a key"), ("<think>a key",), 0.0, {}, fault=fault)
-    assert ("reply" in records._step(turn, "")) == stored
+    assert ("reply" in steps.step(turn, "")) == stored
 
 
 def test_a_reply_that_is_not_understood_plays_the_default_and_its_run_passes_the_check(tmp_path, capsys):
