@@ -41,6 +41,9 @@ class Server(InferenceEngineInterface):
             "response_logprobs": [list(reply.logprobs) for reply in replies],
         }
 
+    async def finish_session(self, session_id):
+        pass
+
 
 Server.__abstractmethods__ = frozenset()  # the others belong to weights and processes of servers
 
