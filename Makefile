@@ -184,8 +184,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-<<<<<<< HEAD
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
-=======
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage server-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
->>>>>>> main
+.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
