@@ -32,14 +32,14 @@ from harness.records import read_results
 from harness.rollout.loop import rollout
 
 TASKS = {
-    "ALFWorld-generated-easy-v0": 8,
-    "ALFWorld-generated-hard-v0": 8,
-    "BabyAI-easy-v0": 8,
-    "BabyAI-medium-v0": 8,
-    "Overcooked-easy-v0": 8,
-    "Overcooked-hard-v0": 8,
-    "VirtualHome-easy-v0": 8,
-    "VirtualHome-hard-v0": 8,
+    "ALFWorld-generated-easy-v0": 6,
+    "ALFWorld-generated-hard-v0": 6,
+    "BabyAI-easy-v0": 6,
+    "BabyAI-medium-v0": 6,
+    "Overcooked-easy-v0": 6,
+    "Overcooked-hard-v0": 6,
+    "VirtualHome-easy-v0": 6,
+    "VirtualHome-hard-v0": 6,
     "VirtualHome-food_preparation-v0": 1,
     "TextWorld-easy-v0": 6,
     "DataSciCoding-easy-v1": 2,
@@ -208,50 +208,53 @@ def serve(model: str, task_id: str, games: int, turns: int, out: Path) -> str:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, required=True, help="Markdown file to write")
-    parser.add_argument("--task", action="append", help="only this task; may be repeated")
-    parser.add_argument(
-        "--server", action="append", default=[], help="a real model to play with too, such as llamacpp:NAME"
-    )
-    args = parser.parse_args()
-    rows, totals, differing = [], Comparison(0, 0, 0, 0, []), 0
-    for task, games in TASKS.items():
-        for player in ("expert", "random") if not args.task or task in args.task else ():
-            began = time.monotonic()
-            with tempfile.TemporaryDirectory() as folder:
-                result = compare(task, player, games if player == "expert" else -(-games // 2), Path(folder))
-            differing += len(result.differences)
-            totals.records += result.records
-            totals.turns += result.turns
-            totals.calls += result.calls
-            row = f"| {task} | {player} | {result.records} | {result.won} | {result.turns} | {result.calls} "
-            rows.append(row + f"| {len(result.differences)} |")
-            print(rows[-1], f"{time.monotonic() - began:.1f} s", *result.differences[:3], flush=True)
-    served = []
-    for model in args.server:
-        with tempfile.TemporaryDirectory() as folder:
-            served.append(serve(model, "BabyAI-easy-v0", 4, 6, Path(folder)))
-            print(served[-1], flush=True)
-    page = f"""# Text commands against tool calls
+def page(rows: Sequence[str], totals: Comparison, served: Sequence[str]) -> str:
+    """Returns the Markdown page of the figures."""
+    return f"""# Text commands against tool calls
 
 Written by `python -m benchmarks.tool_calls`, Python {platform.python_version()}.
 
 A scripted player plays the same games twice through a local chat-completions server: with `--action-grammar action`
 and with `--action-grammar tools`. Compared are observations, rewards, faults, success, progression, ends and metrics.
 A round trip is a call whose result the next request sends back with the call's id. Both runs are replayed with
-`envsuite-replay --check`.
+`envsuite-replay --check`. The random player plays at most {MOST_TURNS["random"]} turns.
 
 | task | player | records | won | calls executed | round trips | differences |
 |---|---|--:|--:|--:|--:|--:|
 {chr(10).join(rows)}
 
 In total {totals.records:,} records with {totals.turns:,} executed calls and {totals.calls:,} round trips; differences:
-{differing}.
+{len(totals.differences)}.
+{"".join(f"{chr(10)}{text}{chr(10)}" for text in served)}"""
 
-{"".join(f"{text}{chr(10)}" for text in served)}"""
-    args.output.write_text(page)
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="Markdown file to write")
+    parser.add_argument("--task", action="append", help="only this task; may be repeated")
+    parser.add_argument("--server", action="append", default=[], help="a model to play with too, as llamacpp:NAME")
+    args = parser.parse_args()
+    rows: list[str] = []
+    totals = Comparison(0, 0, 0, 0, [])
+    for task, games in TASKS.items():
+        for player in MOST_TURNS if not args.task or task in args.task else ():
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory() as folder:
+                result = compare(task, player, games if player == "expert" else -(-games // 2), Path(folder))
+            totals.differences += result.differences
+            totals.records += result.records
+            totals.turns += result.turns
+            totals.calls += result.calls
+            row = f"| {task} | {player} | {result.records} | {result.won} | {result.turns} | {result.calls} "
+            rows.append(row + f"| {len(result.differences)} |")
+            print(rows[-1], f"{time.monotonic() - began:.1f} s", *result.differences[:3], flush=True)
+            args.output.write_text(page(rows, totals, []))
+    served = []
+    for model in args.server:
+        with tempfile.TemporaryDirectory() as folder:
+            served.append(serve(model, "BabyAI-easy-v0", 4, 6, Path(folder)))
+            print(served[-1], flush=True)
+            args.output.write_text(page(rows, totals, served))
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ FOLDERS = {
         ["replay", "language_ability", "capacity"],
         ["generalization", "resample"],
         ["suites"],
-        ["report", "interop"],
+        ["report", "interop", "agents"],
         ["cli"],
-        ["verification", "watch"],
+        ["verification", "watch", "grading"],
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],

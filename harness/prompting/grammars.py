@@ -157,6 +157,70 @@ class ReAct(_Text):
         return (f"Thought: {thought}\n" if thought else "") + f"Action: {command}"
 
 
+class FencedCommand(_Text):
+    """A thought, then one block ```bash ... ``` with a shell command (SWE-agent, mini-swe-agent).
+
+    A fence inside a here-document belongs to its text. A reply with no block, several blocks or an
+    unfinished one has no command.
+    """
+
+    _opening = re.compile(r"```(?:bash|sh|shell)[ \t]*")
+    _document = re.compile(r"(?<!<)<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
+
+    def describe(self, thinking: bool) -> str:
+        first = "reason briefly about what to do, then give" if thinking else "give"
+        return (
+            f"Each turn, {first} exactly one command in one code block, and nothing after it. "
+            "The command may have several lines:\n```bash\nyour command\n```"
+        )
+
+    def parse(self, text: str) -> Parsed:
+        outside = THOUGHT.sub("", text)
+        blocks, before = self._blocks(outside.split("\n"))
+        thought = "\n".join([*(part.strip() for part in THOUGHT.findall(text)), before]).strip()
+        if len(blocks) != 1 or not blocks[0]:
+            return Parsed((), thought, f"Your reply held {len(blocks)} code blocks ```bash; write exactly one.")
+        return Parsed((blocks[0],), thought)
+
+    def _blocks(self, lines: Sequence[str]) -> tuple[list[str], str]:
+        """Returns the finished blocks, and the text before the first one."""
+        blocks: list[str] = []
+        before: list[str] = []
+        number = 0
+        while number < len(lines):
+            if not self._opening.fullmatch(lines[number].rstrip("\r")):
+                before += [] if blocks else [lines[number]]
+                number += 1
+                continue
+            end = self._end(lines, number + 1)
+            if end is None:
+                break
+            blocks.append("\n".join(lines[number + 1 : end]).strip())
+            number = end + 1
+        return blocks, "\n".join(before).strip()
+
+    def _end(self, lines: Sequence[str], start: int) -> int | None:
+        """Returns the line of the fence that closes a block; None if there is none."""
+        documents: list[tuple[str, bool]] = []
+        fences = []
+        for number in range(start, len(lines)):
+            line = lines[number].rstrip("\r")
+            if line.rstrip() == "```":
+                fences.append(number)
+                if not documents:
+                    return number
+            elif documents:
+                word, indented = documents[0]
+                if (line.lstrip("\t") if indented else line) == word:
+                    documents.pop(0)
+            else:
+                documents = [(match[3], bool(match[1])) for match in self._document.finditer(line)]
+        return fences[0] if fences else None  # what looked like a here-document never ended
+
+    def spell(self, command: str, thought: str) -> str:
+        return (f"{thought}\n\n" if thought else "") + f"```bash\n{command}\n```"
+
+
 class JsonCommand(_Text):
     """One call of the tool `act(command)` as JSON: bare, fenced, or in `<tool_call>` tags (Hermes,
     Qwen).
@@ -239,6 +303,9 @@ GRAMMARS: dict[str, Grammar] = {
     "actions": ManyActions(),
     "bare": BareLine(),
     "react": ReAct(),
+    "bash": FencedCommand(),
     "tool": JsonCommand(),
     "tools": NativeCalls(),
 }
+OBJECTIVE_ONCE = ("bash",)
+"""Grammars whose prompts leave the objective to the first observation if that states it and all turns are shown."""

@@ -13,7 +13,7 @@ from envsuite.errors import UsageError, did_you_mean
 from envsuite.tools import Tool
 from harness import reasoning
 from harness.prompting import protocols
-from harness.prompting.grammars import GRAMMARS, NativeCalls, Parsed
+from harness.prompting.grammars import GRAMMARS, OBJECTIVE_ONCE, NativeCalls, Parsed
 from harness.prompting.layouts import EpisodeView
 from harness.prompting.rewording import WORDINGS, reworded
 from harness.prompting.tool_calls import assistant_message, read_text, result_messages, with_ids
@@ -97,7 +97,7 @@ class Prompting:
             return protocols.load(self.protocol).messages(self.words, self.history, view)
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
-        task = [instructions.strip(), f"Objective: {objective}" if objective else ""]
+        task = [instructions.strip(), self._objective(objective, turns[0].observation if turns else observation)]
         rules = [*map(self.reword, task), grammar.describe(self.thinking)]
         for index in range(len(past.complete), len(turns)):
             turn = turns[index]
@@ -118,6 +118,11 @@ class Prompting:
         for part in shown:
             messages += part
         return messages
+
+    def _objective(self, objective: str, first_observation: str) -> str:
+        """Returns the objective for the system message; '' if the conversation states it anyway."""
+        stated = self.grammar in OBJECTIVE_ONCE and self.history < 0 and objective in first_observation
+        return f"Objective: {objective}" if objective and not stated else ""
 
     def _seen(self, observation: str, before: Turn | None, listed: Sequence[str]) -> list[Message]:
         """Returns the messages that show an observation: a user message, or the results of the tool calls in the

@@ -59,6 +59,53 @@ def test_a_tool_call_is_found_however_it_is_wrapped(text):
     assert GRAMMARS["tool"].parse(text).commands == ("go to desk 1",)
 
 
+@pytest.mark.parametrize(
+    ("text", "command", "thought"),
+    [
+        ("THOUGHT: look\n\n```bash\nls -a\n```", "ls -a", "THOUGHT: look"),
+        ("```sh\na\nb\n```\nDone.", "a\nb", ""),
+        (
+            "```bash\ncat > a.md <<'EOF'\n```\ncode\n```\nEOF\necho\n```",
+            "cat > a.md <<'EOF'\n```\ncode\n```\nEOF\necho",
+            "",
+        ),
+        ("```bash\ncat <<-A <<B\n```\n\tA\n```\nB\n```", "cat <<-A <<B\n```\n\tA\n```\nB", ""),
+        ("```bash\nx=$((1 << shift))\n```", "x=$((1 << shift))", ""),  # no here-document
+        ("```bash\ncat <<< word\n```", "cat <<< word", ""),
+        ("<think>```bash\nno\n```</think>\n```bash\nyes\n```", "yes", "```bash\nno\n```"),
+        ("```bash\r\nls\r\n```\r\n", "ls", ""),
+    ],
+)
+def test_a_fenced_command_is_read_whole(text, command, thought):
+    assert GRAMMARS["bash"].parse(text) == ((command,), thought, "", False, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("ls", 0),
+        ("```bash\nls", 0),
+        ("```python\nls\n```", 0),
+        ("```bash\na\n```\n```bash\nb\n```", 2),
+        ("```bash\n```", 1),
+    ],
+)
+def test_a_reply_without_one_finished_block_has_no_command(text, blocks):
+    parsed = GRAMMARS["bash"].parse(text)
+    assert parsed.commands == () and f"held {blocks} code blocks" in parsed.note
+
+
+def test_the_grammar_of_shells_states_the_objective_once():
+    def prompt(observation, **settings):
+        messages = Prompting(**settings).messages("Rules.", "Mend it.", [], observation, [])
+        return [message["content"].count("Mend it.") for message in messages]
+
+    assert prompt("Mend it.", grammar="bash") == [0, 1]
+    assert prompt("You are here.", grammar="bash") == [1, 0]
+    assert prompt("Mend it.", grammar="bash", history=2) == [1, 1]
+    assert prompt("Mend it.") == [1, 1]
+
+
 @given(st.text(), st.sampled_from(sorted(GRAMMARS)))
 def test_any_text_parses_to_stripped_commands(text, name):
     parsed = GRAMMARS[name].parse(text)
