@@ -152,7 +152,8 @@ class TrainingRun:
             config = dataclasses.replace(settings.train, last_only=last_only)
             chat_template = template(self.model, self.recipe.prompting)
             conversations = sft.conversations_of(games)
-            for line in sft.train(self.model, conversations, chat_template, config, self.generator):
+            tools = sft.tools_of(games)
+            for line in sft.train(self.model, conversations, chat_template, config, self.generator, tools):
                 self.log.write({"kind": "sft", **line})
             distinct = {(game["task"], game["seed"]) if "seed" in game else place for place, game in enumerate(games)}
             self.spent += DEMONSTRATION_COST * len(distinct)

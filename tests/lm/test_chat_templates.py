@@ -13,7 +13,8 @@ from docs import _templates
 from docs._templates import FAMILIES, chat, render, sampled, template, tokenizer
 from envsuite.errors import UsageError
 from harness.lm.template import SampledReply, Template, with_date
-from harness.prompting.grammars import GRAMMARS, is_thinking
+from harness.prompting.grammars import GRAMMARS
+from harness.reasoning import is_thinking
 from tests.lm.tiny import tiny_tokenizer
 
 ALTERNATING = {"llama2", "mistral-v1", "mistral-v3", "mistral-v7", "gemma2", "gemma3", "command-r", "vicuna"}
