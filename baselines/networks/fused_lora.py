@@ -34,8 +34,8 @@ class FusedLinear(Linear):
         if not isinstance(self.lora_dropout[ADAPTER], torch.nn.Identity) or self.base_layer.bias is not None:
             return False
         down = self.lora_A[ADAPTER].weight
-        whole = not hasattr(weight, "full_tensor") and not hasattr(down, "full_tensor")
-        return whole and x.dtype == weight.dtype == down.dtype and not weight.requires_grad
+        is_sharded = hasattr(weight, "full_tensor") or hasattr(down, "full_tensor")
+        return not is_sharded and x.dtype == weight.dtype == down.dtype and not weight.requires_grad
 
 
 class _Fused(torch.autograd.Function):

@@ -81,8 +81,8 @@ def merge(network: Any, adapter: Adapter) -> None:
     downs = {key for key in tensors if key.endswith(".lora_A.weight")}
     ups = {key.replace(".lora_A.", ".lora_B.") for key in downs}
     if not downs or set(tensors) != downs | ups:
-        others = sorted(set(tensors) - downs - ups) or ["nothing"]
-        raise DataError(f"{adapter.folder / WEIGHTS} holds {others[0]}, and not pairs of lora_A and lora_B.")
+        unpaired = sorted(set(tensors) ^ (downs | ups)) or ["no tensors"]
+        raise DataError(f"{adapter.folder / WEIGHTS} is not pairs of lora_A and lora_B: see {unpaired[0]}.")
     with torch.no_grad():
         for key in sorted(downs):
             name = key.removeprefix(_PREFIX).removesuffix(".lora_A.weight")

@@ -87,8 +87,4 @@ def test_a_fused_layer_computes_the_output_and_gradients_of_peft(folder, dtype):
         results.append((y, entry.grad, layer.lora_A["default"].weight.grad, layer.lora_B["default"].weight.grad))
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    if dtype is torch.float64:
-        weights = [layer["default"].weight.detach().requires_grad_() for layer in (fused.lora_A, fused.lora_B)]
-        apply = type(results[0][0].grad_fn)  # the fused function made this output
-        assert "Fused" in apply.__name__
-        assert all(weight.isfinite().all() for weight in weights)
+    assert "Fused" in type(results[0][0].grad_fn).__name__

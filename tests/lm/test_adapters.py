@@ -89,16 +89,16 @@ def test_an_adapter_that_is_more_than_a_product_of_matrices_is_refused(adapted, 
 
 
 def test_an_adapter_of_another_architecture_names_the_layer(adapted, tmp_path):
-    other = tmp_path / "other"
+    shallow = tmp_path / "shallow"
     tokenizer = tiny_tokenizer()
     network = tiny_model(len(tokenizer))
     network.model.layers = network.model.layers[:1]
     network.config.num_hidden_layers = 1
-    network.save_pretrained(other)
-    tokenizer.save_pretrained(other)
+    network.save_pretrained(shallow)
+    tokenizer.save_pretrained(shallow)
     (tmp_path / "adapter").mkdir()
     with pytest.raises(DataError, match=r"does not fit .*layers\.1\."):
-        hf.load(changed(adapted, tmp_path / "adapter", base_model_name_or_path=str(other)), "cpu", "float32")
+        hf.load(changed(adapted, tmp_path / "adapter", base_model_name_or_path=str(shallow)), "cpu", "float32")
 
 
 def test_the_base_of_an_adapter_is_no_adapter(adapted, tmp_path):
