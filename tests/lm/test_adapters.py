@@ -1,16 +1,24 @@
 """LoRA adapters: a folder of one plays as its base with the adapter merged."""
 
+import hashlib
 import json
+import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 
 from envsuite.errors import DataError
+from harness.cli import eval as evaluation
 from harness.lm import adapters, model_files
 from harness.policies import hf, identities
 from harness.policies.hf import HFPolicy
 from harness.types import Prompt
 from tests.lm.tiny import tiny_model, tiny_tokenizer
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = ROOT / "leaderboards" / "adapters" / "smollm2-alfworld"
 
 peft = pytest.importorskip("peft")
 
@@ -105,3 +113,24 @@ def test_the_base_of_an_adapter_is_no_adapter(adapted, tmp_path):
     name = changed(adapted, tmp_path, base_model_name_or_path=str(adapted[0]))
     with pytest.raises(DataError, match="is another adapter"):
         model_files.folder(name)
+
+
+def test_the_committed_adapter_is_the_one_on_its_card():
+    card = json.loads((COMMITTED / "card.json").read_text())
+    weights = (COMMITTED / adapters.WEIGHTS).read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["sha256"]
+    assert len(weights) < 6_000_000
+    assert adapters.read(COMMITTED).base == card["base"] == "smollm2-135m"
+
+
+def test_make_eval_plays_the_model_before_and_after_training_on_the_same_games(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    lines = subprocess.run(["make", "-n", "eval"], capture_output=True, text=True, check=True).stdout.splitlines()
+    _, *words = shlex.split(next(line for line in lines if "envsuite-eval" in line))
+    args = evaluation.parser().parse_args(words)
+    assert args.model == ["smollm2-135m", str(COMMITTED.relative_to(ROOT))]
+    assert args.baselines == "random,expert"
+    with pytest.raises(SystemExit) as ended:
+        evaluation.main([*words, "--dry-run"])
+    assert not ended.value.code
+    assert capsys.readouterr().out.count("10 seeds from 1000000") == 2
