@@ -13,8 +13,6 @@ import torch
 from peft.tuners.lora.layer import Linear
 from torch import Tensor
 
-from baselines.networks.lora import ADAPTER
-
 
 class FusedLinear(Linear):
     """peft's LoRA layer, with its forward pass in one function where that computes the same."""
@@ -24,16 +22,17 @@ class FusedLinear(Linear):
         weight = self.base_layer.weight
         if args or kwargs or self.disable_adapters or self.merged or not self._is_plain(x, weight):
             return super().forward(x, *args, **kwargs)
-        down, up = self.lora_A[ADAPTER].weight, self.lora_B[ADAPTER].weight
-        return _Fused.apply(x, weight, down, up, self.scaling[ADAPTER])
+        (name,) = self.active_adapters
+        return _Fused.apply(x, weight, self.lora_A[name].weight, self.lora_B[name].weight, self.scaling[name])
 
     def _is_plain(self, x: Tensor, weight: Tensor) -> bool:
         """Returns True for one adapter without dropout or variants, on whole tensors of one type."""
-        if self.active_adapters != [ADAPTER] or ADAPTER in self.lora_variant:
+        if len(self.active_adapters) != 1 or self.base_layer.bias is not None:
             return False
-        if not isinstance(self.lora_dropout[ADAPTER], torch.nn.Identity) or self.base_layer.bias is not None:
+        (name,) = self.active_adapters
+        if name in self.lora_variant or not isinstance(self.lora_dropout[name], torch.nn.Identity):
             return False
-        down = self.lora_A[ADAPTER].weight
+        down = self.lora_A[name].weight
         is_sharded = hasattr(weight, "full_tensor") or hasattr(down, "full_tensor")
         return not is_sharded and x.dtype == weight.dtype == down.dtype and not weight.requires_grad
 
