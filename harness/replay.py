@@ -23,6 +23,7 @@ from harness.policies.recorded import ReplayPolicy
 from harness.prompting.prompting import Prompting
 from harness.records import Key, Record, is_broken
 from harness.rollout.loop import rollout
+from harness.steps import reply_calls, reply_text
 from harness.types import Episode, Trajectory
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
@@ -90,7 +91,8 @@ def check(
         config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
         execution = Execution(max_concurrent, num_workers)
         for record, played in replayed(file, config, list(group.values()), execution, again=model in players):
-            yield Verdict(record, _verdict(record, played, mode) or _chain_difference(record, played, folder))
+            difference = _verdict(record, played, mode) or _call_difference(record, played, folder)
+            yield Verdict(record, difference or _chain_difference(record, played, folder))
 
 
 def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:
@@ -136,6 +138,29 @@ def _chain_difference(record: Record, run: Trajectory, folder: RunFolder | None)
     if difference or folder is None:
         return difference
     return hash_chain.wrong_prompt(record, run, folder.prompting(), folder.parses)
+
+
+def _call_difference(record: Record, run: Trajectory, folder: RunFolder | None) -> str:
+    """Describes the first tool calls of a record that do not give its commands; '' if all do.
+
+    The grammar is only known if the results are in their run folder.
+    """
+    if folder is None or not folder.parses or not folder.prompting().declares_tools:
+        return ""
+    prompting = folder.prompting()
+    for number, step in enumerate(record["steps"]):
+        text, calls = reply_text(step), reply_calls(step)
+        written = prompting.parse(text, (), run.tools, number)
+        if written.calls and [call[1:] for call in written.calls] != [call[1:] for call in calls]:
+            return f"turn {number + 1}: the reply has other tool calls than the record"
+        parsed = prompting.parse(text, calls, run.tools, number)
+        if list(parsed.commands) != step["commands"]:
+            return _unlike(number + 1, list(parsed.commands), step["commands"])
+    return ""
+
+
+def _unlike(turn: int, parsed: list[str], executed: list[str]) -> str:
+    return f"turn {turn}: the reply gives {_short(parsed)}, the commands are {_short(executed)}"
 
 
 def _verdict(record: Record, run: Trajectory, reward_mode: str) -> str:
@@ -292,14 +317,15 @@ class RunFolder:
         if not is_model(self.config["model"]) or not self.parses:
             return
         prompting = self.prompting()
+        if prompting.declares_tools:  # `_call_difference` compares them: it knows the environment's tools
+            return
         for record in stored:
             for turn, step in enumerate(record["steps"], 1):
-                parsed = prompting.parse(records.reply_text(step))
+                parsed = prompting.parse(reply_text(step))
                 commands = list(parsed.commands)
                 executed = step["commands"]
                 if commands[: len(executed)] != executed or bool(commands) != bool(executed):
-                    difference = f"turn {turn}: the reply gives {_short(commands)}, the commands are {_short(executed)}"
-                    yield Verdict(record, difference)
+                    yield Verdict(record, _unlike(turn, commands, executed))
                     break
                 if parsed.substitute != bool(executed and step["fault"] in UNREADABLE):
                     yield Verdict(record, f"turn {turn}: fault {step['fault']!r} contradicts the reply")

@@ -28,7 +28,7 @@ from baselines.networks.model import Model
 from envsuite.errors import DataError
 from envsuite.types import StopReason, Task
 from harness.lm.template import SampledReply, Template
-from harness.types import Episode, Message, Reply, Trajectory, Turn
+from harness.types import Episode, Message, Reply, ToolSchema, Trajectory, Turn
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -56,6 +56,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     return demonstrations
 
 
+def tools_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[ToolSchema]]:
+    """Returns the tools that each demonstration declares."""
+    return [demonstration.get("tools", []) for demonstration in demonstrations]
+
+
 def conversations_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[Message]]:
     """Returns the messages of demonstrations."""
     return [demonstration["messages"] for demonstration in demonstrations]
@@ -64,20 +69,26 @@ def conversations_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[Mess
 _NO_EPISODE = Episode(Task(id="demonstration-v0", entry_point=""), "{}", 0)
 
 
-def as_trajectory(messages: Sequence[Message], template: Template, end: int, last_only: bool = False) -> Trajectory:
+def as_trajectory(
+    messages: Sequence[Message],
+    template: Template,
+    end: int,
+    last_only: bool = False,
+    tools: Sequence[ToolSchema] = (),
+) -> Trajectory:
     """Tokenises a conversation as if its assistant had sampled it, each message followed by the
-    token `end`."""
+    token `end`. Tool calls are spelled as the template spells them."""
     run = Trajectory(_NO_EPISODE, stop_reason=StopReason.SOLVED)
     replies: list[SampledReply] = []
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        ids = [*template.tokenizer(message["content"], add_special_tokens=False)["input_ids"], end]
+        text = template.completion(messages[: place + 1], tools)
+        ids = [*template.tokenizer(text, add_special_tokens=False)["input_ids"], end]
         if not last_only or place == len(messages) - 1:
-            prompt = template.encode(messages[:place], replies).ids
-            reply = Reply(message["content"], prompt, ids, [0.0] * len(ids))
-            run.turns.append(Turn("", reply, (message["content"],), 0.0, {}))
-        replies.append(SampledReply(message["content"], tuple(ids)))
+            prompt = template.encode(messages[:place], replies, tools).ids
+            run.turns.append(Turn("", Reply(text, prompt, ids, [0.0] * len(ids)), (text,), 0.0, {}))
+        replies.append(SampledReply(text, tuple(ids)))
     return run
 
 
@@ -91,11 +102,16 @@ class FineTuning:
         template: Template,
         config: Config,
         generator: torch.Generator,
+        tools: Sequence[Sequence[ToolSchema]] | None = None,
     ) -> None:
-        """Tokenises the conversations. Raises DataError if all are longer than `max_length`."""
+        """Tokenises the conversations; `tools` are those of each. Raises DataError if all are
+        longer than `max_length`."""
         eos = template.tokenizer.eos_token_id
         end = eos if eos in template.end_ids else min(template.end_ids)
-        runs = [as_trajectory(messages, template, end, config.last_only) for messages in conversations]
+        runs = [
+            as_trajectory(messages, template, end, config.last_only, schemas)
+            for messages, schemas in zip(conversations, tools or [()] * len(conversations), strict=True)
+        ]
         self.runs = [run for run in runs if not config.max_length or _length(run) <= config.max_length]
         if not self.runs:
             raise DataError(

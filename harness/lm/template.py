@@ -8,16 +8,17 @@ replies are counted.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from envsuite.errors import UsageError
 from harness.lm.time_limit import time_limit
-from harness.prompting.grammars import Tool
 from harness.prompting.messages import plain_text
-from harness.types import Message
+from harness.prompting.tool_calls import calls_of, for_template, read_text, well_formed
+from harness.reasoning import closed
+from harness.types import Message, ToolSchema
 
 PLAIN = (
     "{% for message in messages %}"
@@ -74,18 +75,24 @@ class Template:
         self._start: list[int] = list(tokenizer("")["input_ids"])
         self._tokens = lru_cache(maxsize=4096)(self._tokenise)
 
-    def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
-        """Returns the prompt as text: a prompt without roles unchanged, others by the template. Declares
-        `tools` if the template supports them. Raises UsageError.
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = (), asks: bool = True) -> str:
+        """Returns the prompt as text: a prompt without roles unchanged, others by the template, which declares
+        `tools`. With `asks`, a reply follows. Raises UsageError.
         """
         if (text := plain_text(messages)) is not None:
             return text
-        options = {"tokenize": False, "add_generation_prompt": True, **self._options}
-        if tools and self.takes_tools:
+        options = {"tokenize": False, "add_generation_prompt": asks, **self._options}
+        if tools:
+            if not self.takes_tools:
+                raise UsageError(
+                    f"The chat template of {self.tokenizer.name_or_path or 'this model'} does not declare tools: use "
+                    "--action-grammar tool, whose calls are text, or another model."
+                )
             options["tools"] = list(tools)
+        messages = for_template(messages)
         try:
             with time_limit(MOST_SECONDS, "chat template"):
-                return self.tokenizer.apply_chat_template(list(messages), **options)
+                return self.tokenizer.apply_chat_template(messages, **options)
         except Exception:  # jinja errors, which templates raise for unsupported messages
             if messages and messages[0]["role"] == "system" and len(messages) > 1:
                 try:  # Gemma and others have no system message
@@ -98,24 +105,27 @@ class Template:
             ) from error
 
     def encode(
-        self, messages: Sequence[Message], sampled: Sequence[SampledReply] = (), tools: Sequence[Tool] = ()
+        self, messages: Sequence[Message], sampled: Sequence[SampledReply] = (), tools: Sequence[ToolSchema] = ()
     ) -> Encoded:
         """Encodes `messages`; `sampled` are the conversation's replies, the latest last.
 
         Assistant messages are matched with `sampled` from the end. A message whose text differs
-        (history without reasoning) is tokenised from its text like any other message.
+        (history without reasoning) is tokenised from its text like any other message. A reply with
+        tool calls is shown as the model wrote it; a template that only accepts its own spelling of
+        calls rewrites it.
         """
-        text = self.render(messages, tools)
         lead = self._lead(messages)
         known = _matches(messages, sampled)
         lost = min(len(sampled), sum(message["role"] == "assistant" for message in messages)) - len(known)
         if not known:
-            return Encoded(lead + list(self._tokens(text)), lost)
-        marked = [
-            {**message, "content": f"\ue000{index}\ue001"} if index in known else message
-            for index, message in enumerate(messages)
-        ]
-        parts = _MARK.split(self.render(marked, tools))
+            return Encoded(lead + list(self._tokens(self.render(messages, tools))), lost)
+        try:
+            text = self.render(_with_replies(messages, known), tools)
+            parts = _MARK.split(self.render(_with_replies(messages, known, "\ue000{}\ue001"), tools))
+        except UsageError:
+            if not any(message.get("tool_calls") for message in messages):
+                raise
+            return Encoded(lead + list(self._tokens(self.render(messages, tools))), lost + len(known))
         gaps = parts[0::2]
         indices = [int(index) for index in parts[1::2]]
         pieces = _splice(text, gaps, [known[index] for index in indices]) if indices == sorted(known) else None
@@ -144,7 +154,26 @@ class Template:
                 pending += piece
         return Encoded(ids + list(self._tokens(pending)), lost)
 
-    def open_end(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[list[int], int, str]:
+    def completion(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> str:
+        """Returns the text with which a model says the last message, as the template spells it.
+
+        A message without tool calls is its content. Raises UsageError if the template does not show the
+        prompt unchanged before the message.
+        """
+        if not messages[-1].get("tool_calls"):
+            return str(messages[-1]["content"])
+        prompt = self.render(messages[:-1], tools)
+        whole = self.render(messages, tools, asks=False)
+        if not whole.startswith(prompt):
+            raise UsageError(
+                f"The chat template of {self.tokenizer.name_or_path or 'this model'} does not show a tool call after "
+                "its prompt: demonstrations with tool calls need another template."
+            )
+        text = whole[len(prompt) :]
+        ends = [self.tokenizer.decode([end], skip_special_tokens=False) for end in self.end_ids]
+        return text[: min((text.index(end) for end in ends if end in text), default=len(text))]
+
+    def open_end(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> tuple[list[int], int, str]:
         """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:]
         may merge with a reply.
 
@@ -173,7 +202,25 @@ def _matches(messages: Sequence[Message], sampled: Sequence[SampledReply]) -> di
     """Returns the sampled replies that messages show unchanged, by index of the message."""
     indices = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     pairs = zip(reversed(indices), reversed(sampled), strict=False)
-    return {index: reply for index, reply in pairs if messages[index]["content"] == reply.text and reply.ids}
+    return {index: reply for index, reply in pairs if reply.ids and _shows(messages[index], reply.text)}
+
+
+def _shows(message: Message, text: str) -> bool:
+    """Returns True if a message is that of a reply, also if it closes the reply's reasoning."""
+    if not message.get("tool_calls"):
+        return bool(message["content"] in (text, closed(text)))
+    content, calls = read_text(text)
+    return bool(message["content"] == content and calls_of(message) == list(map(well_formed, calls)))
+
+
+def _with_replies(messages: Sequence[Message], replies: Mapping[int, SampledReply], mark: str = "") -> list[Message]:
+    """Returns messages in which replies are texts, tool calls included; with `mark`, its format of their indices."""
+    shown = list(messages)
+    for index, reply in replies.items():
+        message = {name: value for name, value in messages[index].items() if name != "tool_calls"}
+        ending = "" if "tool_calls" in messages[index] else message["content"][len(reply.text) :]
+        shown[index] = {**message, "content": (mark.format(index) if mark else reply.text) + ending}
+    return shown
 
 
 def _splice(text: str, gaps: Sequence[str], replies: Sequence[SampledReply]) -> list[str | SampledReply | None] | None:

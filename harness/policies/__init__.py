@@ -40,6 +40,7 @@ _MANAGED = (
     "server_args",
     "dtype",
     "max_concurrent",
+    "thinking_budget",
     "say",
 )
 _FILES = "harness.policies.identities:of_files"
@@ -116,6 +117,7 @@ POLICIES = {
             "extra_body",
             "headers",
             "batch",
+            "reply_cache",
         ),
         is_model=True,
         on_server=True,

@@ -212,8 +212,9 @@ class HFPolicy:
         ticket, prompt, encoded, dropped = self._requests.pop(job)
         if prompt.key and job.result_prefix is not None:
             self._prefixes.put(prompt.key, job.result_prefix)
+        text = self._conversations.remember(prompt, job.ids)
         return ticket, Reply(
-            self._conversations.remember(prompt, job.ids),
+            text,
             prompt_ids=encoded.ids,
             ids=job.ids,
             logprobs=job.logprobs,
@@ -222,6 +223,7 @@ class HFPolicy:
             input_tokens=len(encoded.ids),
             cached_tokens=job.reused,
             output_tokens=len(job.ids),
+            reasoning_tokens=self._conversations.reasoning_tokens(job.ids, text),
             extra={"rewritten": encoded.rewritten} if encoded.rewritten else {},
         )
 

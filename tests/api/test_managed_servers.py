@@ -11,15 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from envsuite import registry
 from envsuite.cache import cache_dir
 from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.tools import ACT
+from harness.cli.eval import main
 from harness.policies import find, make_policy
 from harness.policies.managed import server_settings
+from harness.prompting.prompting import Prompting
+from harness.prompting.tool_calls import assistant_message, result_messages, with_ids
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
 from harness.servers import process, programs
 from harness.servers.pool import ServerPool
 from harness.servers.process import ServerCommand, descendants, started
 from harness.servers.programs import ServerSettings
-from harness.types import Prompt
+from harness.types import Prompt, episode
+from tests import toys  # noqa: F401  registers the toys
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = """
@@ -241,21 +249,46 @@ def test_vllm_on_cpus_uses_the_cores_of_this_process(parallel, tmp_path, monkeyp
     assert dict(command.environment).get("VLLM_CPU_OMP_THREADS_BIND") == cores
 
 
-def test_a_policy_starts_a_program_on_the_path_and_a_crash_of_it_ends_the_run(tmp_path, monkeypatch):
-    script = tmp_path / "llama-server"
-    version = "import sys\nif sys.argv[1:] == ['--version']: raise SystemExit(print('version: 1'))\n"
-    script.write_text(f"#!{sys.executable}\n{version}{SERVER}")
-    script.chmod(0o755)
+VERSION = "import sys\nif sys.argv[1:] == ['--version']: raise SystemExit(print('version: 1'))\n"
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Returns the path of a server's program that is the only one on the PATH."""
+    path = tmp_path / "llama-server"
+    path.write_text(f"#!{sys.executable}\n{VERSION}{SERVER}")
+    path.chmod(0o755)
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path / "cache"))
+    return path
+
+
+def test_a_run_whose_episodes_are_stored_starts_no_server(program, tmp_path, capsys):
+    options = ["-m", f"llamacpp:{tmp_path / 'm.gguf'}", "-e", "BabyAI-easy-v0", "-n", "2", "--max-turns", "2"]
+    options += ["--num-workers", "0", "--baselines", "none", "--admissible", "none", "--reuse", "on"]
+
+    def code(*more):
+        with pytest.raises(SystemExit) as ended:
+            main([*options, *more])
+        return ended.value.code
+
+    assert code("-o", str(tmp_path / "first")) == 0
+    program.write_text(f"#!{sys.executable}\n{VERSION}raise SystemExit('it was started')\n")
+    assert code("-o", str(tmp_path / "second")) == 0
+    assert "2 of 2 episodes" in capsys.readouterr().err
+    assert code("--reuse", "off", "-o", str(tmp_path / "third")) == 2
+    assert "it was started" in capsys.readouterr().err
+
+
+def test_a_policy_starts_a_program_on_the_path_and_a_crash_of_it_ends_the_run(program, tmp_path):
     lines = []
     policy = make_policy(f"llamacpp:{tmp_path / 'm.gguf'}", first_pause=0.01, say=lines.append)
     try:
         ask = Prompt([{"role": "user", "content": "Where?"}], seed=1, key="a")
         (reply,) = policy.act([ask])
         assert reply.text == "look" and not reply.error
-        assert policy.connection()["server"]["command"][0] == str(script)
+        assert policy.connection()["server"]["command"][0] == str(program)
         assert lines[-1].startswith("version: 1 answers after ")
         assert_a_crash_ends_the_run(policy, ask)
     finally:
@@ -274,6 +307,24 @@ def llama():
     if not interpreters or not files:
         pytest.skip("llama.cpp is not installed below the cache: make server-proof")
     return str(interpreters[-1]), str(files[0])
+
+
+def test_llama_cpp_accepts_declared_tools_calls_and_their_results(llama):
+    """SmolLM2's template has no tools, so that its replies are text: each costs a turn, and none breaks the episode."""
+    python, file = llama
+    options = {"server_python": python, "server_context": 1024, "max_concurrent": 1, "max_tokens": 8}
+    policy = make_policy(f"llamacpp:{file}", thinking_budget=20, **options)
+    try:
+        game = [episode(registry.TASKS["Signpost-v0"], 0, max_steps=2)]
+        (run,) = rollout(policy, game, LocalExecutor(1), Prompting("tools", thinking=False))
+        calls = with_ids([("act", '{"command": "east"}'), ("fly", "{")], 0)
+        messages = [{"role": "user", "content": "Where?"}, assistant_message("", calls), *result_messages(calls, "No.")]
+        (reply,) = policy.act([Prompt(messages, tools=[ACT.schema()])])
+    finally:
+        policy.close()
+    assert not run.broken and [turn.fault for turn in run.turns] == ["format"] * 2, run.error
+    assert not reply.error and reply.output_tokens > 0
+    assert policy.fields.values["thinking_budget_tokens"] == 20
 
 
 def test_a_model_on_llama_cpp_plays_and_a_crash_ends_the_run_at_once(llama):
