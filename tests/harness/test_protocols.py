@@ -209,6 +209,13 @@ def test_fetched_words_are_checked_stored_and_used(tmp_path, monkeypatch):
         words.stored("one", expected)
 
 
+def test_each_file_of_published_words_can_have_its_own_commit():
+    source = words.SourceFiles("https://host/repository", {}, "", {"a.py": "0123"})
+    assert source.address("a.py") == "https://host/repository/0123/a.py"
+    files = protocols.load("verlog").source_files
+    assert files.commits.keys() == files.files.keys() and all(len(commit) == 40 for commit in files.commits.values())
+
+
 def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     ours = prompting("balrog")
