@@ -53,10 +53,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP_INSTALL) -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
-eval: $(VENV)/.installed-eval  ## a real language model plays a household task, compared with the random player and the expert
+ADAPTER = leaderboards/adapters/smollm2-alfworld
+eval: $(VENV)/.installed-eval  ## a real language model plays a household task before and after training, with the random player and the expert
 	$(BIN)/envsuite-models get smollm2-135m
-	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --max-turns 15 --max-tokens 24 --history 3 \
-	  --thinking off --admissible latest --resume
+	$(BIN)/envsuite-eval --model smollm2-135m --model $(ADAPTER) --env suite:alfworld-easy -n 10 --resume
+
+adapter: setup  ## train the adapter that make eval plays, on one core, and write its card; continues after an interrupt
+	OMP_NUM_THREADS=1 $(BIN)/envsuite-train alfworld-smollm2 --resume
+	$(BIN)/python -m benchmarks.adapter runs/train/alfworld-smollm2 -o $(ADAPTER)
 
 # Temporary files of the tests are in memory if it has 6 GB to spare: some disks take milliseconds to remove a file.
 SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 6000000 ] && \
@@ -190,4 +194,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

@@ -159,7 +159,8 @@ def test_a_model_that_learned_a_call_plays_by_it_and_is_trained_on_its_tokens_al
     shown = list(demonstrations(runs, prompting))
     config = configs.SFTConfig(epochs=30, rows=1, learning_rate=1e-2)
     generator = torch.Generator().manual_seed(0)
-    steps = sft.train(model, sft.conversations_of(shown), template, config, generator, sft.tools_of(shown))
+    chats, tools = sft.conversations_of(shown), sft.tools_of(shown)
+    steps = sft.FineTuning(model, chats, template, config, generator, tools).run()
     losses = [step["loss"] for step in steps]
     assert losses[-1] < 0.1 < losses[0]
     policy = HFPolicy.of(lm.eval(), tokenizer, max_tokens=90)

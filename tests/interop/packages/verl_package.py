@@ -8,13 +8,15 @@ from importlib.resources import files
 import numpy as np
 import pytest
 from omegaconf import OmegaConf
+from transformers import Qwen2Config
 from verl import DataProto
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.utils.tokenizer import hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
 from harness.interop.chat_game import rows
 from tests.interop.reference import GAMES, Reference
-from tests.lm.tiny import tiny_model, tiny_tokenizer
+from tests.lm.tiny import tiny_tokenizer
 
 FLAGS = {"reward": "dense", "max_turns": 12}
 LENGTHS = {"prompt_length": 4096, "response_length": 8192}
@@ -36,7 +38,9 @@ def config(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     tokenizer = tiny_tokenizer()
     tokenizer.save_pretrained(folder)
-    tiny_model(len(tokenizer)).save_pretrained(folder)
+    # verl's tokenisation of ChatML belongs to Qwen; its default for other models leaves out a line break.
+    shape = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_attention_heads": 4}
+    Qwen2Config(architectures=["Qwen2ForCausalLM"], **shape).save_pretrained(folder)
     loops = folder / "agent_loops.yaml"
     loops.write_text("- name: envsuite\n  _target_: harness.interop.verl.agent_loop\n")
     config = OmegaConf.load(str(files("verl.trainer.config").joinpath("_generated_ppo_trainer.yaml")))
@@ -50,7 +54,8 @@ def config(tmp_path_factory):
 
 @pytest.mark.parametrize("task", GAMES)
 def test_the_worker_has_the_tokens_masks_and_rewards_of_our_rollout(config, task):
-    reference = Reference(tiny_tokenizer(), task, 5, **FLAGS)
+    tokenizer = hf_tokenizer(config.actor_rollout_ref.model.path)  # which splits words as Qwen's does
+    reference = Reference(tokenizer, task, 5, **FLAGS)
     dataset = rows(task, count=5, **FLAGS)
     columns = {name: np.array([row[name] for row in dataset], dtype=object) for name in ("agent_name", "game")}
     columns["raw_prompt"] = np.empty(5, dtype=object)
