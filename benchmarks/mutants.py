@@ -86,7 +86,10 @@ def in_child(
                 os.dup2(quiet, stream)
             enter(folder)
             sys.dont_write_bytecode = True
-            prepare()
+            try:
+                prepare()
+            except ValueError:  # the change uses other variables of the scope around, so no code can be swapped
+                mutant_swap.forget()
             import pytest
 
             mapping = [f"--timeout={LONGEST_TEST}", "-o", "timeout_func_only=true"]

@@ -7,7 +7,7 @@ import importlib.util
 from benchmarks import mutant_swap
 from benchmarks.mutant_map import PROBE, probed
 from benchmarks.mutant_operators import chosen, drawn, mutants_of
-from benchmarks.mutants import Covering, rows, table
+from benchmarks.mutants import Covering, in_child, rows, table
 
 SOURCE = '''
 """A module with 1 number and a < b."""
@@ -66,6 +66,15 @@ def test_a_change_reaches_functions_that_are_loaded_already(tmp_path):
     functions = mutant_swap.functions_of(path)
     assert mutant_swap.swap(functions, before, before.replace(b"n + 1", b"n - 1"), path) == 1
     assert (outer(5), module.other()) == (8, 1)
+
+
+def test_a_change_that_cannot_be_swapped_is_imported_anew(tmp_path):
+    (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
+
+    def refuse():
+        raise ValueError("requires a code object with 1 free vars, not 0")
+
+    assert in_child(tmp_path, ["test_one.py"], 60, prepare=refuse) == "passed"
 
 
 def test_a_line_gets_the_tests_that_cover_it_shortest_first(tmp_path):

@@ -17,9 +17,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from baselines import configs  # noqa: E402
-from baselines.algorithms import dual_gae, gigpo, grpo, ntpo, poad, ppo, rloo, sft, twosome  # noqa: E402
+from baselines.algorithms import actor_critic, dual_gae, gigpo, grpo, ntpo, poad, ppo, rloo, sft, twosome  # noqa: E402
 from baselines.algorithms.optimisers import Optimisers  # noqa: E402
 from baselines.algorithms.update import UpdateInput  # noqa: E402
+from baselines.networks import prefix_sharing  # noqa: E402
 from baselines.networks.model import Model  # noqa: E402
 from harness.lm.likelihood import Candidate  # noqa: E402
 from harness.lm.template import Template  # noqa: E402
@@ -128,6 +129,36 @@ def test_ppo_aggregates_as_it_is_told_in_micro_batches_too(aggregation):
     for micro_rows in (0, 2):
         config = configs.PPO(gamma=0.9, lam=0.7, aggregation=aggregation, micro_rows=micro_rows, **OPEN)
         check_critic_method(ppo, config, (0.9, 0.7, 0.9, 0.7))
+
+
+@pytest.mark.parametrize("micro_rows", [0, 2])
+def test_the_logged_entropy_is_the_mean_over_tokens(micro_rows):
+    model = hand.tiny_model("own")
+    runs = hand.trajectories(model, PLAYS)
+    with torch.no_grad():
+        entropies = torch.cat([hand.sampled(model.lm, turn)[1] for turn in hand.turns(runs)])
+    config = configs.PPO(micro_rows=micro_rows, **OPEN)
+    generator = torch.Generator().manual_seed(0)
+    log = ppo.update(UpdateInput(model, Optimisers(model, config), runs, config, generator, next_prompts(runs)))
+    assert log["entropy"] == pytest.approx(entropies.mean().item(), abs=1e-5)
+
+
+def test_final_values_are_those_of_each_prompt_alone():
+    model = hand.tiny_model("own")
+    runs = hand.trajectories(model, [replace(play, truncated=True) for play in PLAYS])
+    prompts = next_prompts(runs)
+    assert len({len(prompt) for prompt in prompts}) > 1
+    config = configs.PPO()
+    inputs = UpdateInput(model, Optimisers(model, config), runs, config, torch.Generator(), prompts)
+    expected = [hand.value_after(model.critic, prompt) for prompt in prompts]
+    assert actor_critic.final_values(inputs, model.values) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_token_numbered_zero_is_no_padding():
+    ids = torch.tensor([[3, 0, 5], [3, 0, 0]])
+    valid = torch.tensor([[True, True, True], [True, True, False]])
+    packed = prefix_sharing.pack(ids, valid, None, torch.device("cpu"))
+    assert torch.equal(packed.valid[packed.source], valid)
 
 
 def test_ppo_over_turns():

@@ -32,6 +32,11 @@ def test_shaped_rewards_have_the_learners_discount_where_tokens_are_not_discount
     assert configs.PPO(gamma=0.9).shaping() is None and configs.PPO(gamma=0.9, level="turn").shaping().gamma == 0.9
 
 
+def test_ratios_and_values_are_clipped_at_a_fifth_by_default():
+    config = configs.PPO()
+    assert (config.clip_low, config.clip_high, config.value_clip) == (0.2, 0.2, 0.2)
+
+
 @pytest.mark.parametrize(
     ("success", "steps"),
     [((0.0, 0.5, 0.5, 1.0), 30), ((0.5, 0.5), 20), ((0.9, 0.0, 0.9), math.inf), ((1.0,), math.inf)],

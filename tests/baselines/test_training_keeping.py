@@ -239,6 +239,12 @@ def test_a_critic_starts_from_what_the_actor_has_become(folder, rank):
     torch.testing.assert_close(trunk(), expected_states, atol=1e-5, rtol=1e-5)
 
 
+def test_float16_needs_loss_scaling_and_is_refused_and_bfloat16_is_not(folder):
+    with pytest.raises(UsageError, match="loss scaling"):
+        Model.load(ModelConfig(str(folder), critic="none", dtype="float16"))
+    assert Model.load(ModelConfig(str(folder), critic="none", dtype="bfloat16")).lm.dtype is torch.bfloat16
+
+
 def test_a_target_critic_gives_one_step_targets_and_follows(model):
     _, runs = play(model, count=2)
     config = poad.Config(target_tau=0.25, critic_learning_rate=1e-2, learning_rate=0.0, gamma=0.9)

@@ -366,7 +366,8 @@ def test_a_ladder_of_tasks_is_climbed_and_remembered(folder, tmp_path):
     run.evaluate()
     run.save()
     run.close()
-    assert TrainingRun(recipes.parse(table), tmp_path / "run", resume=True).stage == 1
+    again = TrainingRun(recipes.parse(table), tmp_path / "run", resume=True)
+    assert again.stage == 1 and again.optimisers is not None
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path):

@@ -57,7 +57,7 @@ LOST = {
     tool("insert", insert_line=float("inf"), new_str="x"): "wrong type",
     tool("insert", insert_line=float("nan"), new_str="x"): "wrong type",
     tool("view", view_range=[10**30, -1]): "has",
-    "echo " + 140_000 * "a": "120000 are the most",
+    "echo " + 140_000 * "a": "exit code 1, in /testbed\nThe command has 140005 bytes, 120000 are the most",
     "search " + 140_000 * "a": "120000 are the most",
     "run_tests -x": "no test of that name",
     "run_tests nowhere.py": "no test of that name",

@@ -172,13 +172,15 @@ def test_the_expert_is_paid_once_at_the_end_and_the_idle_player_is_not(envs):
     env.reset(seed=0)
     paid, over = [], False
     while not over:
-        _, reward, over, truncated, info = env.step(env.expert())
+        text, reward, over, truncated, info = env.step(env.expert())
         assert info["is_action_valid"] and not truncated
         paid.append(reward)
+    assert text.endswith("All tests pass.")
     assert (paid[-1], sum(paid), info["success"], info["stop_reason"]) == (1.0, 1.0, True, "solved")
     assert info["metrics"]["resolved"] == 1.0
     env.reset(seed=0)
-    _, reward, terminated, _, info = env.step("submit")
+    text, reward, terminated, _, info = env.step("submit")
+    assert text.endswith("The problem is not mended.")
     assert (reward, terminated, info["success"], info["stop_reason"], info["fault"]) == (
         0.0,
         True,

@@ -20,7 +20,7 @@ from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw,
 from envsuite.envs.virtualhome.rules import fixed_tasks, published
 from envsuite.envs.virtualhome.rules.engine import HomeAction
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
-from envsuite.envs.virtualhome.rules.goals import GoalTracker
+from envsuite.envs.virtualhome.rules.goals import Condition, GoalTracker, predicate
 from envsuite.envs.virtualhome.rules.lower_bound import LowerBound
 from envsuite.envs.virtualhome.rules.planner import HouseholdPlanner, _Reduced
 from envsuite.envs.virtualhome.rules.solutions import solutions
@@ -313,6 +313,7 @@ def test_an_item_on_the_table_is_one_subgoal_and_not_that_of_the_other_item(item
     carried = [f"go to the {item}", f"take the {item}", "go to the living room", "go to the coffee table"]
     total, _ = play(env, [*carried, f"put the {item} on the coffee table"])
     assert total == pytest.approx(1 / 4)
+    assert play(env, carried)[0] == pytest.approx(1 / 4)  # in a hand, as well as on the table
 
 
 def test_the_published_return_is_reported_in_every_reward_mode():
@@ -444,10 +445,36 @@ def test_the_bound_never_exceeds_the_number_of_commands_left():
                 break
             reduced = _Reduced(game.engine, game.goal, game.planner._relevant(game.state))
             small, _ = reduced._project(game.state)
-            assert LowerBound(reduced.engine, game.goal)(small, game.stage) <= left, household.goal.text
+            bound = LowerBound(reduced.engine, game.goal)(small, game.stage)
+            assert 0 < bound <= left, household.goal.text
             assert before is None or before - left <= 1  # one command brings one no nearer than by one
             before = left
             game.act(phrase if rng.random() < 0.4 else rng.choice(game.admissible()))
+
+
+def test_a_plan_starts_with_both_hands_full_of_things_that_the_goal_does_not_need():
+    household = draw(0, HouseholdSettings(rooms=2, objects=8))
+    game = FixedGame(household.home, household.goal)
+    rng = random.Random(0)
+    for _ in range(300):
+        right, left = game.state.right, game.state.left
+        if right and left and game.planner._relevant(game.state).isdisjoint(household.home.keys(right | left)):
+            break
+        takes = [phrase for phrase in game.admissible() if phrase.startswith("take ")]
+        game.act(rng.choice(takes or game.admissible()))
+    else:
+        raise AssertionError("no such state was reached")
+    remaining, _ = game.plan()
+    assert remaining and remaining > 0
+
+
+def test_only_the_seat_asked_for_counts_as_seated():
+    home, _ = fixed_tasks.fixed_task("entertainment")
+    engine = FixedEngine(home)
+    seated = predicate(engine, Condition("seated", "sofa"))
+    state = engine.start._replace(sitting=True, seat=home.bit["sofa"])
+    assert seated(state)
+    assert not seated(state._replace(seat=home.bit["tv"])) and not seated(state._replace(sitting=False))
 
 
 def test_each_split_draws_what_training_never_has():

@@ -374,7 +374,7 @@ def test_a_full_disk_stops_the_storing_but_not_the_run(tmp_path, store):
         series._file = os.open("/dev/full", os.O_WRONLY)
         return series
 
-    with pytest.warns(UserWarning, match="cannot be written"):
+    with pytest.warns(UserWarning, match=r"cannot be written \(No space left on device\)"):
         _, summary = evaluate(cfg, tmp_path / "a", lambda: make_policy("random"), open_series=full)
     assert summary["episodes"] == 4 and [info.episodes for info in store.list()] == [0]
 

@@ -179,6 +179,10 @@ def test_demonstrations_list_admissible_commands_on_request(tmp_path, capsys):
     assert texts[0] != texts[1] and len(texts[1]) > len(texts[0])
 
 
+def test_demonstrations_remember_all_turns_by_default():
+    assert data.parser().parse_args(["demos", "-e", "HiLo-v0", "-o", "games.jsonl"]).history == -1
+
+
 def test_words_of_a_folder_are_for_published_prompts_alone(tmp_path, capsys):
     code, _, error = call(data.main, ["get", "alfworld", "--from", tmp_path], capsys)
     assert code == 2 and "--from is for prompts/NAME, not for alfworld" in error

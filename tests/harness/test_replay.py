@@ -71,6 +71,13 @@ def test_the_first_difference_of_a_forged_record_is_named(alone, forge, message,
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("sampling", "parses"), [(None, False), ({"action_mode": "score"}, False), ({"action_mode": "write"}, True)]
+)
+def test_commands_were_parsed_only_where_a_model_wrote_them(sampling, parses):
+    assert replay.RunFolder(Path(), {"sampling": sampling}).parses is parses
+
+
 def remark(lines):
     next(record for record in lines if record["success"]).update(stop_reason="broken", error="server gone")
 
