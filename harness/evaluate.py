@@ -24,7 +24,7 @@ import envsuite
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
-from envsuite.errors import MissingExtra, UsageError, did_you_mean
+from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import config_file, hash_chain, records
 from harness.episodes.reused import ReusedEpisodes
@@ -264,7 +264,7 @@ def evaluate(
         summary["results_hash"] = records.results_hash(folder / "results.jsonl")
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
-    except MissingExtra:
+    except Exception:
         if is_new and not (journal_path.exists() and journal_path.stat().st_size):
             _remove(folder, output_dir)
         raise
@@ -273,7 +273,9 @@ def evaluate(
 
 
 def _remove(folder: Path, output_dir: Path) -> None:
-    """Removes the folder of a run that played nothing, and the empty folders above it up to `output_dir`."""
+    """Removes the folder of a run that failed before its first episode, and the empty folders above it, up to
+    `output_dir`.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # raised by the first that is not empty
         for path in (folder.parent, output_dir):
