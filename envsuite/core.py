@@ -324,14 +324,14 @@ def declared_knobs(env_class: type[TextEnv]) -> dict[str, Knob]:
     return {knob.name: knob for knob in (MAX_STEPS, *env_class.knobs)}
 
 
-def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any]) -> dict[str, Any]:
+def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any], task: str = "") -> dict[str, Any]:
     """Returns the complete settings: every declared knob with its value in `knobs` or its default.
 
-    Raises BadKnob.
+    Raises BadKnob, which names the id of the `task`, or without it the class.
     """
     declared = declared_knobs(env_class)
     for name in knobs:
         if name not in declared:
             hint = did_you_mean(name, declared) or f" It has {', '.join(declared)}."
-            raise BadKnob(f"{env_class.__name__} has no knob {name!r}.{hint}")
+            raise BadKnob(f"{task or env_class.__name__} has no knob {name!r}.{hint}")
     return {name: knob.check(knobs[name]) if name in knobs else knob.default for name, knob in declared.items()}

@@ -159,11 +159,13 @@ class RunConfig:
                     f"{self.task.id} has no split {name!r}: it has {', '.join(known)}.{did_you_mean(name, known)}"
                 )
             span = self.task.splits[name]
-            available = f"split {name!r} has {len(span)} seeds"
+            available = f"split {name!r} has {len(span)} seed{'' if len(span) == 1 else 's'}"
         count = self.episodes if self.episodes is not None else len(span) if panel is not None else min(100, len(span))
         if count < 1:
             raise UsageError(f"--episodes must be at least 1, not {count}.")
-        if self.seed < 0 or self.seed + count > len(span):
+        if self.seed < 0:
+            raise UsageError(f"--seed must be at least 0, not {self.seed}: it counts from the split's first seed.")
+        if self.seed + count > len(span):
             raise UsageError(f"{self.task.id}: {available}, but {count} starting at number {self.seed} were requested.")
         return span[self.seed : self.seed + count]
 
@@ -220,7 +222,7 @@ def evaluate(
     journal_path = folder / "journal.jsonl"
     if not execution.resume and journal_path.exists() and journal_path.stat().st_size:
         raise UsageError(f"{folder} exists: continue with --resume, remove it, or choose another --output-dir.")
-    is_new = not folder.exists()
+    new = [path for path in (folder, folder.parent, output_dir) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock")
     try:
@@ -265,20 +267,18 @@ def evaluate(
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
     except Exception:
-        if is_new and not (journal_path.exists() and journal_path.stat().st_size):
-            _remove(folder, output_dir)
+        if folder in new and not (journal_path.exists() and journal_path.stat().st_size):
+            _remove(new)
         raise
     finally:
         lock.release()
 
 
-def _remove(folder: Path, output_dir: Path) -> None:
-    """Removes the folder of a run that failed before its first episode, and the empty folders above it, up to
-    `output_dir`.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
+def _remove(new: Sequence[Path]) -> None:
+    """Removes the new folder of a run that failed before its first episode, and new empty folders above it."""
+    shutil.rmtree(new[0], ignore_errors=True)
     with contextlib.suppress(OSError):  # raised by the first that is not empty
-        for path in (folder.parent, output_dir):
+        for path in new[1:]:
             path.rmdir()
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
@@ -158,4 +159,8 @@ def _explained(error: Exception) -> str:
             f"No permission for {error.filename} ({error.strerror}): work in a folder that you may write to, or name "
             "one, for example with --output-dir."
         )
+    if isinstance(error, (NotADirectoryError, FileExistsError)) and error.filename:
+        path = Path(error.filename)
+        file = next((part for part in (path, *path.parents) if part.is_file()), path)
+        return f"{file} is a file, where a folder is needed: name another folder, for example with --output-dir."
     return str(error)

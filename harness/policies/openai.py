@@ -91,11 +91,12 @@ class OpenAIPolicy(RequestingPolicy):
     ) -> None:
         if not model:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
-        if timeout <= 0 or max_retries < 0 or (requests_per_minute is not None and requests_per_minute <= 0):
-            raise UsageError(
-                f"timeout {timeout} and requests per minute {requests_per_minute} must be positive, "
-                f"retries {max_retries} >= 0."
-            )
+        if timeout <= 0:
+            raise UsageError(f"--timeout must be above 0 seconds, not {timeout:g}.")
+        if max_retries < 0:
+            raise UsageError(f"--max-retries must be at least 0, not {max_retries}.")
+        if requests_per_minute is not None and requests_per_minute <= 0:
+            raise UsageError(f"--requests-per-minute must be above 0, not {requests_per_minute:g}.")
         super().__init__()
         self.name = model
         self.servers = [address(url) for url in (base_url or OPENAI).split(",") if url.strip()]

@@ -211,6 +211,7 @@ def _reused(run: str, summary: Summary, episodes: int) -> str:
 def _tell(console: Console, record: Record, reused: bool) -> None:
     reason = record["stop_reason"] + (", reused" if reused else "")
     line = (
-        f"  {record['task']} seed {record['seed']} attempt {record['attempt']}: {reason}, {record['num_turns']} turns"
+        f"  {record['task']} seed {record['seed']} attempt {record['attempt']}: {reason}, "
+        f"{cli.plural(record['num_turns'], 'turn')}"
     )
     console.print(line + (f": {record['error']}" if record["error"] else ""), highlight=False, soft_wrap=True)
