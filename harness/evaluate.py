@@ -31,7 +31,7 @@ from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
-from harness.policies import is_model, weights_path
+from harness.policies import is_model, on_server, starts_server, weights_path
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
 from harness.rollout.activity import Activity, Heartbeat
@@ -121,7 +121,9 @@ class RunConfig:
                 del identity["prompting"]["wording"]
             if not self.prompting.protocol:
                 del identity["prompting"]["protocol"], identity["prompting"]["words"]
-            identity["weights"] = model_files.fingerprint(weights_path(self.model))
+            hosted = on_server(self.model, None) and not starts_server(self.model)
+            # A folder here with the name of a hosted model says nothing about what the server holds.
+            identity["weights"] = "" if hosted else model_files.fingerprint(weights_path(self.model))
         return identity
 
     def protocol(self) -> dict[str, Any]:
@@ -264,7 +266,7 @@ def evaluate(
         summary["results_hash"] = records.results_hash(folder / "results.jsonl")
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
-    except MissingExtra:
+    except (MissingExtra, UsageError):
         if is_new and not (journal_path.exists() and journal_path.stat().st_size):
             _remove(folder, output_dir)
         raise

@@ -27,7 +27,8 @@ from envsuite.errors import DataError, UsageError
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, Sampling
 from harness.records import Record
-from harness.replay import RunFolder, first_difference, replayed
+from harness.replay import first_difference, replayed
+from harness.run_folder import RunFolder
 from harness.stats.intervals import SHARE, bounded
 from harness.types import HashesWeights, Policy, Prompt, Reply
 

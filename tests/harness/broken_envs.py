@@ -10,7 +10,7 @@ import time
 from envsuite import Knob, Outcome, Task, register
 from examples.hilo import HiLo
 
-FAILURES = ("exception", "system-exit", "os-exit", "nan", "infinity", "segfault", "hang")
+FAILURES = ("exception", "system-exit", "os-exit", "nan", "nan-progression", "infinity", "segfault", "hang")
 
 
 class Breaking(HiLo):
@@ -37,6 +37,8 @@ class Breaking(HiLo):
         outcome = super()._act(command)
         if how in ("nan", "infinity"):
             return Outcome(outcome.text, reward=float(how))
+        if how == "nan-progression":
+            return Outcome(outcome.text, progression=float("nan"))
         return outcome
 
 

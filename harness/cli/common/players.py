@@ -188,6 +188,10 @@ def play(
                 soft_wrap=True,
             )
     players.spend(config, summary)
+    if summary["broken"]:
+        count = f"{summary['broken']} of {len(config.all_episodes())}"
+        note = f"{config.task.id} {name}: broken episodes: {count}. They have no score, and --resume plays them again."
+        console.print(note, style="yellow", highlight=False, soft_wrap=True)
     if "reused" in summary:
         console.print(
             _reused(f"{config.task.id} {name}", summary, len(config.all_episodes())), highlight=False, soft_wrap=True
