@@ -35,7 +35,7 @@ def play(tmp_path, how, model="expert", **execution):
     return records.read_results(run.folder(tmp_path) / "results.jsonl")
 
 
-@pytest.mark.parametrize("how", ["exception", "system-exit", "nan", "infinity"])
+@pytest.mark.parametrize("how", ["exception", "system-exit", "nan", "infinity", "observation", "metric"])
 def test_a_failure_in_this_process_breaks_its_episode_alone(tmp_path, how):
     played = play(tmp_path, how, num_workers=0)
     assert ends(played) == EXPECTED

@@ -139,6 +139,11 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     row = find(model, args.base_url, config.sampling.action_mode)[0]
     if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
         raise UsageError(f"--reply-cache needs a model of openai:, vllm: or llamacpp:, or --base-url, not {model}.")
+    if getattr(args, "max_cost", 0.0) and "price" in row.options and not args.price:
+        raise UsageError(
+            f"--max-cost needs --price IN,OUT for {model}: without a price, a server that sends no cost would never "
+            "reach the limit."
+        )
     if row is POLICIES["inspect"]:
         return
     if config.sampling.thinking_budget:
