@@ -53,10 +53,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP_INSTALL) -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
-eval: $(VENV)/.installed-eval  ## a real language model plays a household task, compared with the random player and the expert
+ADAPTER = leaderboards/adapters/smollm2-alfworld
+eval: $(VENV)/.installed-eval  ## a real language model plays a household task before and after training, with the random player and the expert
 	$(BIN)/envsuite-models get smollm2-135m
-	$(BIN)/envsuite-eval --model smollm2-135m --env alfworld -n 6 --max-turns 15 --max-tokens 24 --history 3 \
-	  --thinking off --admissible latest --resume
+	$(BIN)/envsuite-eval --model smollm2-135m --model $(ADAPTER) --env suite:alfworld-easy -n 10 --resume
+
+adapter: setup  ## train the adapter that make eval plays, on one core, and write its card; continues after an interrupt
+	OMP_NUM_THREADS=1 $(BIN)/envsuite-train alfworld-smollm2 --resume
+	$(BIN)/python -m benchmarks.adapter runs/train/alfworld-smollm2 -o $(ADAPTER)
 
 # Temporary files of the tests are in memory if it has 6 GB to spare: some disks take milliseconds to remove a file.
 SCRATCH = $$(if [ "$$(awk '/MemAvailable/ {print $$2}' /proc/meminfo)" -gt 6000000 ] && \
@@ -98,9 +102,17 @@ coverage: setup  ## simulate how often 95 % intervals contain the true value, an
 	$(BIN)/python -m benchmarks.coverage -o benchmarks/coverage.md
 	$(BIN)/python -m benchmarks.generalization_gap -o benchmarks/generalization_gap.md
 
+adapters-proof: dev  ## installs tinker-cookbook, SkyRL, verl and GEM, each in its own environment (needs uv), and compares their rollouts with ours
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
+
 server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, kills and resumes; continues after an interrupt
 	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
+
+tracker-proof:  ## a killed and resumed run in W&B and trackio, each in its own virtual environment in build/
+	@for name in wandb trackio; do tool=build/trackers/$$name; \
+	  test -e $$tool/.installed || { $(PYTHON) -m venv $$tool && $$tool/bin/pip install -q -e . $$name && touch $$tool/.installed; } || exit 1; \
+	  $$tool/bin/python -m benchmarks.trackers $$name || exit 1; done
 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write
@@ -113,6 +125,12 @@ sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docke
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py
 	.ci/dockerd $(BIN)/python -m benchmarks.swegym_proof docker --markdown benchmarks/swegym_proof.md
+	$(BIN)/python -m benchmarks.swebench_agreement --markdown benchmarks/swebench_agreement.md
+
+agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories of three agents are imported, replayed and graded
+	$(BIN)/python -m venv build/agents
+	build/agents/bin/pip install -q --disable-pip-version-check mini-swe-agent==2.4.6 -e '.[swegym]'
+	build/agents/bin/python -m benchmarks.agents_proof --markdown benchmarks/agents_proof.md
 
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
 	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
@@ -148,6 +166,7 @@ gallery: dev  ## play and draw the gallery of environments again
 
 figures: setup  ## write the figures of the docs and the meta-analysis from stored results
 	$(BIN)/python -m docs._figures
+	$(BIN)/python -m docs._templates
 	$(BIN)/python -m docs._meta_analysis
 
 docs-check: dev  ## links, code blocks and pictures of the docs and of the built site; follows the tutorial
@@ -175,4 +194,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval test train-demo studies proof gpu-proof fault-proof coverage server-proof profiles sandbox-proof swe-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean

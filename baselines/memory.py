@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,7 +35,7 @@ def configuration(name: str) -> Any:
     """
     from transformers import AutoConfig
 
-    path: Path | None = Path(name) if Path(name).is_dir() else model_files.here(model_files.resolve(name))
+    path = model_files.here(model_files.resolve(name))
     if path is not None:
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
     shipped = {file.stem: file for file in SHIPPED.glob("*.json")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,14 +24,18 @@ Display = Callable[[dict[str, Any]], None]
 
 
 class RunLog:
-    """Writes the record of a run; of several processes only the first writes."""
+    """Writes the record of a run; of several processes only the first writes.
 
-    def __init__(self, recipe: Recipe, folder: Path, display: Display) -> None:
+    With `resume` the trackers continue the runs that they began. A tracker that fails is left out
+    from then on, with a warning: metrics.jsonl has every number.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, display: Display, resume: bool = False) -> None:
         self.recipe, self.folder, self.display = recipe, folder, display
         self.metrics = folder / "metrics.jsonl"
-        self.trackers: list[trackers.Tracker] = []
+        self.trackers: dict[str, trackers.Tracker] = {}
         if collectives.first():
-            self.trackers = [trackers.TRACKERS[name](folder, recipes.plain(recipe)) for name in recipe.trackers]
+            self.trackers = trackers.open_trackers(recipe.trackers, folder, recipes.plain(recipe), resume)
 
     def begin(self) -> None:
         """Begins a new run; removes the metrics of a run that was killed before its first
@@ -53,9 +58,22 @@ class RunLog:
             with self.metrics.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             numbers = {f"{line['kind']}/{key}": value for key, value in line.items() if isinstance(value, (int, float))}
-            for tracker in self.trackers:
-                tracker.log(numbers, int(line.get("update", 0)))
+            step = int(line.get("update", 0))
+            self._track(lambda tracker: tracker.log(numbers, step))
             self.display(line)
+
+    def close(self) -> None:
+        """Closes the trackers, whose runs then count as finished until they are resumed."""
+        self._track(lambda tracker: tracker.close())
+        self.trackers = {}
+
+    def _track(self, act: Callable[[trackers.Tracker], None]) -> None:
+        for name, tracker in list(self.trackers.items()):
+            try:
+                act(tracker)
+            except Exception as error:  # whatever a tracker raises when its server or disk fails
+                print(f"warning: {name} failed and is left out from here on: {error}", file=sys.stderr)
+                del self.trackers[name]
 
     def count(self) -> int:
         """Returns the number of lines in metrics.jsonl."""

@@ -6,6 +6,7 @@
         checkpoint.pt   everything that the next update depends on, as plain data
         model/          the latest model as a plain Hugging Face folder; best/ the one with the best evaluation
         adapter/        with LoRA, the latest adapter for peft
+        trackers.json   the ids of the run in its trackers, if it has any
 
 Games and sampling seeds are addressed by the number of the update, so that a run killed at any
 moment and resumed continues with the very same update (on a CPU with a fixed number of threads, to
@@ -17,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
+from typing import Any
 
 import filelock
 import torch
@@ -41,7 +43,10 @@ from harness.evaluate import Execution
 DEMONSTRATION_COST, EPISODE_COST = 10, 1
 """Units of the budget rule in the Practitioner's Guide (its Table 9)."""
 
-MAY_CHANGE = ("updates", "budget", "eval_every", "save_every", "keep_checkpoints", "stop_at", "generation", "fsdp")
+MAY_CHANGE = (
+    *("updates", "budget", "eval_every", "save_every", "keep_checkpoints", "stop_at"),
+    *("generation", "fsdp", "trackers"),
+)
 """Keys of a recipe that may differ when its run is resumed."""
 
 CONCURRENT = 64
@@ -85,11 +90,13 @@ class TrainingRun:
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.optimisers: Optimisers | None = None
         self.update, self.spent, self.tuned = 0, 0, False
+        self.tuning: dict[str, Any] | None = None
+        """State of an unfinished fine-tuning."""
         self.best, self.success, self.evaluated_at = -1.0, -1.0, -1
         execution = execution or Execution(max_concurrent=CONCURRENT)
         self.collector = Collector(recipe, self.model, folder, execution, environments)
         self.stage = 0 if recipe.advance_at else len(self.collector.sampler.configs) - 1
-        self.log = RunLog(recipe, folder, display)
+        self.log = RunLog(recipe, folder, display, resume=checkpoint.exists())
         if collectives.first():
             checkpoints.tidy(folder)
         if checkpoint.exists():
@@ -123,6 +130,7 @@ class TrainingRun:
 
     def close(self) -> None:
         """Closes environments and servers, and releases the folder."""
+        self.log.close()
         self.collector.close()
         self.lock.release()
 
@@ -147,13 +155,20 @@ class TrainingRun:
             config = dataclasses.replace(settings.train, last_only=last_only)
             chat_template = template(self.model, self.recipe.prompting)
             conversations = sft.conversations_of(games)
-            for line in sft.train(self.model, conversations, chat_template, config, self.generator):
+            tools = sft.tools_of(games)
+            tuning = sft.FineTuning(self.model, conversations, chat_template, config, self.generator, tools)
+            if self.tuning:
+                tuning.load_state(self.tuning)
+            for line in tuning.run():
                 self.log.write({"kind": "sft", **line})
+                if config.save_every and tuning.step % config.save_every == 0 and tuning.step < tuning.steps:
+                    self.tuning = tuning.state()
+                    self.save()
             distinct = {(game["task"], game["seed"]) if "seed" in game else place for place, game in enumerate(games)}
             self.spent += DEMONSTRATION_COST * len(distinct)
             self.model.start_critic()  # actor and critic both start from the tuned weights, docs/specs/algorithms.md
             self.collector.weights_changed()
-        self.tuned = True
+        self.tuned, self.tuning = True, None
 
     def _prepare_updates(self) -> None:
         """Makes reference, target critic and optimisers after fine-tuning, before the first update."""
@@ -257,6 +272,7 @@ class TrainingRun:
         state = {
             "recipe": recipes.plain(self.recipe),
             "model": self.model.state(),
+            "tuning": self.tuning,
             "optimisers": self.optimisers.state() if self.optimisers else None,
             "generator": self.generator.get_state(),
             "update": self.update,
@@ -286,7 +302,8 @@ class TrainingRun:
             if mine[key] != saved.get(key) and key not in MAY_CHANGE:
                 raise UsageError(f"{checkpoint.parent} was trained with {key} = {saved.get(key)!r}, not {mine[key]!r}.")
         self.model.load_state(state["model"])
-        self.tuned = True
+        self.tuning = state["tuning"]
+        self.tuned = self.tuning is None
         if state["optimisers"] is not None:
             self.optimisers = Optimisers(self.model, self.recipe.config)
             self.optimisers.load_state(state["optimisers"])

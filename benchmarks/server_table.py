@@ -9,6 +9,7 @@ from typing import Any
 
 from harness import records
 from harness.records import Record
+from harness.steps import reply_text
 
 Figures = dict[str, Any]
 PAIRS = (
@@ -133,7 +134,7 @@ def same_prompts(run: Sequence[Record], rerun: Sequence[Record]) -> tuple[int, i
     for first, second in zip(run, rerun, strict=True):
         for step, again in zip(first["steps"], second["steps"], strict=False):
             replies += 1
-            if records.reply_text(step) != records.reply_text(again):
+            if reply_text(step) != reply_text(again):
                 differ += 1
                 break
     return replies, differ
@@ -153,4 +154,4 @@ def _between(servers: Sequence[dict[str, Figures]]) -> list[Sequence[object]]:
 
 
 def _first_replies(path: Path) -> list[str]:
-    return [records.reply_text(record["steps"][0]) for record in records.read_results(path)]
+    return [reply_text(record["steps"][0]) for record in records.read_results(path)]

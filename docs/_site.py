@@ -29,7 +29,10 @@ HOWTO = (
     *("train-one-gpu", "ray", "other-tools"),
 )
 """how-to pages in the order of a project; others follow"""
-REFERENCE = ("cli", "evaluation", "models", "suites", "recipes", "api-environments", "api-harness", "api-training")
+REFERENCE = (
+    *("cli", "evaluation", "models", "templates", "suites", "recipes"),
+    *("api-environments", "api-harness", "api-training"),
+)
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -50,6 +53,7 @@ def on_config(config: Any) -> Any:
         {
             "Results": [
                 {"Leaderboards": ["leaderboards/README.md", *boards]},
+                {"Adapters": [path.relative_to(ROOT).as_posix() for path in _adapters()]},
                 {"Published tables": [path.relative_to(ROOT).as_posix() for path in _tables()]},
                 {"Training studies": [path.relative_to(ROOT).as_posix() for path in _studies()]},
                 {"Generalization": "leaderboards/generalisation/README.md"},
@@ -69,7 +73,7 @@ def on_files(files: Files, config: Any) -> Files:
 
     for path in sorted((ROOT / "leaderboards" / "training").glob("*/*.svg")):
         add(path.relative_to(ROOT).as_posix(), path.read_text())
-    for path in [*_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
+    for path in [*_adapters(), *_tables(), *_studies(), *sorted((ROOT / "benchmarks").glob("*.md"))]:
         add(path.relative_to(ROOT).as_posix(), path.read_text())
     for path, text in leaderboard_pages.pages(ROOT / "leaderboards").items():
         add(path.relative_to(ROOT).as_posix(), text)
@@ -124,6 +128,11 @@ def _loose() -> list[str]:
 
 def _boards() -> list[Path]:
     return leaderboard_pages.folders(ROOT / "leaderboards")
+
+
+def _adapters() -> list[Path]:
+    """Returns the pages of the committed adapters."""
+    return sorted((ROOT / "leaderboards" / "adapters").glob("*/README.md"))
 
 
 def _tables() -> list[Path]:

@@ -6,6 +6,7 @@ from envsuite.core import TextEnv
 from envsuite.errors import EnvsuiteError
 from envsuite.registry import make, register, register_family, tasks
 from envsuite.spaces import Prose
+from envsuite.tools import Tool
 from envsuite.types import Family, Knob, Outcome, Panel, RewardMode, StopReason, Task
 
 __version__ = "0.1.0"
@@ -20,6 +21,7 @@ __all__ = [
     "StopReason",
     "Task",
     "TextEnv",
+    "Tool",
     "make",
     "register",
     "register_family",

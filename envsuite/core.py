@@ -13,6 +13,7 @@ import numpy as np
 
 from envsuite.errors import BadKnob, EngineFailure, UsageError, did_you_mean
 from envsuite.spaces import Prose
+from envsuite.tools import ACT, Tool
 from envsuite.types import Knob, Outcome, RewardMode, Shaping, ShapingUnit, StopReason
 
 MAX_STEPS = Knob("max_steps", 50, "commands until the episode is truncated", low=1)
@@ -49,6 +50,8 @@ class TextEnv(gym.Env[str, str], ABC):
     """True if the engine is slow or must not share a process: the rollout then uses worker processes"""
     instructions: str = ""
     """text shown to a policy once: the rules and the form of commands"""
+    tools: Sequence[Tool] = (ACT,)
+    """functions for models that act by tool calls; like `instructions`, a reset may change them"""
     objective: str = ""
     """goal of this episode in words"""
     metadata: dict[str, Any] = {"render_modes": []}

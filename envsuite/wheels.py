@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import zipfile
 from importlib.util import find_spec
@@ -67,8 +68,10 @@ def pip() -> list[str]:
     """
     if find_spec("pip"):
         return [sys.executable, "-m", "pip"]
-    if spec := find_spec("ensurepip"):
-        for folder in spec.submodule_search_locations or ():
-            for wheel in Path(folder, "_bundled").glob("pip-*.whl"):
-                return [sys.executable, str(wheel / "pip")]
+    spec = find_spec("ensurepip")
+    folders = [Path(folder, "_bundled") for folder in (spec and spec.submodule_search_locations) or ()]
+    if folder := sysconfig.get_config_var("WHEEL_PKG_DIR"):  # of Debian and Fedora
+        folders.append(Path(folder))
+    for wheel in (wheel for folder in folders for wheel in folder.glob("pip-*.whl")):
+        return [sys.executable, str(wheel / "pip")]
     raise DataError("This Python has no pip: install it with `uv pip install pip` or `apt-get install python3-pip`.")

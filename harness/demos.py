@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from envsuite.errors import UsageError
+from envsuite.tools import Tool, call_of
 from harness.prompting.grammars import GRAMMARS
 from harness.prompting.prompting import Past, Prompting
+from harness.prompting.tool_calls import assistant_message, with_ids
+from harness.reasoning import joined
 from harness.types import Message, Reply, Trajectory, Turn
 
 
@@ -17,18 +22,17 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
     see. With complete history there is one chat per episode; with a limited history there is one
     chat per turn, which ends with its reply.
     """
-    grammar = GRAMMARS[prompting.grammar]
     turns = [
         Turn(
             observation=turn.observation,
-            reply=Reply(grammar.spell(turn.commands[-1], turn.thought) if turn.commands else turn.reply.text),
+            reply=_reply(number, turn, run.tools, prompting),
             commands=turn.commands,
             reward=turn.reward,
             info=turn.info,
             thought=turn.thought,
             admissible=turn.admissible,
         )
-        for turn in run.turns
+        for number, turn in enumerate(run.turns)
     ]
     chats = []
     past = Past()
@@ -37,8 +41,23 @@ def conversations(run: Trajectory, prompting: Prompting) -> list[list[Message]]:
         messages = prompting.messages(
             run.instructions, run.objective, turns[:index], last.observation, last.admissible, past, run.labels
         )
-        chats.append([*messages, {"role": "assistant", "content": last.reply.text}])
+        chats.append([*messages, assistant_message(last.reply.text, last.reply.calls)])
     return chats
+
+
+def _reply(number: int, turn: Turn, tools: Sequence[Tool], prompting: Prompting) -> Reply:
+    """Returns the reply that a model should give in an expert's turn. Raises UsageError without a tool for it."""
+    if not turn.commands:
+        return turn.reply
+    command = turn.commands[-1]
+    if not prompting.declares_tools:
+        return Reply(GRAMMARS[prompting.grammar].spell(command, turn.thought))
+    call = call_of(tools, command)
+    if call is None:
+        raise UsageError(f"No tool gives the expert's command {command!r}: choose another --action-grammar.")
+    name, arguments = call
+    calls = with_ids([(name, json.dumps(arguments, ensure_ascii=False))], number)
+    return Reply(joined(turn.thought, ""), calls=calls)
 
 
 def demonstrations(runs: Iterable[Trajectory], prompting: Prompting) -> Iterator[dict[str, Any]]:
@@ -54,6 +73,7 @@ def demonstrations(runs: Iterable[Trajectory], prompting: Prompting) -> Iterator
             for messages in conversations(run, prompting):
                 yield {
                     "messages": messages,
+                    **({"tools": prompting.tools(run.tools)} if prompting.declares_tools else {}),
                     "task": task,
                     "knobs": knobs,
                     "seed": seed,

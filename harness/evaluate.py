@@ -359,9 +359,11 @@ def open_slots(
 
 
 def _most_turns(config: RunConfig) -> int:
-    """Returns the most turns that an episode can take: each needs at least one command."""
+    """Returns the most turns that an episode can take, each of which needs at least one command; 0 if only the game
+    limits them.
+    """
     settings = check_knobs(registry.env_class(config.task), {**config.task.kwargs, **config.knobs})
-    return min(settings["max_steps"], config.max_turns or settings["max_steps"])
+    return min((limit for limit in (settings["max_steps"], config.max_turns) if limit), default=0)
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:

@@ -26,6 +26,12 @@ class Budget:
     before: tuple[float, int, float] = (0.0, 0, 0.0)
     """cost, tokens and seconds used by earlier runs of the same call"""
 
+    def __post_init__(self) -> None:
+        limits = {"--max-cost": self.cost, "--max-tokens-total": self.tokens, "--max-time": self.seconds}
+        for flag, limit in limits.items():
+            if not limit >= 0:
+                raise UsageError(f"{flag} must be at least 0 (0: no limit), not {limit:g}.")
+
     def after(self, began: float, used: Sequence[Summary]) -> Budget:
         """Returns the budget of the next run of a call that began at time `began` and has finished
         the runs with the summaries `used`. Reused episodes do not count, estimates do.
@@ -85,6 +91,8 @@ class Execution:
     def __post_init__(self) -> None:
         if self.ray_address and self.executor != "ray":
             raise UsageError("--ray-address needs --executor ray.")
+        if self.num_workers < -1:
+            raise UsageError(f"--num-workers must be at least 0, or -1 for as many as needed, not {self.num_workers}.")
         if self.env_timeout < 0:
             raise UsageError(f"--env-timeout must be at least 0 seconds, not {self.env_timeout:g}.")
         if self.env_timeout and not self.num_workers:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.prompting.prompting import Past, Prompting
-from harness.records import Record, key_of, reply_text
+from harness.records import Record, key_of
 from harness.rollout.loop import next_prompt
-from harness.types import HashChain, Prompt, Trajectory
+from harness.steps import reply_calls, reply_text
+from harness.types import HashChain, Prompt, ToolCall, Trajectory
 
 DIGITS = 32
 """Hexadecimal digits of a hash, 128 bits."""
@@ -60,11 +61,16 @@ def prompt_hashes(run: Trajectory, prompting: Prompting) -> list[str]:
 def chain(run: Trajectory, prompting: Prompting, model: str, weights: str) -> HashChain:
     """Returns the hash chain of an episode that a model played."""
     hashes = prompt_hashes(run, prompting)
-    replies = [turn.reply.text for turn in run.turns]
+    replies = [_content(turn.reply.text, turn.reply.calls) for turn in run.turns]
     return HashChain(weights, hashes, _links(run.episode.key, model, weights, hashes, replies))
 
 
-def _links(key: tuple[Any, ...], model: str, weights: str, hashes: list[str], replies: list[str]) -> list[str]:
+def _content(text: str, calls: Sequence[ToolCall]) -> Any:
+    """Returns a reply as it is hashed: its text, with its tool calls if it has any."""
+    return [text, *map(list, calls)] if calls else text
+
+
+def _links(key: tuple[Any, ...], model: str, weights: str, hashes: list[str], replies: list[Any]) -> list[str]:
     link = _hash(["envsuite-chain-1", *key, model, weights])
     links = []
     for prompt, reply in zip(hashes, replies, strict=True):
@@ -82,7 +88,7 @@ def broken_link(record: Record) -> str:
     """Describes the first link of a record that does not follow from its text; '' if all do."""
     steps = record["steps"]
     hashes, links = ([str(step.get(name)) for step in steps] for name in ("prompt_hash", "link"))
-    replies = [reply_text(step) for step in steps]
+    replies = [_content(reply_text(step), reply_calls(step)) for step in steps]
     expected = _links(key_of(record), record["model"], str(record["weights"]), hashes, replies)
     for turn, (link, again) in enumerate(zip(links, expected, strict=True), 1):
         if link != again:
@@ -95,8 +101,8 @@ def restore_notes(run: Trajectory, prompting: Prompting, parses: bool) -> None:
 
     A replay does not parse replies. `parses` is False if the player did not either.
     """
-    for turn in run.turns if parses else ():
-        turn.note = prompting.parse(turn.reply.text).note
+    for number, turn in enumerate(run.turns if parses else ()):
+        turn.note = prompting.parse(turn.reply.text, turn.reply.calls, run.tools, number).note
 
 
 def replayed_prompts(run: Trajectory, prompting: Prompting, parses: bool) -> list[Prompt]:

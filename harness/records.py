@@ -33,7 +33,8 @@ from envsuite import reading
 from envsuite.cache import write_atomically
 from envsuite.errors import DataError
 from envsuite.types import StopReason, knobs_json
-from harness.types import Trajectory, Turn
+from harness import steps
+from harness.types import ToolCall, Trajectory, Turn
 
 SCHEMA = "envsuite-record-1"
 
@@ -49,9 +50,6 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
 FAULTS = ("format", "invalid", "length")
 THINKING = "thinking"
 """Fault of a reply that was cut off before its reasoning ended; counted only in records that have it."""
-STEP: dict[str, type | tuple[type, ...]] = {"commands": list, "observation": str, "reward": (int, float), "fault": str}
-"""Fields required in every step of a record, with their types."""
-
 SPENT = ("input_tokens", "output_tokens", "cost")
 """Fields of a record that count towards a budget."""
 
@@ -94,7 +92,7 @@ def record(run: Trajectory, model: str, reward_mode: str) -> Record:
         "first_observation": turns[0].observation if turns else run.final_observation,
         "steps": [
             {
-                **_step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation),
+                **steps.step(turn, turns[index + 1].observation if index + 1 < len(turns) else run.final_observation),
                 **_hashes(run, index),
             }
             for index, turn in enumerate(turns)
@@ -127,20 +125,6 @@ def _estimated(turns: Sequence[Turn]) -> Record:
     if not estimates:
         return {}
     return {"estimated": {name: sum(column) for name, column in zip(SPENT, zip(*estimates, strict=True), strict=True)}}
-
-
-def _step(turn: Turn, observation: str) -> dict[str, Any]:
-    step = {"commands": list(turn.commands), "observation": observation, "reward": turn.reward, "fault": turn.fault}
-    substitute = turn.fault not in ("", "invalid")  # a protocol played a reply that it did not understand
-    if substitute or list(turn.commands) != [turn.reply.text]:  # bare commands of random and expert are stored once
-        step["reply"] = turn.reply.text
-    return step
-
-
-def reply_text(step: dict[str, Any]) -> str:
-    """Returns the reply of a stored step."""
-    text: str = step.get("reply", step["commands"][0] if step["commands"] else "")
-    return text
 
 
 def key_of(record: Record) -> Key:
@@ -211,7 +195,10 @@ def _check(record: Record) -> None:
         check_types(record["estimated"], {name: FIELDS[name] for name in SPENT})
     check_types(record, {"artifacts": dict} if "artifacts" in record else {})
     for step in record["steps"]:
-        check_types(step, STEP)
+        check_types(step, steps.REQUIRED)
+        check_types(step, {name: kind for name, kind in steps.OPTIONAL.items() if name in step})
+        for call in step.get("calls", ()):
+            check_types(call, dict.fromkeys(ToolCall._fields, str))
         if not all(isinstance(command, str) for command in step["commands"]):
             raise TypeError(f"commands are {step['commands']!r}"[:80])
 

@@ -21,7 +21,8 @@ from harness.policies import make_policy
 from harness.policies.recorded import ReplayPolicy
 from harness.records import Key, Record, is_broken
 from harness.rollout.loop import rollout
-from harness.run_folder import UNREADABLE, RunFolder, Verdict, shortened
+from harness.run_folder import UNREADABLE, RunFolder, Verdict, shortened, unlike_commands
+from harness.steps import reply_calls, reply_text
 from harness.types import Episode, Trajectory
 
 HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, StopReason.MAX_TOKENS, StopReason.TIMEOUT}
@@ -72,7 +73,8 @@ def check(
         config = RunConfig(task, model, knobs=knobs, reward_mode=mode)
         execution = Execution(max_concurrent, num_workers)
         for record, played in replayed(file, config, list(group.values()), execution, again=model in players):
-            yield Verdict(record, _verdict(record, played, mode) or _chain_difference(record, played, folder))
+            difference = _verdict(record, played, mode) or _call_difference(record, played, folder)
+            yield Verdict(record, difference or _chain_difference(record, played, folder))
 
 
 def _sampled(by_run: dict[RunKey, dict[Key, Record]], sample: int | None) -> dict[RunKey, dict[Key, Record]]:
@@ -118,6 +120,25 @@ def _chain_difference(record: Record, run: Trajectory, folder: RunFolder | None)
     if difference or folder is None:
         return difference
     return hash_chain.wrong_prompt(record, run, folder.prompting(), folder.parses)
+
+
+def _call_difference(record: Record, run: Trajectory, folder: RunFolder | None) -> str:
+    """Describes the first tool calls of a record that do not give its commands; '' if all do.
+
+    The grammar is only known if the results are in their run folder.
+    """
+    if folder is None or not folder.parses or not folder.prompting().declares_tools:
+        return ""
+    prompting = folder.prompting()
+    for number, step in enumerate(record["steps"]):
+        text, calls = reply_text(step), reply_calls(step)
+        written = prompting.parse(text, (), run.tools, number)
+        if written.calls and [call[1:] for call in written.calls] != [call[1:] for call in calls]:
+            return f"turn {number + 1}: the reply has other tool calls than the record"
+        parsed = prompting.parse(text, calls, run.tools, number)
+        if list(parsed.commands) != step["commands"]:
+            return unlike_commands(number + 1, list(parsed.commands), step["commands"])
+    return ""
 
 
 def _verdict(record: Record, run: Trajectory, reward_mode: str) -> str:

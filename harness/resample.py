@@ -26,10 +26,12 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, Sampling
+from harness.prompting.tool_calls import whole_text
 from harness.records import Record
 from harness.replay import first_difference, replayed
 from harness.run_folder import RunFolder
 from harness.stats.intervals import SHARE, bounded
+from harness.steps import Step, reply_calls, reply_text
 from harness.types import HashesWeights, Policy, Prompt, Reply
 
 CONFIDENCE = 0.95
@@ -156,9 +158,9 @@ def resample(
         weights = policy.weights_hash() if isinstance(policy, HashesWeights) else ""
     finally:
         policy.close()
-    counts = Counter(records.reply_text(step) for record in stored for step in record["steps"])
+    counts = Counter(_reply(step) for record in stored for step in record["steps"])
     return Resampled(
-        stored=[records.reply_text(record["steps"][turn]) for record, turn in drawn],
+        stored=[_reply(record["steps"][turn]) for record, turn in drawn],
         first=first,
         second=second,
         total=total,
@@ -220,4 +222,9 @@ def _ask(policy: Policy, prompts: Sequence[Prompt]) -> list[str]:
     error = next((reply.error for reply in replies if reply.error), "")
     if error:
         raise DataError(f"the model did not answer: {error}")
-    return [reply.text for reply in replies]
+    return [whole_text(reply.text, reply.calls) for reply in replies]
+
+
+def _reply(step: Step) -> str:
+    """Returns the whole reply of a stored step."""
+    return whole_text(reply_text(step), reply_calls(step))

@@ -22,6 +22,7 @@ from harness.policies import is_model
 from harness.prompting.prompting import Prompting
 from harness.records import Key, Record, is_broken
 from harness.stats.summary import summarise
+from harness.steps import reply_text
 
 PROMPTING: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("grammar", "admissible", "wording", "protocol", "words"), str),
@@ -195,16 +196,15 @@ class RunFolder:
         if not is_model(self.config["model"]) or not self.parses:
             return
         prompting = self.prompting()
+        if prompting.declares_tools:  # `harness.replay` compares them: it knows the environment's tools
+            return
         for record in stored:
             for turn, step in enumerate(record["steps"], 1):
-                parsed = prompting.parse(records.reply_text(step))
+                parsed = prompting.parse(reply_text(step))
                 commands = list(parsed.commands)
                 executed = step["commands"]
                 if commands[: len(executed)] != executed or bool(commands) != bool(executed):
-                    difference = (
-                        f"turn {turn}: the reply gives {shortened(commands)}, the commands are {shortened(executed)}"
-                    )
-                    yield Verdict(record, difference)
+                    yield Verdict(record, unlike_commands(turn, commands, executed))
                     break
                 if parsed.substitute != bool(executed and step["fault"] in UNREADABLE):
                     yield Verdict(record, f"turn {turn}: fault {step['fault']!r} contradicts the reply")
@@ -230,3 +230,8 @@ def shortened(value: object) -> str:
     """Returns the text of a value, cut after 120 characters."""
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def unlike_commands(turn: int, parsed: list[str], executed: list[str]) -> str:
+    """Says that the commands of a turn are not those of its reply."""
+    return f"turn {turn}: the reply gives {shortened(parsed)}, the commands are {shortened(executed)}"

@@ -8,11 +8,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from envsuite.tools import Tool
 from envsuite.types import StopReason, Task, knobs_json
 
 Message = dict[str, Any]
-"""A chat message in OpenAI's format: {"role": "system" | "user" | "assistant", "content": str, ...}
+"""A chat message in OpenAI's format: {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
 """
+ToolSchema = dict[str, Any]
+"""A tool in OpenAI's function-tool schema"""
+
+
+class ToolCall(NamedTuple):
+    """A call of a tool as a model wrote it."""
+
+    id: str
+    name: str
+    """may name no tool; "" if the call could not be read at all"""
+    arguments: str
+    """text that should be a JSON object"""
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,8 @@ class Prompt(NamedTuple):
     turn: int = 0
     episode: Episode | None = None
     """the episode played, for policies that replay records"""
-    tools: Sequence[dict[str, Any]] = ()
-    """tools to declare to servers and chat templates that support them"""
+    tools: Sequence[ToolSchema] = ()
+    """tools to declare"""
 
 
 @dataclass(slots=True)
@@ -73,6 +86,7 @@ class Reply:
     """A policy's answer: its text, and the sampled tokens if the policy knows them."""
 
     text: str
+    """what the model wrote, with reasoning between <think> and </think>"""
     prompt_ids: Sequence[int] = ()
     ids: Sequence[int] = ()
     """sampled tokens, including an end-of-turn token if one was sampled"""
@@ -92,6 +106,8 @@ class Reply:
     estimated: tuple[int, int, float] | None = None
     """input tokens, output tokens and cost estimated from the texts, if the server sends no usage
     """
+    calls: tuple[ToolCall, ...] = ()
+    """tool calls that a server returned apart from the text, or that the prompt's grammar found in it"""
     commands: tuple[str, ...] | None = None
     """set by policies that choose commands directly; otherwise commands are parsed from `text`"""
     error: str = ""
@@ -211,6 +227,8 @@ class Trajectory:
     instructions: str = ""
     objective: str = ""
     labels: dict[str, str] = field(default_factory=dict)
+    tools: Sequence[Tool] = ()
+    """the environment's tools"""
     turns: list[Turn] = field(default_factory=list)
     final_observation: str = ""
     terminated: bool = False

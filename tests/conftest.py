@@ -1,7 +1,9 @@
 """Shared fixtures: golden data, the bundled model, cache folders, fault comparison, allowed skips."""
 
+import functools
 import json
 import os
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -116,13 +118,36 @@ CURES = {
 """Skip message with the remedy for each sandbox driver."""
 
 
+LANDLOCK = "import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(444, None, 0, 1) < 1)"
+WORKS_HERE = {
+    "bwrap": ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "true"],
+    "docker": ["docker", "info"],
+    "landlock": [sys.executable, "-c", LANDLOCK],
+    "process": ["true"],
+}
+"""A command for each sandbox driver that succeeds on a machine that has what the driver needs."""
+
+
 def need_driver(driver: str) -> str:
-    """Returns the driver's name; skips the test with a remedy if the driver does not work."""
+    """Returns the driver's name; skips the test with a remedy if the machine lacks what the driver needs.
+
+    Fails it if the machine has that and the driver does not work.
+    """
     from envsuite.sandbox import drivers
 
     if reason := drivers.probe(driver):
+        if _works_here(driver):
+            pytest.fail(f"the {driver} driver does not work, though this machine has what it needs: {reason}")
         pytest.skip(f"{CURES[driver]} ({reason})")
     return driver
+
+
+@functools.cache
+def _works_here(driver: str) -> bool:
+    try:
+        return subprocess.run(WORKS_HERE[driver], capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 ALLOWED_SKIPS = (

@@ -10,10 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
-BASE = {"types", "errors", "spaces", "core", "plugins", "registry", "panels", "cache"}
+BASE = {"types", "errors", "spaces", "tools", "core", "plugins", "registry", "panels", "cache"}
 FOLDERS = {
     "harness": [
-        ["types"],
+        ["types", "reasoning"],
+        ["steps"],
         ["records", "waiting"],
         ["prompting"],
         ["stats", "lm"],
@@ -24,9 +25,9 @@ FOLDERS = {
         ["replay", "language_ability", "capacity"],
         ["generalization", "resample"],
         ["suites"],
-        ["report", "interop"],
+        ["report", "interop", "agents"],
         ["cli"],
-        ["verification", "watch"],
+        ["verification", "watch", "grading"],
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],

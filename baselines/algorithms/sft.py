@@ -4,7 +4,7 @@ loss = sum over label tokens of -log p / number of label tokens. Labels are the 
 and the token that ends each. With a history window every line is the data point of one turn, as in
 evaluation.
 
-`read` loads demonstrations, `as_trajectory` tokenises one, `train` fine-tunes the actor.
+`read` loads demonstrations, `as_trajectory` tokenises one, `FineTuning` fine-tunes the actor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from baselines.networks.model import Model
 from envsuite.errors import DataError
 from envsuite.types import StopReason, Task
 from harness.lm.template import SampledReply, Template
-from harness.types import Episode, Message, Reply, Trajectory, Turn
+from harness.types import Episode, Message, Reply, ToolSchema, Trajectory, Turn
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -56,6 +56,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     return demonstrations
 
 
+def tools_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[ToolSchema]]:
+    """Returns the tools that each demonstration declares."""
+    return [demonstration.get("tools", []) for demonstration in demonstrations]
+
+
 def conversations_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[Message]]:
     """Returns the messages of demonstrations."""
     return [demonstration["messages"] for demonstration in demonstrations]
@@ -64,61 +69,120 @@ def conversations_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[Mess
 _NO_EPISODE = Episode(Task(id="demonstration-v0", entry_point=""), "{}", 0)
 
 
-def as_trajectory(messages: Sequence[Message], template: Template, end: int, last_only: bool = False) -> Trajectory:
+def as_trajectory(
+    messages: Sequence[Message],
+    template: Template,
+    end: int,
+    last_only: bool = False,
+    tools: Sequence[ToolSchema] = (),
+) -> Trajectory:
     """Tokenises a conversation as if its assistant had sampled it, each message followed by the
-    token `end`."""
+    token `end`. Tool calls are spelled as the template spells them."""
     run = Trajectory(_NO_EPISODE, stop_reason=StopReason.SOLVED)
     replies: list[SampledReply] = []
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        ids = [*template.tokenizer(message["content"], add_special_tokens=False)["input_ids"], end]
+        text = template.completion(messages[: place + 1], tools)
+        ids = [*template.tokenizer(text, add_special_tokens=False)["input_ids"], end]
         if not last_only or place == len(messages) - 1:
-            prompt = template.encode(messages[:place], replies).ids
-            reply = Reply(message["content"], prompt, ids, [0.0] * len(ids))
-            run.turns.append(Turn("", reply, (message["content"],), 0.0, {}))
-        replies.append(SampledReply(message["content"], tuple(ids)))
+            prompt = template.encode(messages[:place], replies, tools).ids
+            run.turns.append(Turn("", Reply(text, prompt, ids, [0.0] * len(ids)), (text,), 0.0, {}))
+        replies.append(SampledReply(text, tuple(ids)))
     return run
 
 
-def train(
-    model: Model,
-    conversations: Sequence[Sequence[Message]],
-    template: Template,
-    config: Config,
-    generator: torch.Generator,
-) -> Iterator[dict[str, float]]:
-    """Fine-tunes the actor and yields numbers to log per step.
+class FineTuning:
+    """Fine-tunes the actor in steps, between any two of which it can be saved and resumed."""
 
-    Raises NonFiniteLoss naming the step, before the weights take it.
-    """
-    eos = template.tokenizer.eos_token_id
-    end = eos if eos in template.end_ids else min(template.end_ids)
-    runs = [as_trajectory(messages, template, end, config.last_only) for messages in conversations]
-    weights = model.actor_masters
-    adamw = torch.optim.AdamW(
-        weights.masters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
-    )
-    optimiser = Optimiser(weights, adamw, config.max_grad_norm, "model")
-    steps = max(1, config.epochs * -(-len(runs) // config.rows))
-    step = 0
-    for epoch in range(config.epochs):
-        for rows in torch.randperm(len(runs), generator=generator).split(config.rows):
-            began = time.monotonic()
-            optimiser.rate = config.learning_rate * _schedule(step / steps, config.warmup)
-            batch = collate([runs[i] for i in rows.tolist()])
-            try:
-                optimiser.zero_grad()
-                loss = _backward(model, batch, config.micro_rows)
-                check_finite(loss, "loss")
-                optimiser.step()
-            except NonFiniteLoss as error:
-                raise NonFiniteLoss(
-                    f"Step {step + 1} of {steps} of fine-tuning: {error} Set sft.train; nothing was saved."
-                ) from error
-            step += 1
-            tokens = float(batch.sampled.sum())
-            yield {"epoch": epoch, "loss": loss, "tokens": tokens, "seconds": round(time.monotonic() - began, 3)}
+    def __init__(
+        self,
+        model: Model,
+        conversations: Sequence[Sequence[Message]],
+        template: Template,
+        config: Config,
+        generator: torch.Generator,
+        tools: Sequence[Sequence[ToolSchema]] | None = None,
+    ) -> None:
+        """Tokenises the conversations; `tools` are those of each. Raises DataError if all are
+        longer than `max_length`."""
+        eos = template.tokenizer.eos_token_id
+        end = eos if eos in template.end_ids else min(template.end_ids)
+        runs = [
+            as_trajectory(messages, template, end, config.last_only, schemas)
+            for messages, schemas in zip(conversations, tools or [()] * len(conversations), strict=True)
+        ]
+        self.runs = [run for run in runs if not config.max_length or _length(run) <= config.max_length]
+        if not self.runs:
+            raise DataError(
+                f"All {len(runs)} demonstrations have more than sft.train.max_length = {config.max_length} tokens."
+            )
+        self.model, self.config, self.generator = model, config, generator
+        weights = model.actor_masters
+        adamw = torch.optim.AdamW(
+            weights.masters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=config.weight_decay
+        )
+        self.optimiser = Optimiser(weights, adamw, config.max_grad_norm, "model")
+        self.per_epoch = -(-len(self.runs) // config.rows)
+        self.steps = max(1, config.epochs * self.per_epoch)
+        self.step = 0
+        self.shuffle = generator.get_state()
+        """State of the generator before it drew the order of the present pass."""
+
+    def run(self) -> Iterator[dict[str, float]]:
+        """Takes the remaining steps and yields numbers to log after each.
+
+        Raises NonFiniteLoss naming the step, before the weights take it.
+        """
+        while self.step < self.steps:
+            epoch, first = divmod(self.step, self.per_epoch)
+            if first:
+                self.generator.set_state(self.shuffle)
+            else:
+                self.shuffle = self.generator.get_state()
+            order = torch.randperm(len(self.runs), generator=self.generator)
+            for rows in order.split(self.config.rows)[first:]:
+                yield {"epoch": epoch, **self._take_step([self.runs[i] for i in rows.tolist()])}
+
+    def _take_step(self, runs: Sequence[Trajectory]) -> dict[str, float]:
+        began, cpu = time.monotonic(), time.process_time()
+        config = self.config
+        self.optimiser.rate = config.learning_rate * _schedule(self.step / self.steps, config.warmup)
+        batch = collate(runs)
+        try:
+            self.optimiser.zero_grad()
+            loss = _backward(self.model, batch, config.micro_rows)
+            check_finite(loss, "loss")
+            self.optimiser.step()
+        except NonFiniteLoss as error:
+            raise NonFiniteLoss(
+                f"Step {self.step + 1} of {self.steps} of fine-tuning: {error} Set sft.train."
+            ) from error
+        self.step += 1
+        return {
+            "step": self.step,
+            "steps": self.steps,
+            "loss": loss,
+            "tokens": float(batch.sampled.sum()),
+            "read": float(batch.valid.sum()),
+            "seconds": round(time.monotonic() - began, 3),
+            "cpu_seconds": round(time.process_time() - cpu, 3),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Returns plain data for a checkpoint; the weights are in `Model.state`."""
+        return {"step": self.step, "shuffle": self.shuffle, "optimiser": self.optimiser.state()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores what `state` returned."""
+        self.step, self.shuffle = state["step"], state["shuffle"]
+        self.optimiser.load_state(state["optimiser"])
+
+
+def _length(run: Trajectory) -> int:
+    """Returns the tokens of a demonstration, its last prompt and reply."""
+    last = run.turns[-1].reply
+    return len(last.prompt_ids) + len(last.ids)
 
 
 def _backward(model: Model, batch: Batch, micro_rows: int) -> float:

@@ -94,7 +94,8 @@ class Actor(Forwarding):
         sampled = [] if isinstance(self.policy, ScorePolicy) else run.turns
         for number, turn in enumerate(sampled):
             conversation.remember(Prompt((), key=key, turn=number), list(turn.reply.ids))
-        encoded, _ = conversation.fit(Prompt(messages, key=key, turn=len(run.turns)))
+        tools = self.prompting.tools(run.tools)
+        encoded, _ = conversation.fit(Prompt(messages, key=key, turn=len(run.turns), tools=tools))
         return encoded.ids if conversation.room(encoded) > 0 else []
 
     def close(self) -> None:

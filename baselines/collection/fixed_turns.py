@@ -15,7 +15,7 @@ from typing import Any
 
 from envsuite import registry
 from envsuite.types import StopReason
-from harness.types import Episode, Policy, Prompt, Reply, Trajectory
+from harness.types import Episode, Policy, Prompt, Reply, ToolCall, Trajectory
 from harness.waiting import Forwarding
 
 Key = tuple[str, str, int, int]
@@ -47,6 +47,7 @@ class EpisodeStream:
             for name in ("prompt_ids", "ids", "logprobs"):
                 fields[name] = list(fields[name])
             fields["commands"] = None if reply.commands is None else list(reply.commands)
+            fields["calls"] = list(map(list, reply.calls))
             replies.append(fields)
         return {"started": self.started, "episode": key, "replies": replies}
 
@@ -60,7 +61,11 @@ class EpisodeStream:
         replies = []
         for fields in state["replies"]:
             commands = fields["commands"]
-            replies.append(Reply(**{**fields, "commands": None if commands is None else tuple(commands)}))
+            values = {
+                "commands": None if commands is None else tuple(commands),
+                "calls": tuple(ToolCall(*call) for call in fields.get("calls", ())),
+            }
+            replies.append(Reply(**{**fields, **values}))
         return cls(state["started"], episode, replies)
 
 

@@ -52,3 +52,7 @@ class SFTConfig:
     last_only: bool = False
     """Train only the last assistant message of each line. Use it with a history window, where each
     turn has its own line."""
+    max_length: Natural = 0
+    """Longest demonstration in tokens; longer ones are left out. 0: no limit."""
+    save_every: Natural = 0
+    """Steps between checkpoints, from which --resume continues; 0: only at the end."""

@@ -1,29 +1,48 @@
-"""Metric trackers besides metrics.jsonl: TensorBoard and Weights & Biases."""
+"""Metric trackers besides metrics.jsonl: TensorBoard, Weights & Biases and trackio.
+
+A run that is resumed continues its run in each tracker: `trackers.json` in the run's folder holds
+their ids.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
+from envsuite.cache import write_atomically
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
+
+PROJECT = "envsuite"
+IDS = "trackers.json"
 
 
 class Tracker(Protocol):
-    """Receives the numbers of each log line."""
+    """Receives the numbers of each log line.
 
-    def __init__(self, folder: Path, recipe: dict[str, Any]) -> None: ...
+    `run_id` is the id of the run that is continued, or "" for a new run.
+    """
+
+    run_id: str
+
+    def __init__(self, folder: Path, recipe: dict[str, Any], run_id: str) -> None: ...
 
     def log(self, numbers: dict[str, float], step: int) -> None: ...
 
+    def close(self) -> None: ...
+
 
 class TensorBoard:
-    """Writes event files to `folder`/tensorboard."""
+    """Writes event files to `folder`/tensorboard; those of a resumed run are read as one."""
 
-    def __init__(self, folder: Path, recipe: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, recipe: dict[str, Any], run_id: str) -> None:
         _import("tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
+        self.run_id = "tensorboard"
         self.writer = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
 
     def log(self, numbers: dict[str, float], step: int) -> None:
@@ -31,24 +50,71 @@ class TensorBoard:
             self.writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
         self.writer.flush()  # type: ignore[no-untyped-call]
 
+    def close(self) -> None:
+        self.writer.close()  # type: ignore[no-untyped-call]
+
 
 class WeightsAndBiases:
-    """Logs to a Weights & Biases run of the project "envsuite"."""
+    """Logs to a Weights & Biases run. Its own variables (WANDB_MODE, WANDB_PROJECT, ...) apply."""
 
-    def __init__(self, folder: Path, recipe: dict[str, Any]) -> None:
-        self.run = _import("wandb").init(project="envsuite", name=folder.name, dir=str(folder), config=recipe)
+    def __init__(self, folder: Path, recipe: dict[str, Any], run_id: str) -> None:
+        self.run = _import("wandb").init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=folder.name,
+            dir=str(folder),
+            config=recipe,
+            id=run_id or None,
+            resume="allow" if run_id else None,
+        )
+        self.run_id = str(self.run.id)
 
     def log(self, numbers: dict[str, float], step: int) -> None:
         self.run.log(numbers, step=step)
 
+    def close(self) -> None:
+        self.run.finish()
 
-TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+class Trackio:
+    """Logs to trackio's local database (TRACKIO_DIR), or to the Space in TRACKIO_SPACE_ID."""
+
+    def __init__(self, folder: Path, recipe: dict[str, Any], run_id: str) -> None:
+        trackio = _import("trackio")
+        self.run_id = run_id or f"{folder.name}-{uuid.uuid4().hex[:8]}"
+        self.run = trackio.init(
+            project=PROJECT, name=self.run_id, config=recipe, resume="allow" if run_id else "never", embed=False
+        )
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        self.run.log(numbers, step=step)
+
+    def close(self) -> None:
+        self.run.finish()
+
+
+TRACKERS: dict[str, type[Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "trackio": Trackio,
+}
+
+
+def open_trackers(names: tuple[str, ...], folder: Path, recipe: dict[str, Any], resume: bool) -> dict[str, Tracker]:
+    """Opens trackers by name. With `resume` each continues the run whose id is in the folder."""
+    path = folder / IDS
+    ids = json.loads(path.read_text()) if resume and path.exists() else {}
+    opened = {name: TRACKERS[name](folder, recipe, ids.get(name, "")) for name in names}
+    if opened:
+        write_atomically(path, json.dumps({**ids, **{name: opened[name].run_id for name in opened}}) + "\n")
+    return opened
 
 
 def _import(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
         raise MissingExtra(
             f"The recipe tracks with {package}, which is not installed: pip install {package}"
         ) from error

@@ -10,12 +10,16 @@ from torch import Tensor, nn
 from baselines.configs import ModelConfig
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 
+ADAPTER = "default"
+"""peft's name of a model's only adapter."""
+
 
 def add_adapter(lm: Any, config: ModelConfig) -> Any:
     """Returns `lm` with a LoRA adapter. Raises UsageError if the model has no linear layer of a
     name in `lora_targets`."""
     try:
         from peft import LoraConfig, get_peft_model
+        from peft.tuners.lora.layer import Linear
     except ModuleNotFoundError as error:
         raise MissingExtra("LoRA needs the package 'peft': pip install 'envsuite[train]'") from error
     layers = [name for name, module in lm.named_modules() if isinstance(module, nn.Linear)]
@@ -32,7 +36,13 @@ def add_adapter(lm: Any, config: ModelConfig) -> Any:
         target_modules=list(config.lora_targets),
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(lm, settings)
+    from baselines.networks.fused_lora import FusedLinear
+
+    adapted = get_peft_model(lm, settings)
+    for module in adapted.modules():
+        if type(module) is Linear:
+            module.__class__ = FusedLinear
+    return adapted
 
 
 @torch.no_grad()
@@ -40,7 +50,7 @@ def merged_weight(module: Any) -> Tensor:
     """Returns the weight of an adapted layer with its adapter added, in the layer's own type. [out,
     in]"""
     base = module.base_layer.weight
-    return (base + module.get_delta_weight("default").to(base.dtype)).to(base.dtype)
+    return (base + module.get_delta_weight(ADAPTER).to(base.dtype)).to(base.dtype)
 
 
 @torch.no_grad()

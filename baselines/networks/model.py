@@ -22,7 +22,7 @@ from baselines.configs import ModelConfig
 from baselines.distributed import fsdp
 from baselines.networks.critic import Critic
 from baselines.networks.logprobs import token_logprobs
-from baselines.networks.lora import add_adapter, merged_state, merged_weight
+from baselines.networks.lora import ADAPTER, add_adapter, merged_state, merged_weight
 from baselines.networks.masters import MasterWeights
 from baselines.networks.prefix_sharing import PackedRows, pack, read_head, set_checkpointing
 from baselines.networks.reference import Reference
@@ -246,6 +246,7 @@ class Model:
         """
         with model_files.quiet():
             if adapter:
+                self.lm.peft_config[ADAPTER].base_model_name_or_path = self.config.name
                 self.lm.save_pretrained(folder, state_dict=weights, save_embedding_layers=False)
                 return
             lm = self.lm if weights is None else self._unsharded(weights)

@@ -39,6 +39,16 @@ SIZES = {  # layers, width, heads: about 0.15, 0.5, 2.4 and 6.3 million paramete
     "s": (4, 192, 6),
     "m": (6, 256, 8),
 }
+WRITTEN = ("action", "actions", "bare", "react", "tool")
+"""Grammars in the corpus. Newer ones stay out of it, so that equal seeds still give equal models."""
+_CALL = "call one tool, as JSON in these tags and nothing after them:\n"
+_TAGGED = '<tool_call>{"name": "%s", "arguments": {"rest": "%s"}}</tool_call>'
+FORMER = (
+    f"Each turn, You may reason first. Then {_CALL}{_TAGGED % ('your', 'command')}",
+    f"Each turn, {_CALL}{_TAGGED % ('your', 'command')}",
+    _TAGGED % ("command", ""),
+)
+"""Texts of a former grammar. They stay in the corpus so that equal seeds still give equal models."""
 
 
 def texts(patterns: Sequence[str], episodes: int = 30) -> Iterator[str]:
@@ -58,10 +68,12 @@ def texts(patterns: Sequence[str], episodes: int = 30) -> Iterator[str]:
                             yield from turn.admissible
                 finally:
                     slots.close()
-    for grammar in GRAMMARS.values():
+    for name in WRITTEN:
+        grammar = GRAMMARS[name]
         yield grammar.describe(True)
         yield grammar.describe(False)
         yield grammar.spell("command", "")
+    yield from FORMER
 
 
 def make(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from envsuite import registry
 from envsuite.checks import determinism, interface, leaks, players, rewards
+from envsuite.checks.demand import NotJudged
 from envsuite.core import TextEnv
 from envsuite.errors import MissingData
 from envsuite.types import RewardMode, Task
@@ -28,6 +29,8 @@ class Finding(NamedTuple):
     id: str = ""
     """stable name in certificates"""
     seconds: float = 0.0
+    judged: bool = True
+    """False if the check passes no judgement on this environment"""
 
 
 def absent(task: Task, **knobs: Any) -> str:
@@ -77,9 +80,11 @@ def check(task: Task, seconds: float = leaks.LEAK_SECONDS, seeds: int = 5, **kno
         ("runtime.reward_well_formed", "reward modes keep their promises", lambda: rewards.modes(build, game_seeds)),
         ("runtime.no_leak", "no leak over resets", lambda: leaks.resets(build, game_seeds, seconds)),
     ):
-        began = time.monotonic()
+        began, judged = time.monotonic(), True
         try:
             ok, detail = True, property_of()
+        except NotJudged as reason:
+            ok, judged, detail = True, False, str(reason)
         except (Exception, SystemExit) as error:  # any error is a failed check, and so is an attempt to exit
             ok, detail = False, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        yield Finding(name, ok, detail, check_id, time.monotonic() - began)
+        yield Finding(name, ok, detail, check_id, time.monotonic() - began, judged)

@@ -48,7 +48,8 @@ def _settings(task: Task, knobs: dict[str, Any], seeds: Sequence[int]) -> dict[s
 
 
 def _result(finding: Finding) -> dict[str, Any]:
-    return _entry(finding.id, finding.ok, [f"{finding.name}: {finding.detail}"], {}, finding.seconds)
+    entry = _entry(finding.id, finding.ok, [f"{finding.name}: {finding.detail}"], {}, finding.seconds)
+    return entry if finding.judged else {**entry, "status": "skip"}
 
 
 def _seed_result(task: Task, knobs: dict[str, Any], seeds: Sequence[int]) -> dict[str, Any]:

@@ -19,7 +19,10 @@ from harness import cli
 from harness.episodes.store import PART as EPISODES
 from harness.episodes.store import EpisodeStore
 
-PARTS = ("alfworld", "datascicoding", "docker", "envsuite", "models", "openml", "play", "swegym", "textworld")
+PARTS = (
+    "alfworld", "datascicoding", "docker", "envsuite", "models", "openml", "play", "prompts", "replies", "servers",
+    "swegym", "textworld",
+)  # fmt: skip
 """folders that may be removed from a cache without the marker, which an older version made"""
 
 MB = 10**6
@@ -63,6 +66,9 @@ def _main(argv: Sequence[str] | None) -> int:
         for name, path in parts.items():
             count, size = _size(path)
             print(f"  {name:24} {count:8,} files {size / MB:10.1f} MB")
+        return 0
+    if args.part in (*PARTS, EPISODES) and args.part not in parts:
+        print(f"{root} has no {args.part}: there is nothing to remove")
         return 0
     if args.part is not None and args.part not in parts:
         raise UsageError(

@@ -97,7 +97,7 @@ def _main(argv: Sequence[str] | None) -> int:
         findings = []
         for finding in check(task, args.seconds, args.seeds, **chosen):
             findings.append(finding)
-            mark = "[green]ok  [/]" if finding.ok else "[red]FAIL[/]"
+            mark = "[red]FAIL[/]" if not finding.ok else "[green]ok  [/]" if finding.judged else "[yellow]note[/]"
             console.print(f"  {mark} {finding.name}: ", end="", highlight=False, markup=True)
             console.print(finding.detail, highlight=False, soft_wrap=True)
             failed += not finding.ok

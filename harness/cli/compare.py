@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
         "runs",
         nargs="+",
         type=Path,
-        help="two or more run folders, inspect logs (.eval), Harbor jobs or folders of verifiers",
+        help="two or more run folders, inspect logs (.eval), Harbor jobs, verifiers folders, or SWE-bench reports",
     )
     parser.add_argument("--metric", default="success", help="success | reward | progression | a metric of the task")
     parser.add_argument("--effect", type=float, default=0.05, help="difference that would matter (default: 0.05)")

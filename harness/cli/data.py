@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -61,6 +62,14 @@ def parser() -> argparse.ArgumentParser:
         "--to", choices=EXPORTS, required=True, help="; ".join(f"{name}: {text}" for name, text in EXPORTS.items())
     )
     export.add_argument("-o", "--output", type=Path, required=True, help="file or folder to write")
+    agents = verbs.add_parser("import", help="turn trajectories of other agents into records to replay and patches")
+    agents.add_argument(
+        "trajectories", nargs="+", type=Path,
+        help="files or folders of SWE-agent (.traj), mini-swe-agent (.traj.json) or OpenHands (output.jsonl)",
+    )  # fmt: skip
+    agents.add_argument("-e", "--env", required=True, help="task of SWE-Gym with these instances")
+    agents.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
+    agents.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
     games = verbs.add_parser("games", help="generate games in advance: " + ", ".join(MAKERS))
     _add_episodes(games)
     games.add_argument(
@@ -76,7 +85,10 @@ def parser() -> argparse.ArgumentParser:
         "--admissible", choices=ADMISSIBLE, default="none", help="turns that list the admissible commands"
     )
     demos.add_argument(
-        "--action-grammar", choices=list(GRAMMARS), default="action", help="how a reply marks its command"
+        "--action-grammar",
+        choices=list(GRAMMARS),
+        default="action",
+        help="how a reply gives its command; tools: native tool calls",
     )
     demos.add_argument("--num-workers", type=int, default=-1, help="environment processes; -1 as needed, 0 none")
     cli.add_executor(demos)
@@ -124,6 +136,8 @@ def _main(argv: Sequence[str] | None) -> int:
             console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
     elif args.verb == "export":
         _export(args)
+    elif args.verb == "import":
+        _import(args)
     elif args.verb == "games":
         return _games(args)
     else:
@@ -180,6 +194,35 @@ def _export(args: argparse.Namespace) -> None:
             f"--to {args.to} needs the package {error.name!r}, which is not installed: pip install 'envsuite[{extra}]'"
         ) from error
     cli.print_safely(f"{args.output}: {len(run.records)} episodes of {run.name} on {run.config['task']}")
+
+
+def _import(args: argparse.Namespace) -> None:
+    from harness.agents.importing import import_trajectories
+    from harness.agents.trajectories import read_trajectories
+
+    (task, *further_tasks) = registry.tasks(args.env)
+    if further_tasks:
+        raise UsageError(f"{args.env!r} names {len(further_tasks) + 1} tasks: name one.")
+    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
+    trajectories = [trajectory for path in args.trajectories for trajectory in read_trajectories(path)]
+    result = import_trajectories(trajectories, task, knobs, args.output)
+    skipped = f"; {cli.plural(result.skipped, 'action')} without an equivalent" if result.skipped else ""
+    cli.print_safely(
+        f"{args.output}: {cli.plural(result.episodes, 'episode')} of {trajectories[0].model}, "
+        f"{cli.plural(result.steps, 'step')}, {result.patches} with a patch{skipped}"
+    )
+    settings = " ".join(f"--set {shlex.quote(f'{name}={_spelled(value)}')}" for name, value in result.knobs.items())
+    results = shlex.quote(str(args.output / "results.jsonl"))
+    cli.print_safely(f"replay and grade: envsuite-eval -m replay:{results} -e {task.id} {settings}")
+    records = f" --records {shlex.quote(str(knobs['records']))}" if "records" in knobs else ""
+    cli.print_safely(f"grade the patches: envsuite-grade -p {shlex.quote(str(args.output / 'preds.jsonl'))}{records}")
+
+
+def _spelled(value: Any) -> str:
+    """Returns a knob's value as --set reads it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _games(args: argparse.Namespace) -> int:

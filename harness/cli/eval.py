@@ -65,6 +65,8 @@ def _main(argv: Sequence[str] | None) -> int:
             f"--nodes {args.nodes}, --cpus-per-node {args.cpus_per_node} and --tokens-per-second "
             f"{args.tokens_per_second} must be positive."
         )
+    if args.baseline_episodes is not None and args.baseline_episodes < 1:
+        raise UsageError(f"--baseline-episodes must be at least 1, not {args.baseline_episodes}.")
     if args.nodes and not args.dry_run:
         raise UsageError("--nodes needs --dry-run: a real run uses the nodes of its Ray cluster.")
     console = cli.console(stderr=args.json)

@@ -11,8 +11,10 @@ from typing import Any
 
 import envsuite
 from envsuite.cache import write_atomically
-from harness.records import Record, key_of, reply_text
+from harness.prompting.tool_calls import assistant_message, for_template, result_messages
+from harness.records import Record, key_of
 from harness.stats.compare import Run
+from harness.steps import Step, answer_text, reply_calls
 
 VERSION = "ATIF-v1.8"
 
@@ -23,18 +25,13 @@ def document(record: Record, run_id: str = "") -> dict[str, Any]:
     first = "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))
     steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": first}]
     for number, step in enumerate(record["steps"], 2):
-        calls = [
-            {"tool_call_id": f"{number}-{place}", "function_name": "act", "arguments": {"command": command}}
-            for place, command in enumerate(step["commands"])
-        ]
-        # Several commands of one reply share an answer, which belongs to the last of them.
-        answer: dict[str, Any] = {"content": step["observation"]}
-        if calls:
-            answer["source_call_id"] = calls[-1]["tool_call_id"]
-        agent_step: dict[str, Any] = {"step_id": number, "source": "agent", "message": reply_text(step)}
+        agent_step: dict[str, Any] = {"step_id": number, "source": "agent", "message": answer_text(step)}
+        if "reasoning" in step:
+            agent_step["reasoning_content"] = step["reasoning"]
+        calls, results = _calls(number, step)
         if calls:
             agent_step["tool_calls"] = calls
-        agent_step["observation"] = {"results": [answer]}
+        agent_step["observation"] = {"results": results}
         agent_step["extra"] = {"reward": step["reward"], "fault": step["fault"]}
         steps.append(agent_step)
     return {
@@ -59,6 +56,27 @@ def document(record: Record, run_id: str = "") -> dict[str, Any]:
             "metrics": record["metrics"],
         },
     }
+
+
+def _calls(number: int, step: Step) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the calls of a step and their results. A command that is no tool call becomes a call of `act`."""
+    if made := reply_calls(step):
+        message = for_template([assistant_message("", made)])[0]
+        functions = [call["function"] for call in message["tool_calls"]]
+        pairs = [
+            (call.id, function["name"], function["arguments"]) for call, function in zip(made, functions, strict=True)
+        ]
+        results = [
+            {"source_call_id": result["tool_call_id"], "content": result["content"]}
+            for result in result_messages(made, step["observation"])
+        ]
+    else:
+        pairs = [(f"{number}-{place}", "act", {"command": command}) for place, command in enumerate(step["commands"])]
+        # Several commands of one reply share an answer, which belongs to the last of them.
+        last = {"source_call_id": pairs[-1][0]} if pairs else {}
+        results = [{"content": step["observation"], **last}]
+    names = ("tool_call_id", "function_name", "arguments")
+    return [dict(zip(names, pair, strict=True)) for pair in pairs], results
 
 
 def write_documents(run: Run, folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import envsuite
 from envsuite.errors import UsageError
 from harness.interop.rows import messages, writable
+from harness.policies.inspect_messages import chat_messages
 from harness.records import Record, is_broken
 from harness.stats.aggregate import game_scores
 from harness.stats.compare import Run
@@ -72,11 +73,9 @@ def write_log(run: Run, path: Path) -> None:
 
 def _sample(record: Record) -> Any:
     from inspect_ai.log import EvalError, EvalSample
-    from inspect_ai.model import ChatMessageAssistant, ChatMessageUser
     from inspect_ai.scorer import Score
 
-    kinds: dict[str, Any] = {"user": ChatMessageUser, "assistant": ChatMessageAssistant}
-    chat = [kinds[message["role"]](content=writable(message["content"])) for message in messages(record)]
+    chat = chat_messages(writable(messages(record)))
     names = ("seed", "stop_reason", "num_turns", "faults", "labels", "metrics", "reward_mode")
     broken = is_broken(record)
     return EvalSample(

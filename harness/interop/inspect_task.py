@@ -20,14 +20,13 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import LimitExceededError
 
-from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.types import StopReason, knobs_json
 from harness.evaluate import RunConfig
+from harness.interop.chat_game import run_config
 from harness.interop.engine import AsyncEngine
 from harness.prompting import protocols
 from harness.rollout.loop import EpisodeState
-from harness.suites.plan import RunRequest, configure
 from harness.types import Episode, Message, Reply, Trajectory
 
 ROLES: dict[str, Any] = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
@@ -60,12 +59,10 @@ def play(
     action_grammar: str = "action",
 ) -> Task:
     """Plays games of one task. Its parameters are flags of `envsuite-eval`. Raises UsageError, BadKnob."""
-    (selected, *more) = registry.tasks(env)
-    if more:
-        raise UsageError(f"{env!r} matches {len(more) + 1} tasks: name exactly one.")
-    request = RunRequest(
+    config = run_config(
         "inspect",
-        knobs=tuple([set] if isinstance(set, str) and set else set),
+        env,
+        set=set,
         split=split,
         episodes=episodes,
         seed=seed,
@@ -77,7 +74,8 @@ def play(
         admissible=admissible,
         action_grammar=action_grammar,
     )
-    config = configure(selected, request)
+    if config.prompting.declares_tools:
+        raise UsageError("action_grammar=tools declares tools, which this task does not: use action_grammar=tool.")
     if protocol and protocols.load(protocol).conversation.style == "completion":
         raise UsageError(f"The protocol {protocol} is plain text without roles, and inspect sends conversations.")
     samples = [Sample(input=f"{config.task.id}, seed {seed}", id=seed) for seed in config.seeds]

@@ -1,4 +1,5 @@
-"""Runs of other harnesses, read for `envsuite-compare`: inspect logs, Harbor jobs, verifiers' evaluations.
+"""Runs of other harnesses, read for `envsuite-compare`: inspect logs, Harbor jobs, verifiers' evaluations, and
+SWE-bench's reports.
 
 `read` returns the runs of a path. The files may come from anybody: they are read within the bounds of
 `envsuite.reading`, and no code of the other harness is used. An episode that its harness marks as an error
@@ -224,6 +225,35 @@ def _episode(line: Any) -> OtherEpisode:
     return OtherEpisode(str(agent["model"]), str(task), game, scores, knobs, error, sampling or None)
 
 
+# ---- SWE-bench ----
+
+
+def _is_swebench_report(path: Path) -> bool:
+    """Returns True for `MODEL.RUN_ID.json`, which SWE-bench's harness and `envsuite-grade` write."""
+    return path.suffix == ".json" and path.is_file() and b'"resolved_ids"' in reading.read_bytes(path)
+
+
+def _swebench_report(path: Path) -> tuple[dict[str, Any], Iterable[OtherEpisode]]:
+    """Reads the submitted instances; those that only the infrastructure failed are broken."""
+    report = reading.read_json(path)
+    names = ("submitted_ids", "resolved_ids", "infra_failure_ids")
+    records.check_types(report, {"schema_version": int, **dict.fromkeys(names[:2], list)})
+    submitted, resolved, failed = ([str(name) for name in report.get(field, ())] for field in names)
+    reasons, model = report.get("failure_reasons") or {}, path.name.split(".json")[0].rpartition(".")[0]
+    solved = set(resolved)
+    broken = set(failed) - solved
+    return {}, [
+        OtherEpisode(
+            model or path.stem,
+            "SWE-bench",
+            name,
+            {} if name in broken else {"success": float(name in solved)},
+            error=str(reasons.get(name, "infrastructure")),
+        )
+        for name in submitted
+    ]
+
+
 # ---- Runs ----
 
 Format = tuple[Callable[[Path], bool], Callable[[Path], tuple[dict[str, Any], Iterable[OtherEpisode]]]]
@@ -231,6 +261,7 @@ FORMATS: tuple[Format, ...] = (
     (_is_inspect_log, _inspect_log),
     (_is_verifiers_run, _verifiers_run),
     (_is_harbor_job, _harbor_job),
+    (_is_swebench_report, _swebench_report),
 )
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from envsuite.cache import write_atomically
 from envsuite.types import knobs_json
-from harness.records import Record, reply_text
+from harness.prompting.tool_calls import assistant_message, result_messages
+from harness.records import Record
+from harness.steps import reply_calls, reply_text
 from harness.types import Message
 
 if TYPE_CHECKING:
@@ -28,13 +30,15 @@ COPIED = {
 def messages(record: Record) -> list[Message]:
     """Returns an episode as chat messages: observations as user, replies as assistant, the objective first.
 
+    Replies keep their tool calls, in OpenAI's format, and observations are then the results of the calls.
     Records do not contain the system prompt; `envsuite-data demos` writes complete conversations for fine-tuning.
     """
     first = "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))
     chat = [{"role": "user", "content": first}]
     for step in record["steps"]:
-        chat.append({"role": "assistant", "content": reply_text(step)})
-        chat.append({"role": "user", "content": step["observation"]})
+        text, calls = reply_text(step), reply_calls(step)
+        chat.append(assistant_message(text, calls))
+        chat += result_messages(calls, step["observation"])
     return chat
 
 
@@ -54,7 +58,9 @@ def row(record: Record) -> dict[str, Any]:
 
 
 def table(records: Iterable[Record]) -> pyarrow.Table:
-    """Converts records to an Arrow table with a fixed schema, also if there are none."""
+    """Converts records to an Arrow table, also if there are none. Its schema is fixed, except that messages only have
+    the fields of tool calls if there are any.
+    """
     import pyarrow as pa
 
     text = pa.string()
@@ -66,15 +72,21 @@ def table(records: Iterable[Record]) -> pyarrow.Table:
         ("reward", pa.float64()),
         ("fault", text),
     ]
+    rows = [row(record) for record in records]
+    message = [("role", text), ("content", text)]
+    if any("tool_calls" in message for row in rows for message in row["messages"]):
+        function = pa.struct([("name", text), ("arguments", text)])
+        call = pa.struct([("id", text), ("type", text), ("function", function)])
+        message += [("tool_calls", pa.list_(call)), ("tool_call_id", text)]
     schema = pa.schema(
         [
             *((name, kinds[kind]) for name, kind in COPIED.items()),
             *((name, text) for name in ("knobs", "labels", "metrics")),
-            ("messages", pa.list_(pa.struct([("role", text), ("content", text)]))),
+            ("messages", pa.list_(pa.struct(message))),
             ("steps", pa.list_(pa.struct(step))),
         ]
     )
-    return pa.Table.from_pylist([writable(row(record)) for record in records], schema=schema)
+    return pa.Table.from_pylist([writable(row) for row in rows], schema=schema)
 
 
 def writable(value: Any) -> Any:

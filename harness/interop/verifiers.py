@@ -11,6 +11,7 @@ way. `verifiers.v1` defines the interface; its plugins are top-level modules, he
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,12 +23,14 @@ from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 from verifiers.v1.runtimes import ProgramResult, Runtime
 
 from envsuite import registry
-from envsuite.errors import UsageError
+from envsuite.errors import EngineFailure, UsageError
+from envsuite.reading import parse_json
 from envsuite.types import knobs_json
-from harness.evaluate import RunConfig, resolve_split
+from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.interop.engine import AsyncEngine
+from harness.policies import make_policy
 from harness.prompting.prompting import Prompting
-from harness.rollout.loop import EpisodeState
+from harness.rollout.loop import EpisodeState, rollout
 from harness.types import Episode, Reply
 
 
@@ -54,6 +57,30 @@ class GameData(vf.TaskData):
 
 class Game(vf.Task[GameData]):
     """Game whose reward comes from the environment, see `GamesEnv.run`."""
+
+    async def validate(self, runtime: Runtime) -> bool | None:
+        """Plays the expert's commands; returns whether they win, or None without an expert. Raises EngineFailure.
+
+        `vf-validate envsuite-verifiers --only-gold` calls this.
+        """
+        config = RunConfig(registry.TASKS[self.data.game], "expert", parse_json(self.data.knobs))
+        if not registry.env_class(config.task).experts:
+            return None
+        episode = Episode(config.task, self.data.knobs, self.data.seed)
+        return await asyncio.to_thread(_expert_wins, config, episode)
+
+
+def _expert_wins(config: RunConfig, episode: Episode) -> bool:
+    """Plays an episode with the expert. Raises EngineFailure."""
+    policy = make_policy("expert")
+    slots = open_slots(config, Execution(max_concurrent=1), 1, policy.advice_kind)
+    try:
+        (run,) = rollout(policy, [episode], slots)
+    finally:
+        slots.close()
+    if run.broken:
+        raise EngineFailure(run.error)
+    return run.success
 
 
 class Games(vf.Taskset[Game, GamesConfig]):
@@ -101,6 +128,8 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
         # A conversation only grows, so that listed commands and replies stay in the history.
         result = "all" if config.admissible else "none"
         self._prompting = Prompting(config.grammar, config.thinking, admissible=result, wording=config.wording)
+        if self._prompting.declares_tools:
+            raise UsageError("grammar = 'tools' declares tools, which this environment does not: use 'tool'.")
         super().__init__(config)
         assert isinstance(self.taskset, Games)
         self._run = self.taskset.run

@@ -4,11 +4,13 @@ sampled tokens.
 
 from __future__ import annotations
 
+import bisect
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from harness.lm.template import PLAIN_STOP, Encoded, SampledReply, Template
-from harness.prompting.messages import without_oldest_turn
+from harness.prompting.messages import plain_text, without_oldest_turn
+from harness.reasoning import OPEN, end_of_reasoning
 from harness.types import Message, Prompt
 
 CAPACITY = 4096
@@ -50,11 +52,19 @@ class Conversations:
         """Decodes tokens without special ones."""
         return str(self.template.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
+    def reasoning_tokens(self, ids: Sequence[int], text: str) -> int:
+        """Returns the number of sampled tokens up to the end of the reasoning in `text`; 0 if it has none."""
+        if OPEN not in text:
+            return 0
+        end = end_of_reasoning(text)
+        return bisect.bisect_left(range(len(ids)), end, key=lambda count: len(self.template.message_text(ids[:count])))
+
     def remember(self, prompt: Prompt, ids: Sequence[int]) -> str:
         """Stores a sampled reply, whose tokens later prompts of the conversation contain; returns
         its text.
         """
-        text = self.text(ids)
+        roles = plain_text(prompt.messages) is None
+        text = self.template.message_text(ids) if roles else self.text(ids)
         tokens = tuple(ids)
         if self.template.plain and text.endswith(PLAIN_STOP):
             # the stop string is the start of the next turn

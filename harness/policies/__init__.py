@@ -41,7 +41,7 @@ SERVER_OPTIONS = (
     "say",
 )
 """Options for starting a managed server."""
-_MANAGED = (*_SAMPLING, *_REQUESTS, *SERVER_OPTIONS)
+_MANAGED = (*_SAMPLING, *_REQUESTS, "thinking_budget", *SERVER_OPTIONS)
 _FILES = "harness.policies.identities:of_files"
 
 
@@ -116,6 +116,7 @@ POLICIES = {
             "extra_body",
             "headers",
             "batch",
+            "reply_cache",
         ),
         is_model=True,
         on_server=True,

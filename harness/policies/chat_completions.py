@@ -15,9 +15,10 @@ import httpx
 
 from envsuite.errors import UsageError
 from envsuite.escaping import one_line, public_url
-from envsuite.reading import parse_json
 from harness.policies.connections.http_answers import body_of, text_of
-from harness.types import Message, Reply
+from harness.prompting.tool_calls import read_message
+from harness.reasoning import joined
+from harness.types import Message, Reply, ToolCall
 
 OPENAI = "https://api.openai.com/v1"
 BYTES_PER_TOKEN = 4
@@ -98,7 +99,8 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
     try:
         body = body_of(answer)
         first = body["choices"][0]
-        text = _text(first["message"] if "message" in first else {"content": first["text"]})
+        message = first["message"] if "message" in first else {"content": first["text"]}
+        text, calls = _text(message), _calls(message)
         if first.get("error") or first.get("finish_reason") in ("error", "abort"):
             return None  # the server failed while it generated: a fault, not a reply
         length = first.get("finish_reason") == "length"
@@ -111,10 +113,11 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
         cost = price.of(sent, written)
     estimated = None
     if not sent and not written:
-        prompt, completion = sum(map(_estimate, messages)), _estimate({"content": text})
+        prompt, completion = sum(map(_estimate, messages)), _estimate({"content": text, "tool_calls": calls})
         estimated = prompt, completion, price.of(prompt, completion)
     return Reply(
         text if length else closed(text, stop),
+        calls=calls,
         finish_reason="length" if length else "stop",
         input_tokens=sent,
         cached_tokens=cached,
@@ -127,7 +130,8 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
 
 def _estimate(message: Message) -> int:
     """Estimates the tokens of a message from the length of its text."""
-    return TOKENS_PER_MESSAGE + -(-len(str(message.get("content") or "").encode()) // BYTES_PER_TOKEN)
+    text = str(message.get("content") or "") + str(message.get("tool_calls") or "")
+    return TOKENS_PER_MESSAGE + -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
 def counts(usage: dict[str, Any]) -> tuple[int, int, int]:
@@ -163,34 +167,27 @@ def retry_after(answer: httpx.Response) -> float | None:
 
 
 def _text(message: dict[str, Any]) -> str:
-    """Joins reasoning, content and tool calls of a message, in the format of models that write them as text."""
+    """Returns the text of a message with its reasoning. Raises ValueError if it is too long."""
     content = message.get("content") or ""
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content)
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
-    return joined(content, reasoning, [call["function"] for call in message.get("tool_calls") or ()])
-
-
-def joined(content: str, reasoning: str, calls: Sequence[dict[str, Any]]) -> str:
-    """Returns the text of a reply whose parts a server has separated. `calls` have `name` and `arguments`, an
-    object or its JSON. Raises ValueError if the text is too long.
-    """
-    text = (_thought(reasoning, bool(content or calls)) if reasoning else "") + content
-    for call in calls:
-        arguments = call["arguments"]
-        with contextlib.suppress(ValueError):  # keeps invalid JSON for the grammar to report
-            arguments = parse_json(arguments) if isinstance(arguments, str) else arguments
-        text += (
-            f"<tool_call>{json.dumps({'name': call['name'], 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
-        )
+    text = joined(message.get("reasoning_content") or message.get("reasoning") or "", content)
     if len(text) > MOST_REPLY:
         raise ValueError(f"a reply of {len(text):,} characters")
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # lone surrogates cannot be sent again
+    return sendable(text)
 
 
-def _thought(reasoning: str, ended: bool) -> str:
-    """Returns reasoning in its tags; without the closing one if the reply was cut off before an answer."""
-    return f"<think>{reasoning}</think>" if ended else f"<think>{reasoning}"
+def sendable(text: str) -> str:
+    """Replaces lone surrogates, which cannot be sent again."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _calls(message: dict[str, Any]) -> tuple[ToolCall, ...]:
+    """Returns the tool calls of a message. Raises ValueError if they are too long."""
+    calls = read_message(message)
+    if sum(len(part) for call in calls for part in call) > MOST_REPLY:
+        raise ValueError("tool calls that are too long")
+    return tuple(ToolCall(*map(sendable, call)) for call in calls)
 
 
 def closed(text: str, stop: Sequence[str]) -> str:

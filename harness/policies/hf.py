@@ -15,7 +15,7 @@ import torch
 
 from envsuite.errors import DataError, EnvsuiteError, UsageError
 from harness import waiting
-from harness.lm import model_files
+from harness.lm import adapters, model_files
 from harness.lm.cache import PrefixStore, can_reuse
 from harness.lm.conversations import Conversations
 from harness.lm.decode import Decoder, Job, LockStep, Settings
@@ -212,8 +212,9 @@ class HFPolicy:
         ticket, prompt, encoded, dropped = self._requests.pop(job)
         if prompt.key and job.result_prefix is not None:
             self._prefixes.put(prompt.key, job.result_prefix)
+        text = self._conversations.remember(prompt, job.ids)
         return ticket, Reply(
-            self._conversations.remember(prompt, job.ids),
+            text,
             prompt_ids=encoded.ids,
             ids=job.ids,
             logprobs=job.logprobs,
@@ -222,6 +223,7 @@ class HFPolicy:
             input_tokens=len(encoded.ids),
             cached_tokens=job.reused,
             output_tokens=len(job.ids),
+            reasoning_tokens=self._conversations.reasoning_tokens(job.ids, text),
             extra={"rewritten": encoded.rewritten} if encoded.rewritten else {},
         )
 
@@ -237,13 +239,14 @@ def end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
 def load(
     model: str, device: str, dtype: str, attention: str = "sdpa", say: Callable[[str], None] = lambda line: None
 ) -> tuple[Any, Any]:
-    """Loads a model by name; returns (network in evaluation mode, tokenizer). Never runs code from
-    the model's files.
+    """Loads a model by name, with a LoRA adapter merged; returns (network in evaluation mode,
+    tokenizer). Never runs code from the model's files.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     place = pick_device(device)
     kind = pick_dtype(dtype, place)
+    source = model_files.resolve(model)
     path: Path = model_files.folder(model, say)
     use_available_cores()
     # Prompts are tokenised one at a time, for which the tokenizer's threads cost more than they
@@ -255,6 +258,8 @@ def load(
             network: Any = AutoModelForCausalLM.from_pretrained(
                 path, dtype=kind, attn_implementation=attention, trust_remote_code=False
             )
+        if source.kind == "adapter":
+            adapters.merge(network, adapters.read(Path(source.where)))
         return network.to(place).eval(), tokenizer
     except EnvsuiteError:
         raise

@@ -18,7 +18,7 @@ from envsuite.errors import DataError
 from envsuite.escaping import public_url
 from envsuite.installed import version
 from envsuite.reading import read_json
-from harness.lm import model_files
+from harness.lm import adapters, model_files
 
 PACKAGES = ("torch", "transformers", "tokenizers")
 MOST_CONTENT = 32 * 2**20
@@ -85,12 +85,17 @@ def of_files(model: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     A copy of the files counts as another model, because training can leave both ends of a large file as
     they were: its time of change is part of the identity.
     """
-    folder = model_files.here(model_files.resolve(model))
-    if folder is None or (folder / "adapter_config.json").exists():  # an adapter's base is somewhere else
+    source = model_files.resolve(model)
+    folder = model_files.here(source)
+    if folder is None or (folder / adapters.CONFIG).exists():  # a model to which transformers adds an adapter
         return None
+    adapter = {}
+    if source.kind == "adapter":
+        adapter = {"adapter": model_files.fingerprint(source.where), "adapter_files": _digest(Path(source.where))}
     return {
         "weights": model_files.fingerprint(str(folder)),
         "files": _digest(folder),
+        **adapter,
         "device": str(options.get("device", "auto")),
         "packages": {name: version(name) for name in PACKAGES},
     }

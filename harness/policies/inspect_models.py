@@ -14,17 +14,22 @@ from typing import Any
 
 from envsuite.errors import MissingExtra, UsageError
 from envsuite.escaping import one_line, public_url
-from harness.policies.chat_completions import Price, closed, hidden, joined
+from harness.policies.chat_completions import Price, closed, hidden, sendable
 from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
+from harness.policies.inspect_messages import calls_in, chat_messages, reasoning_of, tool_infos
+from harness.policies.reply_cache import ReplyCache
 from harness.policies.request_fields import FLAGS, TOO_LONG, parsed_headers
 from harness.prompting.messages import plain_text, without_oldest_turn
-from harness.types import Message, Prompt, Reply
+from harness.reasoning import joined
+from harness.types import Message, Prompt, Reply, ToolCall
 
 MOST_NOTES = 20
 """Warnings of a provider that config.json keeps."""
 MOST_ERROR = 400
 REFUSALS = (400, 413, 422)
+_NO_INFLUENCE = ("attempt_timeout", "max_retries", "max_connections", "batch", "extra_headers")
+"""Fields that do not change a reply."""
 _STATUS = re.compile(r"\berror code: (\d{3})\b", re.IGNORECASE)
 EXAMPLE = "inspect:anthropic/claude-sonnet-4-5"
 
@@ -36,7 +41,8 @@ class InspectPolicy(RequestingPolicy):
     `base_url` replaces the provider's address. `max_concurrent` limits the connections, `timeout` is for one try of
     a request, and `max_retries` limits the tries. `thinking_budget` is the most tokens of reasoning, 0 the
     provider's own. `batch` collects requests for the provider's batch interface, which costs less and takes hours.
-    `outputs` replaces the provider's server in tests of `mockllm`.
+    `reply_cache` reuses replies to equal requests at temperature 0 (`harness.policies.reply_cache`). `outputs` replaces
+    the provider's server in tests of `mockllm`.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class InspectPolicy(RequestingPolicy):
         extra_body: str = "",
         headers: Sequence[str] = (),
         batch: bool = False,
+        reply_cache: bool = False,
         outputs: Any = None,
     ) -> None:
         super().__init__()
@@ -84,11 +91,14 @@ class InspectPolicy(RequestingPolicy):
             "batch": True if batch else None,
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
+        self._identity = {name: value for name, value in self._fields.items() if name not in _NO_INFLUENCE}
         try:
             self._config = GenerateConfig(**self._fields)
         except ValueError as error:  # of pydantic, for example an unknown reasoning effort
             raise UsageError(f"inspect:{model}: {one_line(str(error))[:MOST_ERROR]}") from error
         self._defaulted = [] if temperature is not None else ["temperature"]
+        self._replies = ReplyCache(temperature) if reply_cache else None
+        self._address = public_url(base_url) if base_url else ""
         self._notes = _Notes()
         self._model = self._open(base_url, {} if outputs is None else {"custom_outputs": outputs})
         keys = (self._key, getattr(self._model.api, "api_key", None), *headers_by_name.values())
@@ -113,7 +123,8 @@ class InspectPolicy(RequestingPolicy):
     def connection(self) -> dict[str, Any]:
         entries = {"defaulted": self._defaulted, "provider_warnings": self._notes.lines}
         entries = {name: value for name, value in entries.items() if value}
-        return {"request_fields": entries} if entries else {}
+        cache = {} if self._replies is None else {"reply_cache": self._replies.counts()}
+        return {**({"request_fields": entries} if entries else {}), **cache}
 
     def close(self) -> None:
         super().close()
@@ -142,7 +153,14 @@ class InspectPolicy(RequestingPolicy):
         """Returns the reply to a request; None if the prompt is too long. Raises UsageError."""
         if plain_text(messages) is not None:
             raise UsageError(f"inspect:{self.name} takes chat messages, and this protocol sends text.")
-        config = self._config.model_copy(update={"seed": prompt.seed % 2**31})
+        fields = {"seed": prompt.seed % 2**31, **({"parallel_tool_calls": False} if prompt.tools else {})}
+        request = {
+            "server": f"inspect:{self.name} {self._address}",
+            "body": {**self._identity, **fields, "messages": list(messages), "tools": list(prompt.tools)},
+        }
+        if self._replies is not None and (known := self._replies.get(request)) is not None:
+            return known
+        config = self._config.model_copy(update=fields)
         try:
             output = await self._model.generate(chat_messages(messages), tool_infos(prompt.tools), config=config)
         except Exception as error:  # each provider raises other types
@@ -151,16 +169,21 @@ class InspectPolicy(RequestingPolicy):
             status = _STATUS.search(output.error)
             too_long = output.stop_reason == "model_length"
             return None if too_long else self._judged(int(status[1]) if status else None, output.error)
-        return self._reply(output) if output.choices else self._judged(None, "the answer is empty")
+        if not output.choices:
+            return self._judged(None, "the answer is empty")
+        reply = self._reply(output)
+        if self._replies is not None:
+            self._replies.put(request, reply)
+        return reply
 
     def _reply(self, output: Any) -> Reply:
         message, usage = output.message, output.usage
         length = output.stop_reason in ("max_tokens", "model_length")
-        calls = [{"name": call.function, "arguments": call.arguments} for call in message.tool_calls or ()]
-        text = self._hidden(joined(message.text, reasoning_of(message), calls))
+        text = self._hidden(sendable(joined(reasoning_of(message), message.text)))
         if not length:
             text = closed(text, self._fields.get("stop_seqs", ()))
-        reply = Reply(text, finish_reason="length" if length else "stop")
+        calls = tuple(ToolCall(*map(self._hidden, call)) for call in calls_in(message))
+        reply = Reply(text, finish_reason="length" if length else "stop", calls=calls)
         if usage is not None:
             cached = usage.input_tokens_cache_read or 0
             reply.input_tokens = usage.input_tokens + cached + (usage.input_tokens_cache_write or 0)
@@ -244,46 +267,6 @@ def _status(error: Exception) -> int | None:
     """Returns the HTTP status of a provider's error, if it has one."""
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     return status if isinstance(status, int) else None
-
-
-def chat_messages(messages: Sequence[Message]) -> list[Any]:
-    """Converts messages in OpenAI's format to inspect's."""
-    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
-
-    converted: list[Any] = []
-    for message in messages:
-        role, content = message["role"], message.get("content") or ""
-        if role == "system":
-            converted.append(ChatMessageSystem(content=content))
-        elif role == "assistant":
-            converted.append(ChatMessageAssistant(content=content))
-        else:
-            converted.append(ChatMessageUser(content=content))
-    return converted
-
-
-def tool_infos(tools: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Converts tools in OpenAI's schema to inspect's."""
-    from inspect_ai.tool import ToolInfo, ToolParams
-
-    functions = [tool["function"] for tool in tools]
-    return [
-        ToolInfo(
-            name=function["name"],
-            description=function.get("description", ""),
-            parameters=ToolParams(**function["parameters"]),
-        )
-        for function in functions
-    ]
-
-
-def reasoning_of(message: Any) -> str:
-    """Returns the reasoning of inspect's message; '' if it has none, or only an encrypted one."""
-    if isinstance(message.content, str):
-        return ""
-    parts = [part for part in message.content if part.type == "reasoning"]
-    texts = [(part.summary if part.redacted else part.reasoning or part.summary) or "" for part in parts]
-    return "\n".join(text for text in texts if text)
 
 
 def identity_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,12 +25,20 @@ class ManagedPolicy(OpenAIPolicy):
     """Asks a model on a managed server, which all policies with the same command share.
 
     `kind` is a key of `harness.servers.programs.KINDS`. Takes the options of `OpenAIPolicy` and of the
-    server (`SERVER_OPTIONS`). `say` receives a line now and then while the server starts.
+    server (`SERVER_OPTIONS`). `thinking_budget` is the most tokens of reasoning in a reply, 0 the server's own. `say`
+    receives a line now and then while the server starts.
     """
 
     uses_proxies = False
 
-    def __init__(self, kind: str, model: str, say: Callable[[str], None] = lambda line: None, **options: Any) -> None:
+    def __init__(
+        self,
+        kind: str,
+        model: str,
+        say: Callable[[str], None] = lambda line: None,
+        thinking_budget: int = 0,
+        **options: Any,
+    ) -> None:
         if not model:
             raise UsageError(f"{kind}: needs a model, as in {EXAMPLES[kind]}.")
         settings = server_settings(options)
@@ -39,6 +47,8 @@ class ManagedPolicy(OpenAIPolicy):
         self.server = SERVERS.acquire(self.command, say)
         try:
             super().__init__(model, base_url=self.server.url, served_model_name=self.command.model, **options)
+            if thinking_budget:
+                self.fields.values[THINKING_BUDGET[kind]] = thinking_budget
         except BaseException:
             SERVERS.release(self.command)
             raise
@@ -64,6 +74,8 @@ class ManagedPolicy(OpenAIPolicy):
             raise
 
 
+THINKING_BUDGET = {"vllm": "thinking_token_budget", "llamacpp": "thinking_budget_tokens"}
+"""Field of a request that limits the tokens of reasoning, by kind of server."""
 EXAMPLES = {"vllm": "vllm:Qwen/Qwen2.5-3B-Instruct", "llamacpp": "llamacpp:model.gguf"}
 
 

@@ -40,7 +40,7 @@ from harness.policies.identities import Fingerprint
 from harness.policies.reply_cache import ReplyCache
 from harness.policies.request_fields import RequestFields, parsed_headers
 from harness.prompting.messages import plain_text, without_oldest_turn
-from harness.types import Message, Prompt, Reply
+from harness.types import Message, Prompt, Reply, ToolCall
 
 
 class OpenAIPolicy(RequestingPolicy):
@@ -133,9 +133,9 @@ class OpenAIPolicy(RequestingPolicy):
             self._weights.keep(path)
 
     def connection(self) -> dict[str, Any]:
-        changes, cache = self.fields.changes(), self._replies
-        entries = {"request_fields": changes} if changes else {}
-        return {**entries, "reply_cache": {"hits": cache.hits, "requests": cache.requests}} if cache else entries
+        changes = self.fields.changes()
+        cache = {} if self._replies is None else {"reply_cache": self._replies.counts()}
+        return {**({"request_fields": changes} if changes else {}), **cache}
 
     def weights_hash(self) -> str:
         """Returns the hash of the servers' answer to the fixed question; '' if weights are not watched."""
@@ -241,7 +241,7 @@ class OpenAIPolicy(RequestingPolicy):
             body.pop("chat_template_kwargs", None)
         body["seed"] = prompt.seed % 2**31
         if prompt.tools:
-            body["tools"] = list(prompt.tools)
+            body |= {"tools": list(prompt.tools), "parallel_tool_calls": False}
         return body
 
     def _read(self, server: str, answer: httpx.Response, content: Any) -> Reply | None:
@@ -299,6 +299,7 @@ class OpenAIPolicy(RequestingPolicy):
                 expected = path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{public_url(server)} returned an invalid {expected}: {start!r}")
             reply.text = self._hidden(reply.text)
+            reply.calls = tuple(ToolCall(*map(self._hidden, call)) for call in reply.calls)
             if self._replies is not None and request:
                 self._replies.put(request, reply)
             return reply

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envsuite.errors import DataError, UsageError
 from harness import records
+from harness.steps import reply_calls, reply_text
 from harness.types import Prompt, Reply
 
 
@@ -54,7 +55,7 @@ class ReplayPolicy:
         if prompt.turn >= len(steps):
             return Reply("", commands=(), finish_reason="context" if prompt.episode.key in self._stopped else "stop")
         step = steps[prompt.turn]
-        return Reply(records.reply_text(step), commands=tuple(step["commands"]))
+        return Reply(reply_text(step), calls=reply_calls(step), commands=tuple(step["commands"]))
 
     def close(self) -> None:
         pass

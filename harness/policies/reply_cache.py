@@ -16,13 +16,14 @@ from typing import Any
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.errors import DataError, UsageError
 from envsuite.reading import read_json
-from harness.types import Reply
+from harness.types import Reply, ToolCall
 
 FIELDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("text", "finish_reason"), str),
     **dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"), int),
     "cost": (int, float),
     "estimated": (list, type(None)),
+    "calls": list,
 }
 """Fields of a reply that are stored."""
 
@@ -44,13 +45,15 @@ class ReplyCache:
         try:
             values = read_json(self._path(request))
             fields = {name: values[name] for name in FIELDS}
+            fields["calls"] = [ToolCall(*map(str, call)) for call in fields["calls"]]
         except (DataError, ValueError, KeyError, TypeError):  # damaged files are written anew
             return None
         if not all(isinstance(fields[name], kind) for name, kind in FIELDS.items()):
             return None
         self.hits += 1
         estimated = fields.pop("estimated")
-        return Reply(**fields, estimated=None if estimated is None else tuple(estimated))
+        calls = tuple(fields.pop("calls"))
+        return Reply(**fields, calls=calls, estimated=None if estimated is None else tuple(estimated))
 
     def put(self, request: Mapping[str, Any], reply: Reply) -> None:
         """Stores a reply; one with an error is not stored."""
@@ -60,6 +63,10 @@ class ReplyCache:
         path.parent.mkdir(exist_ok=True)
         values = asdict(reply)
         write_atomically(path, json.dumps({name: values[name] for name in FIELDS}) + "\n")
+
+    def counts(self) -> dict[str, int]:
+        """Returns the counts for config.json."""
+        return {"hits": self.hits, "requests": self.requests}
 
     def _path(self, request: Mapping[str, Any]) -> Path:
         text = json.dumps(request, sort_keys=True, separators=(",", ":"))

@@ -14,9 +14,14 @@ from typing import Any
 from envsuite.errors import UsageError
 from harness.policies.connections.failures import TooLong
 
-OPTIONAL = ("seed", "chat_template_kwargs", "stop")
+OPTIONAL = ("seed", "chat_template_kwargs", "stop", "parallel_tool_calls")
 """Request fields that a server may refuse, because results do not depend on them."""
-FLAGS = {"top_p": "--top-p", "reasoning_effort": "--reasoning-effort"}
+FLAGS = {
+    "top_p": "--top-p",
+    "reasoning_effort": "--reasoning-effort",
+    "thinking_token_budget": "--thinking-budget",
+    "thinking_budget_tokens": "--thinking-budget",
+}
 """Request fields that a server may refuse, and the flag that the user then leaves out."""
 TOO_LONG = ("context length", "context_length", "context size", "too long", "too many tokens")
 """Words of servers that refuse a prompt because of its length."""

@@ -70,6 +70,7 @@ class TokensPolicy(OpenAIPolicy):
         except (TemporaryError, Refused) as error:
             return self._failed(error, dropped)
         reply.text = self._conversations.remember(prompt, reply.ids)
+        reply.reasoning_tokens = self._conversations.reasoning_tokens(reply.ids, reply.text)
         reply.dropped_turns = dropped
         if encoded.rewritten:
             reply.extra["rewritten"] = encoded.rewritten

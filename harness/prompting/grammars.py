@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-Tool = dict[str, Any]
-"""A tool in OpenAI's function-tool schema."""
+from envsuite.errors import UsageError
+from envsuite.tools import BadArguments, Tool
+from harness.prompting.tool_calls import command_of
+from harness.reasoning import PATTERN as THOUGHT
+from harness.types import ToolCall
 
 
 class Parsed(NamedTuple):
@@ -24,6 +27,8 @@ class Parsed(NamedTuple):
     """message to the model if the reply contains no command"""
     substitute: bool = False
     """whether the commands are a protocol's substitute for a reply that it does not understand"""
+    calls: tuple[ToolCall, ...] = ()
+    """all tool calls of the reply; only the first one becomes a command"""
 
 
 class Grammar(Protocol):
@@ -31,6 +36,8 @@ class Grammar(Protocol):
 
     stop: tuple[str, ...]
     """strings that end a reply"""
+    declares_tools: bool
+    """whether the environment's tools are declared to the model, and their calls are commands"""
 
     def describe(self, thinking: bool) -> str:
         """Returns the format's instructions for the system message."""
@@ -44,27 +51,15 @@ class Grammar(Protocol):
         """Writes a reply with `command`, as used in history and demonstrations."""
         ...
 
-    def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        """Returns the tools to declare to servers and chat templates; [] for plain-text grammars."""
-        ...
-
 
 class _Text:
-    """Base class of plain-text grammars, which declare no tools."""
+    """Base class of grammars in which a reply is text alone."""
 
     stop: tuple[str, ...] = ()
-
-    def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        return []
+    declares_tools = False
 
 
 _ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
-_THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
-
-
-def is_thinking(text: str) -> bool:
-    """Returns True if a reply ends before its reasoning does."""
-    return text.rfind("<think>") > text.rfind("</think>")
 
 
 class ActionTags(_Text):
@@ -83,9 +78,9 @@ class ActionTags(_Text):
         return "Each turn, answer with exactly one command between <action> and </action>, and nothing else."
 
     def parse(self, text: str) -> Parsed:
-        thought = "\n".join(part.strip() for part in _THINK.findall(text))
+        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
         # A command quoted while reasoning is not the command.
-        commands = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
+        commands = [part.strip() for part in _ACTION.findall(THOUGHT.sub("", text))]
         commands = [command for command in commands if command]
         if not commands:
             return Parsed((), thought, "Your reply held no command between <action> and </action>.")
@@ -104,8 +99,8 @@ class BareLine(_Text):
         return "Each turn, answer with the command alone, on one line."
 
     def parse(self, text: str) -> Parsed:
-        thought = "\n".join(part.strip() for part in _THINK.findall(text))
-        lines = [line.strip() for line in _THINK.sub("", text).splitlines() if line.strip()]
+        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
+        lines = [line.strip() for line in THOUGHT.sub("", text).splitlines() if line.strip()]
         if not lines:
             return Parsed((), thought, "Your reply held no command.")
         return Parsed((lines[-1].removeprefix(">").strip(),), thought or "\n".join(lines[:-1]))
@@ -132,7 +127,7 @@ class ManyActions(ActionTags):
 
     def parse(self, text: str) -> Parsed:
         parsed = super().parse(text)
-        commands = [part.strip() for part in _ACTION.findall(_THINK.sub("", text))]
+        commands = [part.strip() for part in _ACTION.findall(THOUGHT.sub("", text))]
         return parsed._replace(commands=tuple([command for command in commands if command][: self.most]))
 
 
@@ -162,7 +157,71 @@ class ReAct(_Text):
         return (f"Thought: {thought}\n" if thought else "") + f"Action: {command}"
 
 
-class ToolCall:
+class FencedCommand(_Text):
+    """A thought, then one block ```bash ... ``` with a shell command (SWE-agent, mini-swe-agent).
+
+    A fence inside a here-document belongs to its text. A reply with no block, several blocks or an
+    unfinished one has no command.
+    """
+
+    _opening = re.compile(r"```(?:bash|sh|shell)[ \t]*")
+    _document = re.compile(r"(?<!<)<<(-?)[ \t]*(['\"]?)([A-Za-z_]\w*)\2")
+
+    def describe(self, thinking: bool) -> str:
+        first = "reason briefly about what to do, then give" if thinking else "give"
+        return (
+            f"Each turn, {first} exactly one command in one code block, and nothing after it. "
+            "The command may have several lines:\n```bash\nyour command\n```"
+        )
+
+    def parse(self, text: str) -> Parsed:
+        outside = THOUGHT.sub("", text)
+        blocks, before = self._blocks(outside.split("\n"))
+        thought = "\n".join([*(part.strip() for part in THOUGHT.findall(text)), before]).strip()
+        if len(blocks) != 1 or not blocks[0]:
+            return Parsed((), thought, f"Your reply held {len(blocks)} code blocks ```bash; write exactly one.")
+        return Parsed((blocks[0],), thought)
+
+    def _blocks(self, lines: Sequence[str]) -> tuple[list[str], str]:
+        """Returns the finished blocks, and the text before the first one."""
+        blocks: list[str] = []
+        before: list[str] = []
+        number = 0
+        while number < len(lines):
+            if not self._opening.fullmatch(lines[number].rstrip("\r")):
+                before += [] if blocks else [lines[number]]
+                number += 1
+                continue
+            end = self._end(lines, number + 1)
+            if end is None:
+                break
+            blocks.append("\n".join(lines[number + 1 : end]).strip())
+            number = end + 1
+        return blocks, "\n".join(before).strip()
+
+    def _end(self, lines: Sequence[str], start: int) -> int | None:
+        """Returns the line of the fence that closes a block; None if there is none."""
+        documents: list[tuple[str, bool]] = []
+        fences = []
+        for number in range(start, len(lines)):
+            line = lines[number].rstrip("\r")
+            if line.rstrip() == "```":
+                fences.append(number)
+                if not documents:
+                    return number
+            elif documents:
+                word, indented = documents[0]
+                if (line.lstrip("\t") if indented else line) == word:
+                    documents.pop(0)
+            else:
+                documents = [(match[3], bool(match[1])) for match in self._document.finditer(line)]
+        return fences[0] if fences else None  # what looked like a here-document never ended
+
+    def spell(self, command: str, thought: str) -> str:
+        return (f"{thought}\n\n" if thought else "") + f"```bash\n{command}\n```"
+
+
+class JsonCommand(_Text):
     """One call of the tool `act(command)` as JSON: bare, fenced, or in `<tool_call>` tags (Hermes,
     Qwen).
     """
@@ -175,12 +234,9 @@ class ToolCall:
             "your command", ""
         )
 
-    def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        return [_tool("act", "Carry out one command.", "command", "the command, exactly as the rules spell it")]
-
     def parse(self, text: str) -> Parsed:
-        outside = _THINK.sub("", text)
-        thought = "\n".join(part.strip() for part in _THINK.findall(text))
+        outside = THOUGHT.sub("", text)
+        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
         calls = [call for call in _json_objects(outside) if self.command(call)]
         if not calls:
             return Parsed((), thought, "Your reply held no tool call that could be read.")
@@ -200,44 +256,32 @@ class ToolCall:
         return (f"<think>{thought}</think>" if thought else "") + f"<tool_call>{call}</tool_call>"
 
 
-class VerbCalls(ToolCall):
-    """One tool per verb of the admissible commands: `go(rest="to fridge 1")` is the command `go to
-    fridge 1`.
-    """
+class NativeCalls:
+    """Calls of the environment's tools, which servers and chat templates support themselves."""
 
-    def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        verbs = dict.fromkeys(command.split()[0] for command in admissible if command.split())
-        return [
-            _tool(verb, f"The command '{verb}'.", "rest", "what follows the verb; empty where nothing does")
-            for verb in verbs
-            if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", verb)
-        ]
+    stop: tuple[str, ...] = ()
+    declares_tools = True
 
-    def command(self, call: dict[str, Any]) -> str:
-        call = call.get("function", call) if isinstance(call.get("function"), dict) else call
-        name, arguments = call.get("name"), call.get("arguments", call.get("parameters", {}))
-        if isinstance(arguments, str):
-            arguments = next(iter(_json_objects(arguments)), {})
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            return ""
-        if name == "act":
-            return super().command(call)
-        objects = arguments.get("rest", "")
-        return f"{name} {objects}".strip() if isinstance(objects, str) else ""
+    def describe(self, thinking: bool) -> str:
+        first = "you may reason first, then " if thinking else ""
+        return f"Each turn, {first}call exactly one of the tools. They carry out the commands."
+
+    def parse(self, text: str) -> Parsed:
+        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
+        return Parsed((), thought, "Your reply called no tool.")
 
     def spell(self, command: str, thought: str) -> str:
-        verb, _, objects = command.partition(" ")
-        call = json.dumps({"name": verb, "arguments": {"rest": objects}}, ensure_ascii=False)
-        return (f"<think>{thought}</think>" if thought else "") + f"<tool_call>{call}</tool_call>"
+        raise UsageError("Grammar 'tools' has no text for a command: choose another --action-grammar.")
 
-
-def _tool(name: str, description: str, argument: str, meaning: str) -> Tool:
-    schema = {
-        "type": "object",
-        "properties": {argument: {"type": "string", "description": meaning}},
-        "required": [argument],
-    }
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+    def parse_calls(self, text: str, calls: tuple[ToolCall, ...], tools: Sequence[Tool]) -> Parsed:
+        """Extracts the command from the calls of a reply, which are only empty if it has none."""
+        parsed = self.parse(text)
+        if not calls:
+            return parsed
+        try:
+            return Parsed((command_of(calls[0], tools),), parsed.thought, calls=calls)
+        except BadArguments as error:
+            return Parsed((), parsed.thought, str(error), calls=calls)
 
 
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:
@@ -259,6 +303,9 @@ GRAMMARS: dict[str, Grammar] = {
     "actions": ManyActions(),
     "bare": BareLine(),
     "react": ReAct(),
-    "tool": ToolCall(),
-    "tools": VerbCalls(),
+    "bash": FencedCommand(),
+    "tool": JsonCommand(),
+    "tools": NativeCalls(),
 }
+OBJECTIVE_ONCE = ("bash",)
+"""Grammars whose prompts leave the objective to the first observation if that states it and all turns are shown."""

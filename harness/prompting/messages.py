@@ -26,8 +26,22 @@ def shared_prefix(first: Sequence[Any], second: Sequence[Any]) -> int:
 
 def without_oldest_turn(messages: Sequence[Message]) -> list[Message] | None:
     """Removes the first exchange after the system message; returns None if only the last message
-    would be left.
+    would be left. The result of a tool call that is removed becomes a user message.
     """
     first = 1 if messages and messages[0]["role"] == "system" else 0
-    following = next((i for i in range(first + 1, len(messages)) if messages[i]["role"] == "user"), None)
-    return None if following is None else [*messages[:first], *messages[following:]]
+    following = next(
+        (
+            index
+            for index in range(first + 1, len(messages))
+            if messages[index]["role"] == "user"
+            or (messages[index]["role"] == "tool" and messages[index - 1]["role"] == "assistant")
+        ),
+        None,
+    )
+    if following is None:
+        return None
+    rest = list(messages[following:])
+    if rest[0]["role"] == "tool":  # the call that it answers is removed
+        others = next((index for index, message in enumerate(rest) if message["role"] != "tool"), len(rest))
+        rest[:others] = [{"role": "user", "content": rest[0]["content"]}]
+    return [*messages[:first], *rest]

@@ -10,23 +10,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envsuite.errors import UsageError, did_you_mean
+from envsuite.tools import Tool
+from harness import reasoning
 from harness.prompting import protocols
-from harness.prompting.grammars import GRAMMARS, Parsed, Tool
+from harness.prompting.grammars import GRAMMARS, OBJECTIVE_ONCE, NativeCalls, Parsed
 from harness.prompting.layouts import EpisodeView
-from harness.prompting.rewording import WORDINGS
-from harness.types import Message, Turn
+from harness.prompting.rewording import WORDINGS, reworded
+from harness.prompting.tool_calls import assistant_message, read_text, result_messages, with_ids
+from harness.types import Message, ToolCall, ToolSchema, Turn
 
 ADMISSIBLE = ("none", "latest", "all")
 
 
 @dataclass
 class Past:
-    """Earlier turns of an episode as messages: an observation and a reply per turn."""
+    """Earlier turns of an episode as messages: of each turn what the model saw, and its reply."""
 
-    complete: list[Message] = field(default_factory=list)
-    """with unchanged replies"""
-    short: list[Message] = field(default_factory=list)
-    """with replies reduced to their commands"""
+    complete: list[list[Message]] = field(default_factory=list)
+    """for each turn the messages with unchanged replies"""
+    short: list[list[Message]] = field(default_factory=list)
+    """for each turn the messages with replies reduced to their commands"""
 
 
 @dataclass(frozen=True)
@@ -94,36 +97,83 @@ class Prompting:
             return protocols.load(self.protocol).messages(self.words, self.history, view)
         past = Past() if past is None else past
         grammar = GRAMMARS[self.grammar]
-        reword = self.reword
-        task = [instructions.strip(), f"Objective: {objective}" if objective else ""]
-        rules = [*map(reword, task), grammar.describe(self.thinking)]
-        for index in range(len(past.complete) // 2, len(turns)):
+        task = [instructions.strip(), self._objective(objective, turns[0].observation if turns else observation)]
+        rules = [*map(self.reword, task), grammar.describe(self.thinking)]
+        for index in range(len(past.complete), len(turns)):
             turn = turns[index]
-            note = turns[index - 1].note if index else ""
             listed = self.listed(turn.admissible) if self.admissible == "all" else ()
-            seen: Message = {"role": "user", "content": _seen(reword(turn.observation), note, listed)}
-            past.complete += seen, {"role": "assistant", "content": turn.reply.text}
-            past.short += seen, {"role": "assistant", "content": self._command(turn)}
+            seen = self._seen(turn.observation, turns[index - 1] if index else None, listed)
+            past.complete.append([*seen, self._reply(turn)])
+            past.short.append([*seen, self._short_reply(turn)])
         first = 0 if self.history < 0 else max(0, len(turns) - self.history)
         complete = first if self.history_reasoning is True else max(first, len(turns) - self.history_reasoning)
-        messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
-        messages += past.short[2 * first : 2 * complete]
-        messages += past.complete[2 * complete :]
         listed = () if self.admissible == "none" else self.listed(admissible)
-        note = turns[-1].note if turns else ""
-        messages.append({"role": "user", "content": _seen(reword(observation), note, listed)})
+        current = self._seen(observation, turns[-1] if turns else None, listed)
+        shown = [*past.short[first:complete], *past.complete[complete:], current]
+        if first and shown[0][0]["role"] == "tool":  # its call is not remembered
+            result, *_, last = shown[0]
+            question: Message = {"role": "user", "content": result["content"]}
+            shown[0] = [question, last] if last["role"] == "assistant" else [question]
+        messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
+        for part in shown:
+            messages += part
         return messages
 
-    def parse(self, text: str) -> Parsed:
-        """Parses a reply and translates its commands to the environment's words."""
+    def _objective(self, objective: str, first_observation: str) -> str:
+        """Returns the objective for the system message; '' if the conversation states it anyway."""
+        stated = self.grammar in OBJECTIVE_ONCE and self.history < 0 and objective in first_observation
+        return f"Objective: {objective}" if objective and not stated else ""
+
+    def _seen(self, observation: str, before: Turn | None, listed: Sequence[str]) -> list[Message]:
+        """Returns the messages that show an observation: a user message, or the results of the tool calls in the
+        turn before.
+        """
+        parts = [before.note if before else "", self.reword(observation)]
+        if listed:
+            parts.append("Admissible commands: " + ", ".join(listed))
+        text = "\n".join(part for part in parts if part)
+        calls = before.reply.calls if before and self.declares_tools else ()
+        return result_messages(calls, text)
+
+    def _reply(self, turn: Turn) -> Message:
+        return assistant_message(reasoning.closed(turn.reply.text), turn.reply.calls if self.declares_tools else ())
+
+    def _short_reply(self, turn: Turn) -> Message:
+        """Returns a reply without its reasoning."""
+        if self.declares_tools and turn.reply.calls:
+            return assistant_message("", turn.reply.calls)
+        if not turn.commands:
+            return {"role": "assistant", "content": reasoning.without(turn.reply.text)}
+        command = self.reword(turn.commands[-1])
+        return {"role": "assistant", "content": GRAMMARS[self.grammar].spell(command, "")}
+
+    def parse(self, text: str, calls: Sequence[ToolCall] = (), tools: Sequence[Tool] = (), turn: int = 0) -> Parsed:
+        """Parses a reply and translates its commands to the environment's words.
+
+        `calls` are tool calls that a server returned apart from `text`; without them they are read from
+        the text. `tools` are the environment's.
+        """
         if self.protocol:
             return protocols.load(self.protocol).parse(text)
-        parsed = GRAMMARS[self.grammar].parse(text)
+        grammar = GRAMMARS[self.grammar]
+        if isinstance(grammar, NativeCalls):
+            found = with_ids(calls or read_text(text)[1], turn)
+            parsed = grammar.parse_calls(text, found, self._reworded(tools))
+        else:
+            parsed = grammar.parse(text)
         return parsed._replace(commands=self.listed(parsed.commands))
 
-    def tools(self, admissible: Sequence[str]) -> list[Tool]:
-        """Returns the tools (function-calling schemas) to declare to the model; [] for text grammars."""
-        return GRAMMARS[self.grammar].tools(self.listed(admissible))
+    @property
+    def declares_tools(self) -> bool:
+        """True if the environment's tools are declared to the model, and their calls are commands."""
+        return not self.protocol and GRAMMARS[self.grammar].declares_tools
+
+    def tools(self, tools: Sequence[Tool]) -> list[ToolSchema]:
+        """Returns the schemas of an environment's tools to declare to the model; [] for other grammars."""
+        return [tool.schema() for tool in self._reworded(tools)] if self.declares_tools else []
+
+    def _reworded(self, tools: Sequence[Tool]) -> list[Tool]:
+        return list(tools) if self.wording == "plain" else [reworded(tool, self.reword) for tool in tools]
 
     @property
     def reword(self) -> Callable[[str], str]:
@@ -142,16 +192,3 @@ class Prompting:
         if self.protocol:
             return protocols.load(self.protocol).stop
         return () if self.thinking else GRAMMARS[self.grammar].stop
-
-    def _command(self, turn: Turn) -> str:
-        """Returns a reply without its reasoning."""
-        if not turn.commands:
-            return turn.reply.text
-        return GRAMMARS[self.grammar].spell(self.reword(turn.commands[-1]), "")
-
-
-def _seen(observation: str, note: str, admissible: Sequence[str]) -> str:
-    parts = [note, observation]
-    if admissible:
-        parts.append("Admissible commands: " + ", ".join(admissible))
-    return "\n".join(part for part in parts if part)

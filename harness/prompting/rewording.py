@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+
+from envsuite.tools import Tool
 
 _SYNONYMS = {
     "take": "grab", "put": "place", "open": "unshut", "close": "shut", "go": "walk", "move": "shift", "use": "employ",
@@ -47,3 +50,15 @@ WORDINGS: dict[str, Callable[[str], str]] = {
     "invented": _swap(_INVENTED),
 }
 """Functions that reword a text, by name; applying one twice restores the text."""
+
+
+def reworded(tool: Tool, reword: Callable[[str], str]) -> Tool:
+    """Returns a tool with other words: its name, its description, and the format of its command."""
+    parts = re.split(r"(\{\w+\})", tool.command)
+    return replace(
+        tool,
+        name="_".join(map(reword, tool.name.split("_"))),
+        description=reword(tool.description),
+        command="".join(part if part.startswith("{") else reword(part) for part in parts),
+        arguments={name: reword(meaning) for name, meaning in tool.arguments.items()},
+    )

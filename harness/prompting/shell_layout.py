@@ -48,7 +48,7 @@ def messages(texts: Words, task: str, turns: Sequence[Turn], observation: str) -
     for turn, result in zip(turns, after, strict=False):  # before the first turn nothing has answered
         if turn.commands:
             chat.append({"role": "assistant", "content": turn.reply.text})
-            chat.append({"role": "user", "content": _render(texts["observation"], output=_output(result))})
+            chat.append({"role": "user", "content": _render(texts["observation"], output=command_output(result))})
         else:
             blocks = _blocks(turn.reply.text)
             error = f"Expected exactly 1 action, found {len(blocks)}."
@@ -61,7 +61,7 @@ def _blocks(text: str) -> list[str]:
     return [block.strip() for block in _BLOCK.findall(text)]
 
 
-def _output(observation: str) -> dict[str, Any]:
+def command_output(observation: str) -> dict[str, Any]:
     """Returns the variables of a command's result, from the environment's observation."""
     result = _RESULT.match(observation)
     code, text = (int(result[1]), result[2]) if result else (1, observation)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,17 @@ class SourceFiles:
     """Files in which the words of a protocol are published."""
 
     url: str
-    """address of a repository's files at a commit"""
+    """address of a repository's files at a commit; with `commits`, of the repository's files at any commit"""
     files: Mapping[str, Mapping[str, str]]
     """for each path below it, our names of the words and the names that the file gives them"""
     sha256: str
     """`digest` of the words"""
+    commits: Mapping[str, str] = field(default_factory=dict)
+    """commit of each path, for words that come from files of different commits"""
+
+    def address(self, path: str) -> str:
+        """Returns the address of a file."""
+        return "/".join(filter(None, [self.url, self.commits.get(path, ""), path]))
 
 
 def digest(words: Words) -> str:
@@ -60,7 +66,7 @@ def fetch(protocol: str, source: SourceFiles, local: Path | None) -> Path:
     """
     words: dict[str, Any] = {}
     for path, names in source.files.items():
-        text = _local(local, path) if local else _download(f"{source.url}/{path}")
+        text = _local(local, path) if local else _download(source.address(path))
         values = read_texts(text, names.values(), path)
         words.update({ours: values[theirs] for ours, theirs in names.items()})
     if digest(words) != source.sha256:

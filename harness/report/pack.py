@@ -16,9 +16,11 @@ from typing import Any
 from envsuite.errors import UsageError
 from envsuite.types import knobs_json
 from harness.prompting.prompting import Prompting
-from harness.records import THINKING, Record, reply_text
+from harness.prompting.tool_calls import as_text, assistant_message
+from harness.records import THINKING, Record
 from harness.report.transcripts import Replayer, StringTable, choose
 from harness.stats.compare import Run
+from harness.steps import reply_calls, reply_text
 
 CHUNK = 300_000
 """characters of JSON after which a chunk is closed"""
@@ -134,8 +136,8 @@ def viewer_episode(record: Record, prompting: Prompting | None) -> dict[str, Any
     steps = []
     for step in record["steps"]:
         packed_step = {"c": step["commands"], "o": step["observation"], "r": step["reward"], "f": step["fault"]}
-        if "reply" in step:
-            packed_step["y"] = step["reply"]
+        if "reply" in step or "reasoning" in step:
+            packed_step["y"] = as_text(assistant_message(reply_text(step), reply_calls(step)))
             if prompting is not None and (thought := prompting.parse(reply_text(step)).thought):
                 packed_step["t"] = thought
         steps.append(packed_step)

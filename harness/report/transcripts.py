@@ -15,8 +15,10 @@ from envsuite.core import TextEnv
 from envsuite.errors import EnvsuiteError
 from harness.prompting.messages import shared_prefix
 from harness.prompting.prompting import Past, Prompting
-from harness.records import Record, is_broken, reply_text
+from harness.prompting.tool_calls import as_text
+from harness.records import Record, is_broken
 from harness.stats.compare import Run
+from harness.steps import reply_calls, reply_text
 from harness.types import Reply, Turn
 
 MAX_WIDTH = 1280
@@ -87,12 +89,12 @@ class Replayer:
             replayed["admissible"].append([strings.number(command) for command in info["admissible_commands"]])
             if pictures:
                 take_picture()
-            turn = self._turn(step, text, info["admissible_commands"])
+            turn = self._turn(step, number - 1, text, info["admissible_commands"])
             if self.prompting is not None:
                 messages = self.prompting.messages(
                     env.instructions, env.objective, turns, turn.observation, turn.admissible, past, env.labels()
                 )
-                prompt = [(message["role"], strings.number(message["content"])) for message in messages]
+                prompt = [(message["role"], strings.number(as_text(message))) for message in messages]
                 shared = shared_prefix(previous, prompt)
                 replayed["prompts"].append([shared, prompt[shared:]])
                 previous = prompt
@@ -112,12 +114,14 @@ class Replayer:
             take_picture()
         return {**replayed, "strings": strings.items, "images": images.items}
 
-    def _turn(self, step: dict[str, Any], seen: str, admissible: Sequence[str]) -> Turn:
-        parsed = self.prompting.parse(reply_text(step)) if self.prompting else None
+    def _turn(self, step: dict[str, Any], number: int, seen: str, admissible: Sequence[str]) -> Turn:
+        text, calls = reply_text(step), reply_calls(step)
+        tools = self.env.tools if self.env is not None else ()
+        parsed = self.prompting.parse(text, calls, tools, number) if self.prompting else None
         note = parsed.note if parsed and not step["commands"] else ""
         return Turn(
             observation=seen,
-            reply=Reply(reply_text(step)),
+            reply=Reply(text, calls=calls),
             commands=tuple(step["commands"]),
             reward=step["reward"],
             info={},

@@ -11,13 +11,14 @@ import json
 import math
 import time
 import traceback
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from envsuite import registry
 from envsuite.core import TextEnv
 from envsuite.errors import DataError, EngineFailure, EnvsuiteError, MissingExtra, UsageError, did_you_mean
+from envsuite.tools import Tool
 from envsuite.types import DEFAULT_SHAPING, Shaping
 from harness.rollout.seeding import Seeding
 from harness.types import Episode
@@ -53,6 +54,8 @@ class StepResult:
     instructions: str = ""
     """after a reset"""
     objective: str = ""
+    """after a reset"""
+    tools: Sequence[Tool] = ()
     """after a reset"""
     error: str = ""
     """the environment broke; all other fields are meaningless then"""
@@ -114,6 +117,7 @@ class EnvHost:
                 advice=self._advice(0, info),
                 instructions=self.env.instructions,
                 objective=info.get("objective", ""),
+                tools=tuple(self.env.tools),
             )
         except (UsageError, MissingExtra) as error:  # affects every episode
             return StepResult("", {}, fatal=error)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from envsuite.types import StopReason
-from harness.prompting.grammars import Parsed, is_thinking
+from harness.prompting.grammars import Parsed
 from harness.prompting.prompting import Past, Prompting
+from harness.reasoning import is_thinking
 from harness.rollout.activity import Activity
 from harness.rollout.executors import Executor, StepResult
 from harness.types import Episode, Policy, Prompt, Reply, Trajectory, Turn
@@ -43,7 +44,7 @@ def next_prompt(
         admissible=prompting.listed(admissible),
         seed=run.episode.turn_seed(len(turns)),
         key=key,
-        tools=prompting.tools(admissible),
+        tools=prompting.tools(run.tools),
         turn=len(turns),
         episode=run.episode,
     )
@@ -67,7 +68,8 @@ class EpisodeState:
         cls, episode: Episode, result: StepResult, lives: int = LIVES - 1, began: float | None = None
     ) -> EpisodeState:
         """Creates the state of an episode from its environment's answer to the reset."""
-        run = Trajectory(episode, result.instructions, result.objective, dict(result.info.get("labels", {})))
+        labels = dict(result.info.get("labels", {}))
+        run = Trajectory(episode, result.instructions, result.objective, labels, result.tools)
         run.final_observation = result.observation
         if result.error:
             run.stop_reason, run.error = StopReason.BROKEN, result.error
@@ -96,7 +98,8 @@ class EpisodeState:
             run.stop_reason, run.truncated = StopReason.CONTEXT, True
             return False
         if reply.commands is None:
-            self.parsed = prompting.parse(reply.text)
+            self.parsed = prompting.parse(reply.text, reply.calls, run.tools, len(run.turns))
+            reply.calls = self.parsed.calls
         else:  # chosen among the commands of the prompt, which are reworded
             self.parsed = Parsed(reply.commands if advised else prompting.listed(reply.commands))
         return True

@@ -184,6 +184,11 @@ TOOL_PARSERS = {
 def _vllm(model: str, settings: ServerSettings, say: Say) -> ServerCommand:
     program = find("vllm", settings.python)
     source = model_files.resolve(model)
+    if source.kind == "adapter":
+        raise UsageError(
+            f"vllm:{model} is a LoRA adapter, which only a model in this process loads: leave out vllm:, or pass the "
+            "folder of the merged model, which envsuite-train writes as model/."
+        )
     here = model_files.folder(model, say) if source.kind != "hub" else model_files.here(source)
     words = [*program.words]
     words += [str(here or source.where)] if program.words[-1] == "serve" else ["--model", str(here or source.where)]

@@ -105,11 +105,11 @@ def test_thinking_that_is_cut_off_is_a_fault_of_its_own_and_reasoning_is_counted
         (results,) = tmp_path.glob("**/results.jsonl")
         games = records.read_results(results)
         assert games[0]["steps"][0]["fault"] == "thinking"
-        assert games[0]["steps"][0]["reply"] == "<think>Half of a hundred is"
+        assert games[0]["steps"][0]["reasoning"] == "Half of a hundred is" and games[0]["steps"][0]["reply"] == ""
         assert games[0]["faults"]["thinking"] == 1 and games[0]["faults"]["length"] == 0
         assert games[0]["reasoning_tokens"] == 10
         again = server.requests[-1][0]["messages"]
-        assert again[2] == {"role": "assistant", "content": "<think>Half of a hundred is"}
+        assert again[2] == {"role": "assistant", "content": "<think>Half of a hundred is</think>"}
     (summary,) = tmp_path.glob("**/summary.json")
     summary = json.loads(summary.read_text())
     assert summary["faults"]["thinking"] == 0.5 and summary["reasoning_tokens"] == 30
@@ -152,12 +152,14 @@ def test_the_share_of_cached_prompt_tokens_is_printed(tmp_path):
     assert "64 % of prompts cached" in output and "prompt tokens (64%) were cached" in output, output
 
 
-def test_tools_are_declared_and_tool_calls_are_parsed(tmp_path):
+@pytest.mark.parametrize("grammar", ["tool", "tools"])
+def test_tool_calls_in_text_are_parsed_and_only_one_grammar_declares_tools(tmp_path, grammar):
     with running() as server:
         server.says = '<tool_call>{"name": "act", "arguments": {"command": "3"}}</tool_call>'
-        done = run(tmp_path, server, "--action-grammar", "tool", model="openai:some/name")
+        done = run(tmp_path, server, "--action-grammar", grammar, model="openai:some/name")
         assert done.returncode == 0, done.stderr
-        assert server.requests[-1][0]["tools"][0]["function"]["name"] == "act"
+        declared = server.requests[-1][0].get("tools", [])
+        assert [tool["function"]["name"] for tool in declared] == (["act"] if grammar == "tools" else [])
     played = records.read_results(next(tmp_path.glob("**/results.jsonl")))
     assert not any(record["faults"]["format"] for record in played)
 

@@ -7,16 +7,21 @@ import pytest
 
 pytest.importorskip("inspect_ai", reason="inspect_ai is not installed")
 
-from inspect_ai.model import ModelOutput, ModelUsage
+from inspect_ai.model import ContentReasoning, ContentText, ModelOutput, ModelUsage
+from inspect_ai.tool import ToolCall
 
 from envsuite import registry
 from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.tools import ACT
 from harness.cli.common.players import run_options
 from harness.cli.eval import parser
 from harness.evaluate import RunConfig, Sampling
 from harness.policies import find, make_policy
 from harness.policies.inspect_models import InspectPolicy
+from harness.prompting.prompting import Prompting
+from harness.prompting.tool_calls import NOT_EXECUTED, assistant_message, result_messages, with_ids
 from harness.types import Prompt
+from harness.types import ToolCall as Call
 from tests.api import providers
 from tests.api.providers import TEXT, THOUGHT
 from tests.api.test_eval_on_a_server import run
@@ -138,6 +143,75 @@ def test_a_mock_model_gives_its_own_cost_and_reasoning_tokens():
     assert (reply.text, reply.cost, reply.reasoning_tokens, reply.input_tokens) == ("look", 0.5, 1, 3)
 
 
+def test_replies_are_reused_at_temperature_0_and_only_then(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
+
+    def output(content):
+        made = ModelOutput.from_content("mockllm/model", content)
+        made.usage = ModelUsage(input_tokens=3, output_tokens=2, total_tokens=5)  # else inspect counts with a download
+        return made
+
+    first = output([ContentReasoning(reasoning="Hm."), ContentText(text="Go.")])
+    first.message.tool_calls = [ToolCall("id", "act", {"command": "look"})]
+    (reply,), changes = ask("mockllm/model", outputs=[first], reply_cache=True)
+    assert changes["reply_cache"] == {"hits": 0, "requests": 1}
+    (again,), changes = ask("mockllm/model", outputs=[output("no")], reply_cache=True)
+    assert again == reply and changes["reply_cache"] == {"hits": 1, "requests": 1}
+    assert (reply.text, reply.calls) == ("<think>Hm.</think>Go.", (Call("id", "act", '{"command": "look"}'),))
+    other = output("other")
+    (reply,), _ = ask("mockllm/model", prompt("Something else."), outputs=[other], reply_cache=True)
+    assert reply.text == "other"
+    (reply,), _ = ask("mockllm/model", outputs=[other], reply_cache=True, max_tokens=7)
+    assert reply.text == "other"
+    for temperature in (0.5, None):
+        with pytest.raises(UsageError, match="--reply-cache needs --temperature 0"):
+            InspectPolicy("mockllm/model", temperature=temperature, reply_cache=True)
+
+
+CALLED = {
+    "content": [
+        {"type": "text", "text": "I go."},
+        {"type": "tool_use", "id": "toolu_1", "name": "act", "input": {"command": "open fridge"}},
+        {"type": "tool_use", "id": "toolu_2", "name": "act", "input": {"command": "look"}},
+    ],
+    "stop_reason": "tool_use",
+}
+GOOGLE = [
+    {"functionCall": {"name": "act", "args": {"command": "open fridge"}}},
+    {"functionCall": {"name": "act", "args": {"command": "look"}}},
+]
+
+
+@pytest.mark.parametrize(("model", "base", "path"), [row for row in MODELS if row[0][0] in "ag"])
+def test_tool_calls_and_their_results_speak_the_providers_interface(provider, model, base, path):
+    body = provider.answer("x" + path)
+    if model.startswith("anthropic"):
+        body = {**body, **CALLED}
+    else:
+        body = {**body, "candidates": [{**body["candidates"][0], "content": {"role": "model", "parts": GOOGLE}}]}
+    provider.script = [(200, body)]
+    messages = [{"role": "system", "content": "Play."}, {"role": "user", "content": "A fridge."}]
+    tools = [ACT.schema()]
+    policy = InspectPolicy(model, base_url=provider.url + base, temperature=None, max_retries=0)
+    try:
+        (reply,) = policy.act([Prompt(messages, tools=tools)])
+        assert [call[1:] for call in reply.calls] == [
+            ("act", '{"command": "open fridge"}'),
+            ("act", '{"command": "look"}'),
+        ]
+        calls = with_ids(reply.calls, 0)
+        parsed = Prompting("tools").parse(reply.text, calls, [ACT])
+        assert parsed.commands == ("open fridge",)
+        talk = [*messages, assistant_message(reply.text, calls), *result_messages(calls, "The fridge is empty.")]
+        (second,) = policy.act([Prompt(talk, tools=tools, turn=1)])
+        assert second.error == "" and second.text.endswith(TEXT)
+    finally:
+        policy.close()
+    sent = json.dumps([sent for where, sent, _ in provider.requests if "count_tokens" not in where][-1])
+    assert "open fridge" in sent and "The fridge is empty." in sent and NOT_EXECUTED in sent
+    assert ("tool_result" in sent) if model.startswith("anthropic") else ("functionResponse" in sent)
+
+
 def test_a_prompt_without_roles_is_refused():
     policy = make_policy("inspect:mockllm/model")
     try:
@@ -195,5 +269,5 @@ def test_flags_of_inspect_are_refused_for_other_models(words):
         return run_options(args, RunConfig(registry.TASKS["BabyAI-easy-v0"], model, sampling=sampling))
 
     assert options("random") == {} and options("inspect:mockllm/m")
-    with pytest.raises(UsageError, match=rf"{words[0]} needs a model of inspect:, not openai:m"):
+    with pytest.raises(UsageError, match=rf"{words[0]} needs a model of inspect:.*, not openai:m"):
         options("openai:m")

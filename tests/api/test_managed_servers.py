@@ -11,16 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from envsuite import registry
 from envsuite.cache import cache_dir
 from envsuite.errors import DataError, MissingExtra, UsageError
+from envsuite.tools import ACT
 from harness.cli.eval import main
 from harness.policies import find, make_policy
 from harness.policies.managed import server_settings
+from harness.prompting.prompting import Prompting
+from harness.prompting.tool_calls import assistant_message, result_messages, with_ids
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
 from harness.servers import process, programs
 from harness.servers.pool import ServerPool
 from harness.servers.process import ServerCommand, descendants, started
 from harness.servers.programs import ServerSettings
-from harness.types import Prompt
+from harness.types import Prompt, episode
+from tests import toys  # noqa: F401  registers the toys
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = """
@@ -300,6 +307,24 @@ def llama():
     if not interpreters or not files:
         pytest.skip("llama.cpp is not installed below the cache: make server-proof")
     return str(interpreters[-1]), str(files[0])
+
+
+def test_llama_cpp_accepts_declared_tools_calls_and_their_results(llama):
+    """SmolLM2's template has no tools, so that its replies are text: each costs a turn, and none breaks the episode."""
+    python, file = llama
+    options = {"server_python": python, "server_context": 1024, "max_concurrent": 1, "max_tokens": 8}
+    policy = make_policy(f"llamacpp:{file}", thinking_budget=20, **options)
+    try:
+        game = [episode(registry.TASKS["Signpost-v0"], 0, max_steps=2)]
+        (run,) = rollout(policy, game, LocalExecutor(1), Prompting("tools", thinking=False))
+        calls = with_ids([("act", '{"command": "east"}'), ("fly", "{")], 0)
+        messages = [{"role": "user", "content": "Where?"}, assistant_message("", calls), *result_messages(calls, "No.")]
+        (reply,) = policy.act([Prompt(messages, tools=[ACT.schema()])])
+    finally:
+        policy.close()
+    assert not run.broken and [turn.fault for turn in run.turns] == ["format"] * 2, run.error
+    assert not reply.error and reply.output_tokens > 0
+    assert policy.fields.values["thinking_budget_tokens"] == 20
 
 
 def test_a_model_on_llama_cpp_plays_and_a_crash_ends_the_run_at_once(llama):

@@ -12,7 +12,7 @@ from harness.policies.connections import affinity, health
 from harness.policies.connections.affinity import ServerAffinity
 from harness.policies.connections.health import Health
 from harness.policies.connections.http_answers import ClientPool, InOrder
-from harness.policies.connections.pacing import MAX_PAUSE, Pace, pause_before
+from harness.policies.connections.pacing import MAX_PAUSE, Pace, Retries, pause_before
 from harness.policies.openai import OpenAIPolicy
 from harness.types import Prompt
 from tests.api.server import refuse, running
@@ -139,6 +139,22 @@ def test_pauses_grow_up_to_a_minute_and_follow_the_servers_request():
     assert min(requested) >= 3.0 and 3.01 < max(requested) <= 3.05
     assert pause_before(1, 0.5, 1e9) == MAX_PAUSE
     assert 0.0 <= pause_before(1, 0.5, -5.0) <= 0.05
+
+
+def test_a_request_that_waits_has_its_reason_and_the_time_of_its_next_try():
+    async def look() -> list[tuple[str, float]]:
+        retries = Retries()
+        task = asyncio.create_task(retries.wait("HTTP 503", 30.0))
+        await asyncio.sleep(0)
+        waiting = retries.waiting()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert retries.waiting() == []
+        return waiting
+
+    before = time.monotonic()
+    ((reason, moment),) = asyncio.run(look())
+    assert reason == "HTTP 503" and before + 30.0 <= moment <= time.monotonic() + 30.0
 
 
 def test_a_running_server_that_fails_is_left_for_the_other():

@@ -9,12 +9,15 @@ import httpx
 import pytest
 
 from envsuite.errors import DataError, UsageError
+from envsuite.tools import ACT
 from harness.policies.chat_completions import Price, read
 from harness.policies.connections.failures import REFUSALS, SILENT_ROUNDS, FailureStreak
 from harness.policies.connections.health import PAUSE
 from harness.policies.identities import Fingerprint
 from harness.policies.openai import OpenAIPolicy
-from harness.types import Prompt, Reply
+from harness.prompting.prompting import Prompting
+from harness.reasoning import is_thinking
+from harness.types import Prompt, Reply, ToolCall
 from tests.api import server as misbehaving
 from tests.api.server import answer, cut, drip, garbage, hang, hang_up, refuse
 
@@ -101,16 +104,24 @@ def test_a_header_that_cannot_be_sent_is_refused_without_its_value(server, word)
     assert "nter2" not in str(caught.value) and "colon" not in str(caught.value)
 
 
-def test_reasoning_and_tool_calls_become_text_that_the_grammars_parse(server):
-    from harness.prompting.prompting import Prompting
-
+def test_reasoning_and_tool_calls_are_kept_apart_from_the_text(server):
     call = {"id": "1", "type": "function", "function": {"name": "act", "arguments": '{"command": "open fridge"}'}}
-    server.script = [answer("", finish="tool_calls", reasoning_content="Food is cold.", tool_calls=[call])]
-    tools = Prompting(grammar="tool").tools([])
-    reply = ask(server, prompt(tools=tools))[0]
-    parsed = Prompting(grammar="tool").parse(reply.text)
+    nameless = {"type": "function", "function": {"name": "look"}}
+    server.script = [answer("", finish="tool_calls", reasoning_content="Food is cold.", tool_calls=[call, nameless])]
+    prompting = Prompting("tools")
+    reply = ask(server, prompt(tools=prompting.tools([ACT])))[0]
+    assert reply.calls == (ToolCall("1", "act", '{"command": "open fridge"}'), ToolCall("", "look", "{}"))
+    parsed = prompting.parse(reply.text, reply.calls, [ACT])
     assert (parsed.commands, parsed.thought) == (("open fridge",), "Food is cold.")
-    assert server.requests[0][0]["tools"] == tools
+    assert server.requests[0][0]["tools"] == [ACT.schema()]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_reply_with_reasoning_alone_is_closed_and_counts_as_cut_off_in_its_reasoning(server, field):
+    server.script = [answer("", finish="length", **{field: "Food is"})]
+    reply = ask(server)[0]
+    assert (reply.text, reply.finish_reason) == ("<think>Food is</think>", "length")
+    assert is_thinking(reply.text)
 
 
 def test_a_truncated_reply_has_finish_reason_length(server):

@@ -407,7 +407,7 @@ def test_sft(last_only, micro_rows):
     ]
     config = configs.SFTConfig(rows=2, micro_rows=micro_rows, last_only=last_only, max_grad_norm=1e9)
     template = Template(tokenizer, [end])
-    (log,) = sft.train(model, messages, template, config, torch.Generator().manual_seed(0))
+    (log,) = sft.FineTuning(model, messages, template, config, torch.Generator().manual_seed(0)).run()
     hand.agree(hand.left_by(model.actor_parameters()), expected)
     assert log["tokens"] == len(losses)
     assert log["loss"] == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)

@@ -1,4 +1,4 @@
-"""Ranges of settings, discounts of shaped rewards, and the steps that a training run needs."""
+"""Ranges of settings, discounts of shaped rewards, steps that a training run needs, and a group of one process."""
 
 import math
 from typing import get_args
@@ -57,3 +57,18 @@ def test_prompts_are_cached_where_they_share_a_beginning(history, choose, reuses
     model = Model(tiny_lm(vocabulary=len(tokenizer)), tokenizer, configs.ModelConfig("tiny", critic="none"))
     prompting = Prompting(grammar="bare", thinking=False, history=history, admissible="none")
     assert Actor(model, Acting(choose=choose), prompting, 1.0).policy.prefix_reuse is reuses
+
+
+def test_the_only_process_of_a_group_writes_files_and_has_the_whole_share():
+    pytest.importorskip("torch")
+    import torch.distributed as dist
+
+    from baselines.distributed import collectives
+
+    assert collectives.first() and collectives.size() == 1
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert collectives.first() and collectives.size() == 1 and collectives.share([1, 2]) == [1, 2]
+    finally:
+        collectives.leave()
+    assert not dist.is_initialized()

@@ -92,7 +92,7 @@ def test_a_critics_gradient_that_is_not_finite_changes_no_weight(model):
 def test_fine_tuning_stops_at_a_gradient_that_is_not_finite_and_names_the_step(model):
     template = play(model, count=1)[0].template
     chats = [[{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "north"}]] * 4
-    steps = sft.train(model, chats, template, sft.Config(rows=2), torch.Generator())
+    steps = sft.FineTuning(model, chats, template, sft.Config(rows=2), torch.Generator()).run()
     next(steps)
     before = model.state()["lm"]
     model.actor_parameters()[0].register_hook(lambda gradient: gradient * math.inf)

@@ -387,12 +387,6 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(folder, tmp_path
     ).train()  # continues from the last good checkpoint
 
 
-def test_metrics_go_to_tensorboard_where_a_recipe_asks(folder, tmp_path):
-    pytest.importorskip("tensorboard")
-    TrainingRun(recipes.parse(recipe(folder, trackers=["tensorboard"], updates=1)), tmp_path / "run").train()
-    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
-
-
 def test_faults_are_said_by_name(folder, tmp_path):
     with pytest.raises(UsageError, match="Did you mean 'tensorboard'"):
         recipes.parse(recipe(folder, trackers=["tensorbord"]))

@@ -131,3 +131,22 @@ def test_connection_errors_of_ray_become_one_line_with_a_remedy(monkeypatch, add
     assert "\n" not in str(caught.value) and str(caught.value).startswith(
         f"--ray-address {address}: " if address else "--executor ray: "
     )
+
+
+def test_an_actor_that_lacks_a_package_names_it_and_another_error_of_ray_stays_as_it_is():
+    exceptions = pytest.importorskip("ray.exceptions", reason="ray is not installed: make dev")
+
+    class Cluster:
+        """A cluster whose actor fails while it starts."""
+
+        def __init__(self, text: str) -> None:
+            self.exceptions, self.text = exceptions, text
+
+        def get(self, started: object) -> object:
+            raise exceptions.RayError(self.text)
+
+    missing = Cluster("RayTaskError\n  ModuleNotFoundError: No module named 'minigrid'\n")
+    with pytest.raises(MissingExtra, match=r"for the environment worker: ModuleNotFoundError: .* on every node"):
+        connect.check_actor(missing, None, "environment worker")
+    with pytest.raises(exceptions.RayError, match="the actor died"):
+        connect.check_actor(Cluster("the actor died"), None, "environment worker")

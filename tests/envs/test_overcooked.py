@@ -593,6 +593,12 @@ def test_a_discount_that_cannot_be_is_refused(settings, word):
         registry.build("Overcooked-easy-v0", reward_mode="shaped", **settings)
 
 
+@pytest.mark.parametrize("knob", ["discount", "step_cost"])
+def test_a_share_above_one_is_refused(knob):
+    with pytest.raises(UsageError, match=knob):
+        registry.build("Overcooked-easy-v0", **{knob: 1.5})
+
+
 def test_pictures_show_every_move():
     pytest.importorskip("PIL")
     env = registry.build("Overcooked-tomato_lettuce_salad-v0", render_mode="rgb_array")

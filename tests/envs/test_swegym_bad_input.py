@@ -154,7 +154,7 @@ KEYS = st.sampled_from(
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(
-    st.sampled_from([tool["function"]["name"] for tool in edits.TOOLS] + ["fly"]),
+    st.sampled_from([tool.name for tool in edits.TOOLS] + ["fly"]),
     st.dictionaries(KEYS, VALUES, max_size=5),
     st.sampled_from(["view", "create", "str_replace", "insert", "undo_edit", None]),
     st.text(max_size=40),

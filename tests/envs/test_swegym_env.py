@@ -141,7 +141,7 @@ def test_tool_calls_are_the_same_commands():
     )
     wrapped = {"type": "function", "function": {"name": "bash", "arguments": json.dumps({"command": "ls"})}}
     assert edits.parse(json.dumps(wrapped)) == edits.parse("ls")
-    assert {tool["function"]["name"] for tool in edits.TOOLS} == {
+    assert {tool.name for tool in edits.TOOLS} == {
         "bash",
         "str_replace_editor",
         "search",

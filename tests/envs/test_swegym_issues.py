@@ -91,6 +91,21 @@ def test_the_operand_that_holds_the_call_is_what_the_package_returned(statement,
     assert issues.got_side(comparison.left, comparison.comparators[0]) == side
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("assert is_valid('a')", "The check is false: `is_valid('a')`."),
+        ("assert False", issues.FALSE),
+        ("AssertionError", issues.FALSE),
+        ("", issues.FALSE),
+        ("assert 'aaa...bbb' in names", issues.FALSE),
+        ("assert " + "a" * 1000, issues.FALSE),
+    ],
+)
+def test_a_false_check_is_quoted_if_its_message_says_more(error, text):
+    assert issues._compared("assert f()", None, error) == issues.Check("assert f()", text)
+
+
 def test_swapped_values_of_version_0_are_right_in_version_1():
     env = {
         name: registry.build(f"SWEGym-medium-{name}", instances=("inflection-0.5.1-08774227",)) for name in ("v0", "v1")

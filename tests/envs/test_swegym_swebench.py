@@ -11,6 +11,8 @@ from envsuite.envs.swegym import grading
 from envsuite.envs.swegym.published import logs, records
 from envsuite.envs.swegym.published import problem as published
 from envsuite.sandbox import drivers
+from harness.grading import reports
+from harness.interop.predictions import Prediction
 from tests.conftest import SHARED
 from tests.envs import little
 
@@ -119,6 +121,39 @@ def test_the_verdict_is_theirs():
             assert list(ours.pass_to_pass_broken) == report["PASS_TO_PASS"]["failure"]
     assert (grading.START, grading.END) == (constants.START_TEST_OUTPUT, constants.END_TEST_OUTPUT)
     assert json.dumps(tests)
+
+
+ROWS = {  # outcome and reason of a result, by instance
+    "a__b-1": ("resolved", ""),
+    "a__b-2": ("unresolved", ""),
+    "a__b-3": ("unresolved", "no_log"),
+    "a__b-4": ("unresolved", "timeout"),
+    "a__b-5": ("not_applied", "Hunk #1 FAILED"),
+    "a__b-6": ("empty", ""),
+    "a__b-7": ("error", "its gold patch fails"),
+}
+
+
+def test_the_report_of_a_run_has_their_fields_and_their_counts(tmp_path, monkeypatch, capsys):
+    from swebench.harness.reporting import make_run_report
+
+    rows, predictions = [], {}
+    for name, (outcome, reason) in ROWS.items():
+        lists = {field: {"success": ["t"], "failure": []} for field in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+        rows.append({"instance_id": name, "model": "org/m", "outcome": outcome, "reason": reason, **lists})
+        patch = "" if outcome == "empty" else "p"
+        predictions[name] = {"instance_id": name, "model_name_or_path": "org/m", "model_patch": patch}
+        place = reports.instance_folder(tmp_path, "r", "org/m", name)
+        reports.write_instance(place, Prediction(name, "org/m", patch), rows[-1], "", None)
+    dataset = [{"instance_id": name} for name in [*ROWS, "a__b-8"]]
+    monkeypatch.chdir(tmp_path)
+    theirs = json.loads(make_run_report(predictions, dataset, "r").read_text())
+    ours = reports.run_report(rows, [*ROWS, "a__b-8"])
+    assert list(ours) == list(theirs)
+    advisory = {"infra_failure", "ambiguous_failure"}  # theirs are guessed from logs
+    for field, value in theirs.items():
+        if field != "failure_reasons" and not field.startswith(tuple(advisory)):
+            assert ours[field] == value, field
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 import hashlib
 import random
+import re
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -303,6 +305,14 @@ def test_dense_pays_each_subgoal_once_and_one_in_all(task):
     farmed, info = play(env, rounds)
     assert not info["success"] and farmed < 1.0
     assert farmed == pytest.approx(play(env, rounds[: len(rounds) // 2])[0])
+
+
+@pytest.mark.parametrize("item", ["chips", "milk"])
+def test_an_item_on_the_table_is_one_subgoal_and_not_that_of_the_other_item(item):
+    env = registry.build("VirtualHome-entertainment-v0", "dense")
+    carried = [f"go to the {item}", f"take the {item}", "go to the living room", "go to the coffee table"]
+    total, _ = play(env, [*carried, f"put the {item} on the coffee table"])
+    assert total == pytest.approx(1 / 4)
 
 
 def test_the_published_return_is_reported_in_every_reward_mode():
@@ -610,6 +620,18 @@ def test_pictures_show_the_state(task):
     assert env.render().count("@") in (1, 2)  # the room, and where in it
 
 
+def test_the_drawing_tells_what_is_open_and_what_runs():
+    env = registry.build("VirtualHome-food_preparation-fixed-v0", render_mode="ansi")
+    env.reset(seed=0)
+    drawings, over = [env.render()], False
+    while not over:
+        *_, terminated, truncated, _ = env.step(env.expert())
+        over = terminated or truncated
+        drawings.append(env.render())
+    states = [re.search(r"microwave \((.*?)\)", drawing)[1] for drawing in drawings if "microwave (" in drawing]
+    assert states[0] == "closed, off" and states[-1] == "closed, on" and "open, off" in states
+
+
 def test_every_row_of_the_papers_is_on_the_menu_as_published_and_mended():
     for name in PAPERS:
         assert registry.TASKS[f"VirtualHome-{name}-v0"].kwargs["mode"] == "published"
@@ -618,6 +640,14 @@ def test_every_row_of_the_papers_is_on_the_menu_as_published_and_mended():
     assert registry.env_class(envsuite.tasks("virtualhome")[0])().settings.mode == "fixed"  # the knob's default
     for level in ("easy", "medium", "hard"):
         assert set(registry.TASKS[f"VirtualHome-{level}-v0"].split_ids) == set(SPLITS[1:])
+
+
+def test_the_levels_have_the_settings_that_their_page_states():
+    page = (Path(__file__).parents[2] / "docs/envs/virtualhome.md").read_text()
+    levels = [registry.TASKS[f"VirtualHome-{level}-v0"].kwargs for level in ("easy", "medium", "hard")]
+    rooms, parts = ([level[name] for level in levels] for name in ("rooms", "goal_length"))
+    assert f"{rooms[0]}, {rooms[1]}, {rooms[2]} rooms; goals of {parts[0]}, {parts[1]}, {parts[2]} parts" in page
+    assert f"{levels[1]['max_steps']} in medium, {levels[2]['max_steps']} in hard" in page
 
 
 def test_homes_of_one_size_differ():

@@ -20,7 +20,7 @@ from envsuite.errors import DataError, UsageError
 from harness import records
 from harness.capacity import cost
 from harness.cli import eval as evaluation
-from harness.evaluate import Budget, Execution, RunConfig, evaluate
+from harness.evaluate import Budget, Execution, RunConfig, _most_turns, evaluate
 from harness.policies import make_policy
 from harness.stats.summary import summarise
 from tests import toys
@@ -336,6 +336,19 @@ def test_token_and_cost_budgets_count_the_episodes_of_the_journal():
     assert not Budget(tokens=201, cost=1.1).reached(used, now)
     assert "200" in Budget(tokens=200).reached(used, now)
     assert "USD" in Budget(cost=1.0).reached(used, now)
+
+
+@pytest.mark.parametrize("limit", [{"seconds": -5.0}, {"cost": -1.0}, {"tokens": -1}, {"seconds": float("nan")}])
+def test_a_budget_that_is_no_limit_is_refused(limit):
+    with pytest.raises(UsageError, match=r"^--max-\S+ must be at least 0 \(0: no limit\), not "):
+        Budget(**limit)
+
+
+@pytest.mark.parametrize(
+    ("task", "limit", "most"), [("BabyAI-easy-v0", 5, 5), ("BabyAI-easy-v0", None, 0), ("HiLo-v0", 3, 3)]
+)
+def test_the_limit_of_turns_bounds_those_that_are_left_to_play(task, limit, most):
+    assert _most_turns(RunConfig(registry.TASKS[task], "random", max_turns=limit)) == most
 
 
 def test_a_budget_covers_all_runs_of_a_call():

@@ -179,6 +179,21 @@ def test_a_cleared_cache_needs_yes_where_nobody_can_answer(tmp_path, monkeypatch
     assert call(cache.main, ["clear", "--yes"], capsys)[0] == 0 and not (tmp_path / "cache" / "games").exists()
 
 
+def test_demonstrations_list_admissible_commands_on_request(tmp_path, capsys):
+    texts = []
+    for admissible in ("none", "latest"):
+        file = tmp_path / f"{admissible}.jsonl"
+        words = ["demos", "-e", "HiLo-v0", "-n", "1", "--num-workers", "0", "--admissible", admissible, "-o", file]
+        assert call(data.main, words, capsys)[0] == 0
+        texts.append(file.read_text())
+    assert texts[0] != texts[1] and len(texts[1]) > len(texts[0])
+
+
+def test_words_of_a_folder_are_for_published_prompts_alone(tmp_path, capsys):
+    code, _, error = call(data.main, ["get", "alfworld", "--from", tmp_path], capsys)
+    assert code == 2 and "--from is for prompts/NAME, not for alfworld" in error
+
+
 def test_tasks_of_language_need_a_folder_that_exists(tmp_path, capsys):
     words = ["-m", "some-model", "--language", "agreement", "--language-tasks", tmp_path / "missing", "-o", tmp_path]
     code, _, error = call(generalize.main, words, capsys)

@@ -97,7 +97,7 @@ def test_chains_do_not_depend_on_latencies_or_slots(genuine, tmp_path):
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda record: record["steps"][1].update(reply=record["steps"][1]["reply"].replace("<think>", "<think>0")),
+        lambda record: record["steps"][1].update(reasoning="0" + record["steps"][1]["reasoning"]),
         lambda record: record["steps"][0].update(prompt_hash="0" * 32),
         lambda record: record["steps"][2].update(link=record["steps"][1]["link"]),
         lambda record: record.update(weights="0" * 12),

@@ -127,6 +127,7 @@ def valid(lines):
         (lambda lines: lines[0].update(model="mine"), "mine on Overcooked-tomato_salad-v0: records without an entry"),
         (lambda lines: lines[0].update(stop_reason="broken"), "broken episodes"),
         (lambda lines: stop_early(lines[0]), "was stopped after 2 turns, the entry's cap is None"),
+        (lambda lines: lines[0].update(reward_mode="dense"), "records of another reward mode"),
         (swap, "turn 1, commands: stored ["),
         (lambda lines: valid(lines), "turn 3, fault: stored '', replayed 'invalid'"),
     ],

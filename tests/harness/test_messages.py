@@ -18,14 +18,21 @@ def talk(roles: str) -> list[dict]:
         ("suau", "03"),
         ("uauau", "234"),
         ("uau", "2"),
-        ("suatau", "05"),
+        ("suatau", "0345"),
+        ("suatat", "0345"),
+        ("suattat", "0356"),
         ("suaauau", "0456"),
         ("auau", "123"),
     ],
 )
-def test_the_oldest_exchange_is_removed_with_everything_up_to_the_next_user_message(roles, kept):
+def test_the_oldest_exchange_is_removed_up_to_what_the_next_reply_answers(roles, kept):
     shorter = without_oldest_turn(talk(roles))
     assert "".join(message["content"] for message in shorter) == kept
+
+
+def test_the_result_of_a_removed_call_becomes_a_user_message_and_other_results_go():
+    shorter = without_oldest_turn(talk("suattat"))
+    assert [message["role"] for message in shorter] == ["system", "user", "assistant", "tool"]
 
 
 @pytest.mark.parametrize("roles", ["su", "u", "s", "", "sua"])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envsuite.errors import UsageError
-from harness.prompting.grammars import GRAMMARS, ToolCall, VerbCalls
+from harness.prompting.grammars import GRAMMARS, JsonCommand
 from harness.prompting.prompting import Prompting
 
 
@@ -35,7 +35,7 @@ def test_a_bare_line_is_the_last_one_that_is_not_empty():
 
 def test_react_takes_the_first_action_and_not_what_is_dreamt_after_it():
     text = "Thought: I need it.\nAction: take a\nObservation: You take it.\nAction: win"
-    assert GRAMMARS["react"].parse(text) == (("take a",), "I need it.", "", False)
+    assert GRAMMARS["react"].parse(text)[:3] == (("take a",), "I need it.", "")
     assert GRAMMARS["react"].parse("Act 3: look").commands == ("look",)
     assert GRAMMARS["react"].parse("Action:\n").commands == ()
 
@@ -59,13 +59,51 @@ def test_a_tool_call_is_found_however_it_is_wrapped(text):
     assert GRAMMARS["tool"].parse(text).commands == ("go to desk 1",)
 
 
-def test_one_tool_per_verb():
-    grammar = GRAMMARS["tools"]
-    tools = grammar.tools(["go to desk 1", "go to bed 1", "look"])
-    assert [tool["function"]["name"] for tool in tools] == ["go", "look"]
-    assert grammar.parse('{"name": "go", "arguments": {"rest": "to desk 1"}}').commands == ("go to desk 1",)
-    assert grammar.parse('{"name": "look", "arguments": {}}').commands == ("look",)
-    assert grammar.parse('{"name": 3}').commands == ()
+@pytest.mark.parametrize(
+    ("text", "command", "thought"),
+    [
+        ("THOUGHT: look\n\n```bash\nls -a\n```", "ls -a", "THOUGHT: look"),
+        ("```sh\na\nb\n```\nDone.", "a\nb", ""),
+        (
+            "```bash\ncat > a.md <<'EOF'\n```\ncode\n```\nEOF\necho\n```",
+            "cat > a.md <<'EOF'\n```\ncode\n```\nEOF\necho",
+            "",
+        ),
+        ("```bash\ncat <<-A <<B\n```\n\tA\n```\nB\n```", "cat <<-A <<B\n```\n\tA\n```\nB", ""),
+        ("```bash\nx=$((1 << shift))\n```", "x=$((1 << shift))", ""),  # no here-document
+        ("```bash\ncat <<< word\n```", "cat <<< word", ""),
+        ("<think>```bash\nno\n```</think>\n```bash\nyes\n```", "yes", "```bash\nno\n```"),
+        ("```bash\r\nls\r\n```\r\n", "ls", ""),
+    ],
+)
+def test_a_fenced_command_is_read_whole(text, command, thought):
+    assert GRAMMARS["bash"].parse(text) == ((command,), thought, "", False, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("ls", 0),
+        ("```bash\nls", 0),
+        ("```python\nls\n```", 0),
+        ("```bash\na\n```\n```bash\nb\n```", 2),
+        ("```bash\n```", 1),
+    ],
+)
+def test_a_reply_without_one_finished_block_has_no_command(text, blocks):
+    parsed = GRAMMARS["bash"].parse(text)
+    assert parsed.commands == () and f"held {blocks} code blocks" in parsed.note
+
+
+def test_the_grammar_of_shells_states_the_objective_once():
+    def prompt(observation, **settings):
+        messages = Prompting(**settings).messages("Rules.", "Mend it.", [], observation, [])
+        return [message["content"].count("Mend it.") for message in messages]
+
+    assert prompt("Mend it.", grammar="bash") == [0, 1]
+    assert prompt("You are here.", grammar="bash") == [1, 0]
+    assert prompt("Mend it.", grammar="bash", history=2) == [1, 1]
+    assert prompt("Mend it.") == [1, 1]
 
 
 @given(st.text(), st.sampled_from(sorted(GRAMMARS)))
@@ -77,7 +115,7 @@ def test_any_text_parses_to_stripped_commands(text, name):
 
 @given(st.from_regex(r"[a-z][a-z0-9 /]{0,30}[a-z0-9]", fullmatch=True), st.sampled_from(["", "because"]))
 def test_what_is_spelled_is_parsed_back(command, thought):
-    for grammar in GRAMMARS.values():
+    for grammar in (grammar for grammar in GRAMMARS.values() if not grammar.declares_tools):
         assert grammar.parse(grammar.spell(command, thought)).commands == (command,)
 
 
@@ -89,8 +127,8 @@ def test_a_bad_setting_is_refused_by_name(bad):
 
 @pytest.mark.parametrize("thought", ["", "the desk is near"])
 @pytest.mark.parametrize("command", ["look", "go to desk 1", "say é"])
-@pytest.mark.parametrize("grammar", [ToolCall(), VerbCalls()])
-def test_what_a_tool_grammar_spells_it_reads(grammar, command, thought):
+def test_what_the_tool_grammar_spells_it_reads(command, thought):
+    grammar = JsonCommand()
     parsed = grammar.parse(grammar.spell(command, thought))
     assert (parsed.commands, parsed.thought, parsed.note) == ((command,), thought, "")
 
@@ -106,4 +144,4 @@ def test_what_a_tool_grammar_spells_it_reads(grammar, command, thought):
     ],
 )
 def test_the_command_of_a_tool_call(call, command):
-    assert ToolCall().command(call) == command
+    assert JsonCommand().command(call) == command

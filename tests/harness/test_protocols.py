@@ -9,7 +9,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import DataError, UsageError
-from harness import records
+from harness import records, steps
 from harness.cli.eval import main as eval_main
 from harness.cli.replay import main as replay_main
 from harness.prompting import protocols, words
@@ -209,6 +209,13 @@ def test_fetched_words_are_checked_stored_and_used(tmp_path, monkeypatch):
         words.stored("one", expected)
 
 
+def test_each_file_of_published_words_can_have_its_own_commit():
+    source = words.SourceFiles("https://host/repository", {}, "", {"a.py": "0123"})
+    assert source.address("a.py") == "https://host/repository/0123/a.py"
+    files = protocols.load("verlog").source_files
+    assert files.commits.keys() == files.files.keys() and all(len(commit) == 40 for commit in files.commits.values())
+
+
 def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))
     ours = prompting("balrog")
@@ -221,7 +228,7 @@ def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch
 def test_a_reply_that_was_not_understood_is_stored_even_if_it_equals_the_command(fault, stored):
     """verl-agent sends the end of such a reply to the game, which can be all of it."""
     turn = Turn("", Reply("<think>a key"), ("<think>a key",), 0.0, {}, fault=fault)
-    assert ("reply" in records._step(turn, "")) == stored
+    assert ("reply" in steps.step(turn, "")) == stored
 
 
 def test_a_reply_that_is_not_understood_plays_the_default_and_its_run_passes_the_check(tmp_path, capsys):

@@ -20,8 +20,8 @@ from tests import toys  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTED = [
-    "poad-1", "poad-4", "poad-5", *(f"guide-{number}" for number in range(1, 14)), "verlog-babyai", "glam-4",
-    "gigpo-alfworld", "balrog-babyai",
+    "poad-1", "poad-4", "poad-5", "poad-6", *(f"guide-{number}" for number in range(1, 14)), "verlog-babyai", "glam-4",
+    "gigpo-alfworld", "balrog-babyai", "tales-alfworld", "agentgym-alfworld", "swegym-10",
 ]  # fmt: skip
 
 

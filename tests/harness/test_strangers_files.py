@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envsuite import registry
+from envsuite.core import declared_knobs
 from envsuite.errors import UntrustedKnob, UsageError
 from envsuite.types import Knob
 from harness import records, report
@@ -116,6 +117,19 @@ def test_knobs_that_name_files_are_taken_from_the_user_alone(task, knobs):
         registry.replay_knobs(task, knobs)
     trusted = "mine" if name != "deny" else ("mine",)
     assert registry.replay_knobs(task, knobs, {name: "mine"}) == {name: trusted}
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("DataSciCoding", {"seconds", "memory_mb", "sandbox"}),
+        ("SWEGym", {"build", "command_seconds", "grade_seconds", "memory_mb", "disk_mb", "sandbox"}),
+    ],
+)
+def test_the_sandbox_and_its_limits_are_the_users_own_choice(family, names):
+    task = next(task for task in registry.tasks("*") if task.id.startswith(family))
+    knobs = declared_knobs(registry.env_class(task)).values()
+    assert {knob.name for knob in knobs if knob.needs_trust and not knob.free_text} == names
 
 
 @pytest.mark.parametrize("family", ["DataSciCoding", "SWEGym"])

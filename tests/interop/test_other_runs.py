@@ -159,6 +159,21 @@ def test_rollouts_of_verifiers_are_attempts_and_errors_are_broken(tmp_path):
     assert run.records[0]["metrics"] == {"length": 3.0} and run.config["sampling"] == {"temperature": 0.5}
 
 
+# ---- SWE-bench ----
+
+
+def test_reports_of_swebench_are_compared_without_errors_of_the_infrastructure(tmp_path, capsys):
+    for model, resolved in (("a", ["i-1", "i-2"]), ("b", ["i-1"])):
+        report = {"schema_version": 2, "submitted_ids": ["i-1", "i-2", "i-3", "i-4"], "resolved_ids": resolved}
+        report |= {"infra_failure_ids": ["i-4"], "failure_reasons": {"i-4": "no image"}}
+        (tmp_path / f"{model}.run.json").write_text(json.dumps(report))
+    (run,) = other_runs.read(tmp_path / "a.run.json")
+    assert run.name == "a" and [record["success"] for record in run.records] == [True, True, False]
+    code, output = compared(capsys, tmp_path / "a.run.json", tmp_path / "b.run.json", "--json")
+    (pair,) = json.loads(output.out)["differences"]
+    assert code == 0 and pair["games"] == 3 and pair["mean"]["value"] == pytest.approx(-1 / 3)
+
+
 # ---- Damaged files ----
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from envsuite import registry
 from envsuite.errors import BadKnob, UsageError
+from harness.lm.template import SampledReply, Template
 from tests import toys  # noqa: F401
 
 trl = pytest.importorskip("trl", reason="trl is not installed")
@@ -52,6 +53,21 @@ def caller(tmp_path_factory):
     return model, tokenizer
 
 
+def seen_tokens(tokenizer, seed, reply_ids):
+    """Returns this project's tokens of a game's first prompt, and of the prompt after a reply."""
+    from transformers.utils import get_json_schema
+
+    from harness.interop.trl import factory
+
+    template = Template(tokenizer, [tokenizer.eos_token_id])
+    game = factory("Signpost-v0")()
+    tools = [get_json_schema(game.act)]
+    chat = [{"role": "user", "content": game.reset(seed=seed)}]
+    first = template.encode(chat, tools=tools)
+    chat += [{"role": "assistant", "content": CALL}, {"role": "tool", "content": game.act("north")}]
+    return first.ids, template.encode(chat, [SampledReply(CALL, tuple(reply_ids))], tools).ids
+
+
 def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, tmp_path, monkeypatch):
     from harness.interop.trl import TRLGame, factory, games
 
@@ -64,11 +80,19 @@ def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, 
         return made[-1]
 
     settings = trl.GRPOConfig(
-        output_dir=str(tmp_path), per_device_train_batch_size=4, num_generations=2, max_completion_length=60,
+        output_dir=str(tmp_path), per_device_train_batch_size=4, num_generations=2, max_completion_length=120,
         max_tool_calling_iterations=1, max_steps=2, temperature=0.05, report_to=[], use_cpu=True, save_strategy="no",
         logging_steps=1, learning_rate=1e-6, beta=0.0, bf16=False, gradient_checkpointing=False, shuffle_dataset=False,
     )  # fmt: skip
-    trainer = trl.GRPOTrainer(
+    generated = []
+
+    class Recording(trl.GRPOTrainer):
+        def _generate(self, prompts):
+            result = super()._generate(prompts)
+            generated.extend(zip(*result[:3], strict=True))
+            return result
+
+    trainer = Recording(
         model=model,
         args=settings,
         processing_class=tokenizer,
@@ -81,6 +105,13 @@ def test_grpo_plays_the_games_of_the_dataset_and_receives_their_rewards(caller, 
     # Seeds 0 and 1 form the first batch, 2 and 3 the second; the answer is "north" for seed 0 only.
     assert [line["reward"] for line in logged] == [pytest.approx(0.5), pytest.approx(0.0)]
     assert logged[0]["tools/call_frequency"] == 1.0 and logged[0]["tools/failure_frequency"] == 0.0
+    assert len(generated) == 8
+    for number, (prompt, completion, mask) in enumerate(generated):
+        length = mask.index(0)  # the reply; then the game's answer, which the model did not write
+        end = length + mask[length:].count(0)
+        first, second = seen_tokens(tokenizer, number // 2, completion[:length])
+        assert prompt == first and prompt + completion[:end] == second
+        assert mask == [1] * length + [0] * (end - length) + [1] * (len(completion) - end)
 
 
 def test_the_model_sees_one_tool_and_the_text_of_the_gymnasium_environment():

@@ -153,11 +153,13 @@ def test_a_model_without_a_template_gets_plain_text():
     assert holds(encoded.ids, say("go", None).ids)
 
 
-def test_tools_are_declared_only_to_templates_that_know_them():
+def test_tools_are_declared_to_templates_that_know_them_and_others_are_refused():
     knows = "{% if tools %}{{ tools | tojson }}{% endif %}" + CHATML
     tool = {"type": "function", "function": {"name": "act", "description": "", "parameters": {"type": "object"}}}
     assert '"name": "act"' in Template(tiny_tokenizer(knows), {END}).render(talk("rules", "a"), [tool])
-    assert "act" not in Template(TOKENIZER, {END}).render(talk("rules", "a"), [tool])
+    for template in (CHATML, None):
+        with pytest.raises(UsageError, match="does not declare tools: use --action-grammar tool"):
+            Template(tiny_tokenizer(template), {END}).render(talk("rules", "a"), [tool])
 
 
 def test_a_template_that_changes_the_order_of_messages_is_tokenised_from_its_text():

@@ -21,6 +21,17 @@ LIST = (
     "from envsuite.sandbox import selftest\nfor f in selftest.examine(('{driver}',)): print(f.holds, f.name, f.detail)"
 )
 
+OWN_FILES = """
+from envsuite import sandbox
+with sandbox.open(sandbox.Spec(workspace="/testbed", fresh=False), "{driver}") as session:
+    result = session.run(
+        "touch a; mkdir d; cd d; touch b; chmod 640 b; touch -h -d @1100000000 b; touch -h -d @1000000000 $PWD/../a;"
+        "chmod 600 $PWD/../a; cd ..; chmod 750 d; touch -h -d @1200000000 d; stat -c '%Y %a' a d/b d"
+    )
+    print(result.stdout.decode(), result.stderr.decode(), sep="", end="")
+"""
+"""changes modes and times by relative and absolute paths"""
+
 
 @pytest.fixture(scope="module")
 def listing():
@@ -38,18 +49,29 @@ def test_every_attack_fails_on_every_safe_driver(driver, listing):
     assert not [line for line in lines if not line.startswith("  ok   ")]
 
 
-@pytest.mark.parametrize("driver", ["bwrap", "landlock"])
-def test_every_attack_fails_for_an_ordinary_user_too(driver):
+def lines_as_user(code: str, driver: str) -> list[str]:
+    """Runs Python code as an ordinary user; returns the lines that it prints."""
     open_to_others = all(folder.stat().st_mode & 0o001 for folder in (ROOT, *ROOT.parents))
     if os.geteuid() != 0 or not shutil.which("setpriv") or not open_to_others:
         pytest.skip("setpriv is not installed, the tests do not run as root, or other users cannot enter this folder")
-    working(driver)
-    command = [str(AS_USER), sys.executable, "-c", LIST.format(driver=driver)]
+    command = [str(AS_USER), sys.executable, "-c", code.format(driver=working(driver))]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT, env=environment)
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(selftest.ATTACKS), done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("driver", ["bwrap", "landlock"])
+def test_every_attack_fails_for_an_ordinary_user_too(driver):
+    lines = lines_as_user(LIST, driver)
+    assert len(lines) == len(selftest.ATTACKS)
     assert not [line for line in lines if not line.startswith("True")]
+
+
+@pytest.mark.parametrize("driver", ["bwrap", "landlock"])
+def test_runs_of_an_ordinary_user_may_change_modes_and_times_of_their_own_files(driver):
+    lines = lines_as_user(OWN_FILES, driver)
+    assert lines == ["1000000000 600", "1100000000 640", "1200000000 750"]
 
 
 def test_the_attacks_succeed_without_protection(listing):

@@ -65,6 +65,14 @@ def test_the_temporary_folder_persists_between_runs_but_not_over_a_reset(clean):
     assert clean.run("ls $TMPDIR").stdout == b""
 
 
+def test_a_command_may_change_times_and_modes_of_its_own_files(clean):
+    shown = clean.run(
+        "mkdir d; touch a d/b; touch -d @1000000000 a; cd d; touch -d @1100000000 b; chmod 640 b; cd ..; "
+        "chmod 600 $PWD/a; touch -h -d @1200000000 d; stat -c '%Y %a' a d/b; stat -c %Y d"
+    )
+    assert shown.stdout.decode().split("\n")[:3] == ["1000000000 600", "1100000000 640", "1200000000"], shown
+
+
 def test_copied_files_can_be_copied_out_again(clean, tmp_path):
     source = tmp_path / "source"
     (source / "deep").mkdir(parents=True)
@@ -212,12 +220,18 @@ def test_a_program_that_cannot_be_loaded_is_an_engine_failure(tmp_path, session)
             bad.call(b"")
 
 
-def test_a_closed_session_and_a_missing_method_raise_clear_errors(session):
+def test_a_closed_session_and_a_missing_method_raise_clear_errors(session, tmp_path):
     opened = sandbox.open(sandbox.Spec(), session.driver)
     with pytest.raises(UsageError, match="without a program"):
         opened.call(b"")
-    with pytest.raises(UsageError, match="without a workspace"):
-        opened.reset()
+    for needs_workspace in (
+        opened.reset,
+        opened.snapshot,
+        lambda: opened.copy_in(tmp_path),
+        lambda: opened.copy_out("a", tmp_path),
+    ):
+        with pytest.raises(UsageError, match="without a workspace"):
+            needs_workspace()
     opened.close()
     with pytest.raises(UsageError, match="closed"):
         opened.run("true")

@@ -1,7 +1,11 @@
 """The files that a sandbox can see: all of a folder but its hidden parts, and a closure of requirements."""
 
+from pathlib import Path
+
 import pytest
 
+from envsuite.sandbox import Spec
+from envsuite.sandbox.local import hidden_paths
 from envsuite.sandbox.packages import allowed_around, closure, foreign_packages
 
 
@@ -65,3 +69,9 @@ def test_a_requirement_that_is_not_installed_hides_no_other(tmp_path, monkeypatc
     assert set(closure(("demo-first",))) == {"demo_first.py", "demo_second.py"}
     with pytest.raises(ModuleNotFoundError, match="demo-missing"):
         closure(("demo-first", "demo-missing"))
+
+
+def test_hidden_parts_are_those_of_installed_packages_as_paths_of_this_machine():
+    spec = Spec(distributions=("pytest",), hidden=("_pytest/assertion", "pytest", "no_such_package/part"))
+    installed = Path(pytest.__file__).resolve().parent
+    assert hidden_paths(spec) == [str(installed.parent / "_pytest" / "assertion"), str(installed)]

@@ -39,6 +39,7 @@ from envsuite.envs.alfworld.observations import OBSERVATIONS
 from envsuite.envs.alfworld.partial import PartialExpert
 from envsuite.envs.alfworld.stock import EngineReply, StockEngine
 from envsuite.envs.alfworld.subgoals import Marks, SubgoalTracker
+from envsuite.envs.alfworld.tools import TOOLS
 from envsuite.errors import UsageError
 from envsuite.types import Outcome, RewardMode
 
@@ -94,6 +95,7 @@ class AlfworldEnv(TextEnv):
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
+    tools = TOOLS["2.1.1"]
 
     def __init__(self, **kwargs: Any) -> None:
         self._batch, self._index = BatchState(1), 0
@@ -175,7 +177,7 @@ class AlfworldEnv(TextEnv):
             feedback, self.won = self._native.opening, self._native.won
         self.objective = feedback.rpartition("Your task is to: ")[2]
         self.dialect = dialect_of(source)
-        self.instructions = INSTRUCTIONS.format(put=PUT[self.dialect])
+        self.instructions, self.tools = INSTRUCTIONS.format(put=PUT[self.dialect]), TOOLS[self.dialect]
         engine_only = self._stock is None and self.reward_mode is not RewardMode.SHAPED
         batch.engines[index] = self._native if engine_only else None
         return self._render_observation(feedback)

@@ -20,38 +20,17 @@ al., 2019; text and splits: Carta et al., 2023.
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
 from envsuite.core import TextEnv
+from envsuite.envs.babyai.commands import COMMANDS, TOOLS, parse_command
 from envsuite.envs.babyai.levels import KINDS, LEVELS
 from envsuite.envs.babyai.view import FORWARD, WORDINGS, describe, visible_facts
 from envsuite.errors import EngineFailure, UsageError
 from envsuite.types import Knob, Outcome, RewardMode
-
-COMMANDS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
-"""Commands in minigrid's order: the position is the action number."""
-ALIASES = {
-    "left": 0,
-    "rotate left": 0,
-    "right": 1,
-    "rotate right": 1,
-    "forward": 2,
-    "move forward": 2,
-    "move ahead": 2,
-    "walk forward": 2,
-    "go ahead": 2,
-    "pickup": 3,
-    "take": 3,
-    "put down": 4,
-    "release": 4,
-    "switch": 5,
-    "open": 5,
-}
-COMMAND_TO_ACTION = {**{command: action for action, command in enumerate(COMMANDS)}, **ALIASES}
 
 INSTRUCTIONS = """\
 You are in a world of square cells: rooms with walls and doors, and keys, balls and boxes in six colours.
@@ -82,6 +61,7 @@ class BabyAI(TextEnv):
     """Common part of all levels; subclasses choose the engine for a seed."""
 
     experts = ("", "planner")
+    tools = TOOLS
     metadata = {"render_modes": ["rgb_array", "ansi"], "render_fps": 10}
     ranges = {"dense": (0.0, 1.0), "return_minigrid": (0.0, 1.0)}
     exact = False  # whether plans are shortest
@@ -388,13 +368,3 @@ class Composed(BabyAI):
 
 def _name(thing: Any) -> str:
     return "a wall" if thing.type == "wall" else f"a {thing.color} {thing.type}"
-
-
-def parse_command(command: str) -> int | None:
-    """Returns the action of a command, ignoring case, spacing and punctuation; None if there is
-    none.
-    """
-    if len(command) > 64:
-        return None
-    words = " ".join(re.sub(r"[_\-.!,;:'\"`]", " ", command.lower()).split())
-    return COMMAND_TO_ACTION.get(words)

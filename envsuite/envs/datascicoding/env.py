@@ -40,6 +40,7 @@ from envsuite.envs.datascicoding.replies import extract
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits
+from envsuite.tools import Tool
 from envsuite.types import Knob, Outcome
 
 TASKS = {
@@ -60,6 +61,8 @@ ENDINGS = {
     "improve": " Your best score counts; you have {attempts} attempts, or say done to stop.",
 }
 
+RUN_CODE = Tool("run_code", "Runs and scores a program.", "{code}", {"code": "the whole program, in Python"})
+STOP = Tool("done", "Stops; your best score counts.", "done")
 HOLDOUT = {
     "first": " You are shown the score on the other halves. What counts is the score on further rows, which is not shown.",
     "improve": " You are shown the score on the other halves. What counts is the score, on further rows, of the program "
@@ -132,6 +135,7 @@ class DataSciCoding(TextEnv):
         )
         if settings.holdout:
             self.instructions += HOLDOUT[settings.mode]
+        self.tools = (STOP, RUN_CODE) if settings.mode == "improve" else (RUN_CODE,)
         # Raises at once if a data set is missing or cannot be played.
         self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
         self._tables = self._tables or [_table(name) for name in settings.dataset]

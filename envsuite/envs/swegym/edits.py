@@ -12,7 +12,7 @@ As text, a verb on the first line and its content below it:
     submit                        ends the episode
 
 Anything else is a shell command; a fence ```bash ... ``` around it is removed. As a tool call, the JSON object
-{"name": ..., "arguments": {...}} of one of `TOOLS`, in OpenAI's form.
+{"name": ..., "arguments": {...}} of one of `TOOLS`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from envsuite.tools import Tool, check_arguments
 
 VERBS = ("view", "create", "str_replace", "insert", "undo", "search", "run_tests", "submit")
 _FENCE = re.compile(r"\A\s*```(?:bash|sh|shell)?[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
@@ -160,18 +163,60 @@ def _tool(name: str, arguments: dict[str, Any]) -> EditAction:
             )
         if verb == "undo":
             return EditAction(verb, path=path)
-    return EditAction(
-        "", f"There is no tool {name!r}: there are {', '.join(tool['function']['name'] for tool in TOOLS)}."
-    )
+    return EditAction("", f"There is no tool {name!r}: there are {', '.join(tool.name for tool in TOOLS)}.")
 
 
-def _declared(name: str, about: str, needed: tuple[str, ...], **arguments: dict[str, Any]) -> dict[str, Any]:
-    schema = {"type": "object", "properties": arguments, "required": list(needed)}
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": schema}}
+@dataclass(frozen=True)
+class EditTool(Tool):
+    """A tool whose command is the call itself, as the JSON that `parse` reads."""
+
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """JSON schema of each argument by name"""
+    needed: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"type": "object", "properties": dict(self.properties), "required": list(self.needed)}
+
+    def command_of(self, arguments: Mapping[str, Any]) -> str:
+        check_arguments(self.name, self.parameters, arguments)
+        return json.dumps({"name": self.name, "arguments": dict(arguments)}, ensure_ascii=False)
+
+    def arguments_of(self, command: str) -> dict[str, Any] | None:
+        name, arguments = _as_call(parse(command))
+        return arguments if name == self.name else None
+
+
+def _as_call(action: EditAction) -> tuple[str, dict[str, Any]]:
+    """Returns the name and arguments of the tool call that stands for an action; ("", {}) if none does."""
+    kind, path = action.kind, action.path
+    if kind in ("", "submit"):
+        return kind, {}
+    if kind == "shell":
+        return "bash", {"command": action.text}
+    if kind == "search":
+        return kind, {"pattern": action.text, "path": path}
+    if kind == "run_tests":
+        return kind, {"tests": list(action.tests)}
+    more: dict[str, dict[str, Any]] = {
+        "view": {"view_range": [action.first, action.last]} if action.first or action.last else {},
+        "create": {"file_text": action.text},
+        "str_replace": {"old_str": action.old, "new_str": action.text},
+        "insert": {"insert_line": action.first, "new_str": action.text},
+    }
+    return "str_replace_editor", {
+        "command": "undo_edit" if kind == "undo" else kind,
+        "path": path,
+        **more.get(kind, {}),
+    }
+
+
+def _declared(name: str, about: str, needed: tuple[str, ...], **arguments: dict[str, Any]) -> EditTool:
+    return EditTool(name, about, properties=arguments, needed=needed)
 
 
 _TEXT = {"type": "string"}
-TOOLS: tuple[dict[str, Any], ...] = (
+TOOLS: tuple[Tool, ...] = (
     _declared("bash", "Run a shell command in the repository.", ("command",), command=_TEXT),
     _declared(
         "str_replace_editor",
@@ -189,7 +234,7 @@ TOOLS: tuple[dict[str, Any], ...] = (
     _declared("run_tests", "Run the tests there are, afresh.", (), tests={"type": "array", "items": _TEXT}),
     _declared("submit", "Hand the work in and end.", ()),
 )
-"""tool definitions for servers and chat templates, in OpenAI's form"""
+"""tools of SWE-Gym"""
 
 
 def spell_replace(path: str, old: str, new: str) -> str:

@@ -117,6 +117,7 @@ class SWEGym(TextEnv):
     )
     ranges = dict.fromkeys(("dense", "resolved", "f2p_gated", "pass_ratio"), (0.0, 1.0))
     levels = LADDER
+    tools = edits.TOOLS
     isolate = True
 
     @classmethod

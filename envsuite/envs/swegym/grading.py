@@ -20,6 +20,10 @@ from envsuite.envs.swegym.published.repos import END, START
 PASSING = ("PASSED", "XFAIL")
 FAILING = 20
 """failing tests that a record names"""
+FAULT_MARKS = tuple(
+    f">>>>> {fault}" for fault in ("Patch Apply Failed", "Reset Failed", "Tests Errored", "Tests Timed Out")
+)
+"""lines with which SWE-bench's scripts say that the tests did not run; a log with one has no results"""
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def grade_log(
     log: str, parser: str, fail_to_pass: Sequence[str], pass_to_pass: Sequence[str], exit_code: int | None = None
 ) -> Report:
     """Grades a printed log. Rejects a log without results or one that contradicts the exit code."""
-    inside = between_markers(log)
+    inside = None if any(mark in log for mark in FAULT_MARKS) else between_markers(log)
     statuses = logs.PARSERS[parser](inside if inside is not None else "")
     if inside is None or not statuses:
         return refused("no_log", fail_to_pass, pass_to_pass)

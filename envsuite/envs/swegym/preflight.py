@@ -27,6 +27,15 @@ _TAIL = 300
 
 def require_gold(problem: PublishedProblem, seconds: float) -> None:
     """Raises EngineFailure with the reason if the gold patch does not resolve the record here."""
+    if reason := gold_failure(problem, seconds):
+        raise EngineFailure(
+            f"{problem.instance_id} cannot be graded here: {reason} Exclude it with --set deny={problem.instance_id}, "
+            "or fix its recipe."
+        )
+
+
+def gold_failure(problem: PublishedProblem, seconds: float) -> str:
+    """Returns why the gold patch does not resolve the record here, '' if it does; from the cache if possible."""
     from filelock import FileLock
 
     file = cache_dir("swegym", "preflight") / f"{_key(problem)}.json"
@@ -36,11 +45,7 @@ def require_gold(problem: PublishedProblem, seconds: float) -> None:
             reason, lasting = examine(problem, seconds)
             if lasting:
                 write_atomically(file, json.dumps({"instance": problem.instance_id, "reason": reason}).encode())
-    if reason:
-        raise EngineFailure(
-            f"{problem.instance_id} cannot be graded here: {reason} Exclude it with --set deny={problem.instance_id}, "
-            "or fix its recipe."
-        )
+    return reason
 
 
 def examine(problem: PublishedProblem, seconds: float) -> tuple[str, bool]:

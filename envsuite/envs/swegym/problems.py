@@ -44,6 +44,8 @@ class RepairProblem(ABC):
     """task type: the operators of a generated task, the repository of a published one"""
     statement: str
     gold_files: tuple[str, ...]
+    test_log: tuple[str, int | None] = ("", None)
+    """output and exit code of the tests that `judge` ran last, if their output decides"""
 
     @abstractmethod
     def spec(self, limits: Limits) -> Spec:

@@ -48,6 +48,7 @@ from envsuite.envs.virtualhome.games import FixedGame, PublishedGame, fixed_game
 from envsuite.envs.virtualhome.generator import SPLITS, HouseholdSettings, draw, goal_classes
 from envsuite.envs.virtualhome.menu import LEVELS
 from envsuite.envs.virtualhome.rules.published import GAMMA, paper_tasks
+from envsuite.envs.virtualhome.text import TOOLS
 from envsuite.errors import BadKnob
 from envsuite.types import Knob, Outcome
 
@@ -93,6 +94,7 @@ class VirtualHomeEnv(TextEnv):
     )  # fmt: skip
     ranges = {"dense": (0.0, 1.0), "discounted_return": (0.0, 1.0)}
     levels = LEVELS
+    tools = TOOLS
     experts: ClassVar[tuple[str, ...]] = ("",)
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 2}
 

@@ -22,6 +22,7 @@ from envsuite.envs.virtualhome.rules.engine import (
 from envsuite.envs.virtualhome.rules.fixed_engine import FixedEngine
 from envsuite.envs.virtualhome.rules.home import Home
 from envsuite.envs.virtualhome.rules.published import Entertainment, Preparation, Published, data
+from envsuite.tools import Tool
 
 PHRASES = {
     WALK: "go to the {x}",
@@ -35,6 +36,21 @@ PHRASES = {
     SIT: "sit on the {x}",
     STANDUP: "stand up",
 }
+_THING = {"thing": "the name of a thing"}
+TOOLS = (
+    Tool("go_to", "Goes to a room or a thing.", "go to the {place}", {"place": "the name of a room or a thing"}),
+    Tool("take", "Takes a thing into a free hand.", "take the {thing}", _THING),
+    Tool("put_in", "Puts a thing into a container.", "put the {thing} in the {container}",
+         _THING | {"container": "the name of an open container"}),
+    Tool("put_on", "Puts a thing on a surface.", "put the {thing} on the {surface}",
+         _THING | {"surface": "the name of a surface"}),
+    Tool("open", "Opens a thing.", "open the {thing}", _THING),
+    Tool("close", "Closes a thing.", "close the {thing}", _THING),
+    Tool("switch_on", "Switches a thing on.", "switch on the {thing}", _THING),
+    Tool("switch_off", "Switches a thing off.", "switch off the {thing}", _THING),
+    Tool("sit_on", "Sits down on a seat.", "sit on the {seat}", {"seat": "the name of a seat"}),
+    Tool("stand_up", "Stands up.", "stand up"),
+)  # fmt: skip
 DONE = {
     WALK: "You go to the {x}.",
     GRAB: "You take the {x}.",

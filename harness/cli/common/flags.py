@@ -103,7 +103,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="sent with every request and never stored; may be repeated",
     )
     group.add_argument(
-        "--thinking-budget", type=int, default=0, metavar="N", help="most tokens of reasoning per reply, for inspect:"
+        "--thinking-budget",
+        type=int,
+        default=0,
+        metavar="N",
+        help="most tokens of reasoning per reply; for inspect:, vllm: and llamacpp:",
     )
     group.add_argument(
         "--batch", action="store_true", help="for inspect: the provider's batch interface, cheaper and slower"
@@ -111,7 +115,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reply-cache",
         action="store_true",
-        help="at temperature 0: reuse stored replies to equal requests (not for inspect:)",
+        help="at temperature 0: reuse stored replies to equal requests",
     )
     group.add_argument("--timeout", type=float, default=300.0, help="seconds per request")
     group.add_argument("--max-retries", type=int, default=6, help="per request, with growing pauses")
@@ -163,7 +167,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--admissible", choices=ADMISSIBLE, default="latest", help="turns that list the admissible commands"
     )
     group.add_argument(
-        "--action-grammar", choices=list(GRAMMARS), default="action", help="how a reply marks its command"
+        "--action-grammar",
+        choices=list(GRAMMARS),
+        default="action",
+        help="how a reply gives its command; tools: native tool calls",
     )
     group.add_argument(
         "--prompt-wording",

@@ -18,7 +18,7 @@ from harness.cli.common.progress import RunProgress
 from harness.episodes.settings import settings_of
 from harness.episodes.store import EpisodeStore, Series
 from harness.evaluate import Budget, Execution, RunConfig, evaluate
-from harness.policies import POLICIES, find, is_model, make_policy, on_server, policy_options, starts_server
+from harness.policies import find, is_model, make_policy, on_server, policy_options, starts_server
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
 from harness.records import Record, Results, is_broken
@@ -115,7 +115,11 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
     """Returns the options of the run's policy, from the command line and the run's settings."""
     _check_flags(args, config)
     prompting = config.prompting
-    lead, _, close = GRAMMARS[prompting.grammar].spell("\0", "").partition("\0")
+    lead = close = ""
+    if not prompting.declares_tools:
+        lead, _, close = GRAMMARS[prompting.grammar].spell("\0", "").partition("\0")
+    elif config.sampling.action_mode == "score":
+        raise UsageError("--action-mode score chooses texts, and --action-grammar tools has none: use another grammar.")
     if prompting.protocol:
         lead, close = protocols.load(prompting.protocol).lead, ""
     settings = {
@@ -138,20 +142,19 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
         return
     row = find(model, args.base_url, config.sampling.action_mode)[0]
     if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
-        raise UsageError(f"--reply-cache needs a model of openai:, vllm: or llamacpp:, or --base-url, not {model}.")
+        servers = "openai:, vllm:, llamacpp:, inspect: or --base-url"
+        raise UsageError(f"--reply-cache needs a model on a server ({servers}), not {model}.")
     if getattr(args, "max_cost", 0.0) and "price" in row.options and not args.price:
         raise UsageError(
             f"--max-cost needs --price IN,OUT for {model}: without a price, a server that sends no cost would never "
             "reach the limit."
         )
-    if row is POLICIES["inspect"]:
-        return
-    if config.sampling.thinking_budget:
+    if config.sampling.thinking_budget and "thinking_budget" not in row.options:
         raise UsageError(
-            f"--thinking-budget needs a model of inspect:, not {model}: use the server's own field, as in "
-            "--extra-body '{\"thinking_token_budget\": 500}'."
+            f"--thinking-budget needs a model of inspect:, vllm: or llamacpp:, not {model}: use the server's own "
+            "field, as in --extra-body '{\"thinking_token_budget\": 500}'."
         )
-    if getattr(args, "batch", False):
+    if getattr(args, "batch", False) and "batch" not in row.options:
         raise UsageError(f"--batch needs a model of inspect:, not {model}: servers of your own have no batch prices.")
 
 

@@ -95,11 +95,8 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
         messages = config.prompting.messages(
             env.instructions, info["objective"], [], text, admissible, labels=info["labels"]
         )
-        print(
-            json.dumps(
-                {"messages": messages, "tools": config.prompting.tools(admissible)}, indent=2, ensure_ascii=False
-            )
-        )
+        tools = config.prompting.tools(env.tools)
+        print(json.dumps({"messages": messages, "tools": tools}, indent=2, ensure_ascii=False))
     finally:
         env.close()
     if not is_model(config.model):
@@ -118,4 +115,4 @@ def show_prompt(config: RunConfig, base_url: str | None) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     template = Template(tokenizer, (), config.prompting.thinking)
-    print(f"\n{template.render(messages)}\n({len(template.encode(messages).ids)} tokens)")
+    print(f"\n{template.render(messages, tools)}\n({len(template.encode(messages, (), tools).ids)} tokens)")

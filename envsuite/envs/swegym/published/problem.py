@@ -139,6 +139,7 @@ class PublishedProblem(RepairProblem):
     def judge(self, changes: Changes, seconds: float) -> Report:
         record = self.record
         fail, passing = record.fail_to_pass, record.pass_to_pass
+        self.test_log = "", None
         if not changes:
             return refused("no_patch", fail, passing)
         admitted = tampering.admitted(changes, self.gold_files, test_files(record.test_patch))
@@ -151,6 +152,7 @@ class PublishedProblem(RepairProblem):
             log, exit_code, fault = self.run_tests(session, admitted)
             if fault:
                 return refused(fault, fail, passing)
+            self.test_log = log, exit_code
             report = grade_log(log, parser, fail, passing, exit_code)
             if not report.fail_to_pass:
                 return report

@@ -1,0 +1,90 @@
+"""Fine-tuning resumes within a pass, leaves out long demonstrations, and adds an adapter exactly."""
+
+import copy
+import dataclasses
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from baselines import recipe as recipes  # noqa: E402
+from baselines.networks.fused_lora import FusedLinear  # noqa: E402
+from baselines.networks.model import Model, ModelConfig  # noqa: E402
+from baselines.train import TrainingRun  # noqa: E402
+from envsuite.errors import DataError  # noqa: E402
+from tests.baselines.test_training import made  # noqa: E402
+from tests.baselines.test_training_scale import recipe  # noqa: E402
+
+TRAIN = {"learning_rate": 3e-3, "epochs": 2, "rows": 2, "save_every": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made(tmp_path_factory, "xxs")
+
+
+def tuned(folder, output, resume=False, **train):
+    table = recipe(
+        folder,
+        algorithm="sft",
+        config={},
+        model={"name": str(folder), "lora_rank": 2},
+        sft={"episodes": 8, "train": {**TRAIN, **train}},
+    )
+    return TrainingRun(recipes.parse(table), output, resume)
+
+
+def test_fine_tuning_that_was_cut_goes_on_to_the_very_same_weights(folder, tmp_path):
+    whole = tuned(folder, tmp_path / "whole")
+    whole.train()
+    cut = tuned(folder, tmp_path / "cut")
+    saved = []
+
+    def save_and_stop():
+        TrainingRun.save(cut)
+        saved.append(cut.tuning["step"])
+        if len(saved) == 2:  # in the middle of the second pass
+            raise KeyboardInterrupt
+
+    cut.save = save_and_stop
+    with pytest.raises(KeyboardInterrupt):
+        cut.train()
+    assert saved == [3, 6]
+    assert (tmp_path / "cut" / "adapter" / "adapter_model.safetensors").exists()
+    resumed = tuned(folder, tmp_path / "cut", resume=True)
+    resumed.train()
+    for name, value in whole.model.state()["lm"].items():
+        assert torch.equal(value, resumed.model.state()["lm"][name]), name
+    texts = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "cut")]
+    assert [text.count('"kind": "sft"') for text in texts] == [8, 8]
+
+
+def test_long_demonstrations_are_left_out(folder, tmp_path):
+    with pytest.raises(DataError, match=r"All 8 demonstrations have more than sft\.train\.max_length = 3 tokens"):
+        tuned(folder, tmp_path / "none", max_length=3).train()
+
+
+def test_an_adapter_names_its_base_as_the_recipe_does(folder, tmp_path):
+    model = Model.load(ModelConfig(str(folder), critic="none", lora_rank=2))
+    model.config = dataclasses.replace(model.config, name="smollm2-135m")
+    model.save(tmp_path, adapter=True)
+    assert '"base_model_name_or_path": "smollm2-135m"' in (tmp_path / "adapter_config.json").read_text()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_fused_layer_computes_the_output_and_gradients_of_peft(folder, dtype):
+    model = Model.load(ModelConfig(str(folder), critic="none", lora_rank=3, lora_targets=("q_proj", "down_proj")))
+    fused = next(module for module in model.lm.modules() if isinstance(module, FusedLinear)).to(dtype)
+    torch.nn.init.normal_(fused.lora_B["default"].weight)
+    plain = copy.deepcopy(fused)
+    plain.__class__ = FusedLinear.__mro__[1]
+    x = torch.randn(2, 5, fused.in_features, dtype=dtype)
+    results = []
+    for layer in (fused, plain):
+        entry = x.clone().requires_grad_()
+        y = layer(entry)
+        (y**2).sum().backward()
+        results.append((y, entry.grad, layer.lora_A["default"].weight.grad, layer.lora_B["default"].weight.grad))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert "Fused" in type(results[0][0].grad_fn).__name__

@@ -1,0 +1,79 @@
+"""Exports keep tool calls: ids, names, arguments and the result of each call."""
+
+import json
+
+import pytest
+
+from envsuite import registry
+from harness import records
+from harness.interop.atif import document
+from harness.interop.rows import messages, table
+from harness.prompting.prompting import Prompting
+from harness.prompting.tool_calls import NOT_EXECUTED
+from harness.rollout.executors import LocalExecutor
+from harness.rollout.loop import rollout
+from harness.types import Reply, ToolCall, episode
+from tests import toys  # noqa: F401  registers the toys
+
+REPLIES = [
+    Reply("<think>Which?</think>I try.", calls=(ToolCall("a", "act", '{"command":"no"}'), ToolCall("b", "act", "{"))),
+    Reply("north"),
+]
+
+
+class Prepared:
+    name, advice_kind, deterministic = "prepared", "", True
+
+    def act(self, prompts):
+        return [REPLIES[prompt.turn] for prompt in prompts]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def record():
+    (run,) = rollout(
+        Prepared(), [episode(registry.TASKS["Signpost-v0"], 0)], LocalExecutor(1), Prompting("tools"), max_turns=2
+    )
+    return json.loads(records.dump(records.record(run, "prepared", "sparse")))
+
+
+def test_atif_has_calls_results_and_reasoning(record):
+    _, first, second = document(record)["steps"]
+    assert first["message"] == "I try." and first["reasoning_content"] == "Which?"
+    assert first["tool_calls"] == [
+        {"tool_call_id": "a", "function_name": "act", "arguments": {"command": "no"}},
+        {"tool_call_id": "b", "function_name": "act", "arguments": {"invalid": "{"}},
+    ]
+    results = first["observation"]["results"]
+    assert [result["source_call_id"] for result in results] == ["a", "b"]
+    assert [result["content"] for result in results] == [record["steps"][0]["observation"], NOT_EXECUTED]
+    assert "tool_calls" not in second and second["message"] == "north"
+
+
+def test_chats_have_the_roles_and_ids_of_openais_format(record):
+    chat = messages(record)
+    assert [message["role"] for message in chat] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    calls = chat[1]["tool_calls"]
+    assert [call["function"]["arguments"] for call in calls] == ['{"command":"no"}', '{"invalid": "{"}']
+    assert [message["tool_call_id"] for message in chat[2:4]] == [call["id"] for call in calls] == ["a", "b"]
+
+
+def test_tables_have_columns_of_calls_only_if_there_are_any(record):
+    pytest.importorskip("pyarrow")
+    rows = table([record]).to_pylist()
+    assert rows[0]["messages"][1]["tool_calls"][0]["function"] == {"name": "act", "arguments": '{"command":"no"}'}
+    plain = {**record, "steps": [{**step, "calls": []} for step in record["steps"]]}
+    assert set(table([plain]).to_pylist()[0]["messages"][0]) == {"role", "content"}
+
+
+def test_inspects_log_has_calls_and_tool_messages(record):
+    pytest.importorskip("inspect_ai")
+    from harness.interop.inspect import _sample
+
+    chat = _sample(record).messages
+    assert [call.id for call in chat[1].tool_calls] == ["a", "b"] and chat[1].tool_calls[0].arguments == {
+        "command": "no"
+    }
+    assert [(message.role, message.tool_call_id) for message in chat[2:4]] == [("tool", "a"), ("tool", "b")]
