@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envsuite.errors import MissingExtra, UsageError
-from envsuite.escaping import one_line, public_url
-from harness.policies.chat_completions import Price, closed, hidden, sendable
+from envsuite.escaping import one_line, public_url, sendable
+from harness.policies.chat_completions import Price, closed, hidden
 from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
 from harness.policies.inspect_messages import calls_in, chat_messages, reasoning_of, tool_infos

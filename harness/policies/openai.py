@@ -38,7 +38,7 @@ from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
 from harness.policies.reply_cache import ReplyCache
-from harness.policies.request_fields import RequestFields, parsed_headers
+from harness.policies.request_fields import RequestFields, parsed_headers, refuses_tools
 from harness.prompting.messages import plain_text, without_oldest_turn
 from harness.types import Message, Prompt, Reply, ToolCall
 
@@ -124,6 +124,7 @@ class OpenAIPolicy(RequestingPolicy):
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
+        self._takes_tools = False  # a server has answered a request with tools
         self._client: ClientPool | None = None
         self._checking, self._sending = asyncio.Lock(), asyncio.Lock()
 
@@ -298,6 +299,7 @@ class OpenAIPolicy(RequestingPolicy):
                 start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]
                 expected = path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{public_url(server)} returned an invalid {expected}: {start!r}")
+            self._takes_tools = self._takes_tools or "tools" in body
             reply.text = self._hidden(reply.text)
             reply.calls = tuple(ToolCall(*map(self._hidden, call)) for call in reply.calls)
             if self._replies is not None and request:
@@ -310,6 +312,12 @@ class OpenAIPolicy(RequestingPolicy):
         """Raises the error of an answer other than 200; returns if a request with fewer fields may succeed."""
         status, message = answer.status_code, self._hidden(refusal(answer))[:400]
         description = f"{public_url(server)} answered {status}: {message}"
+        # The status may also be 404 or 500, and a later message may be about a call that the model wrote.
+        if "tools" in body and not self._takes_tools and refuses_tools(message):
+            raise UsageError(
+                f"{description}. This server does not take declared tools: start it with its options for tool calls, "
+                "or use --action-grammar tool, whose calls are text."
+            )
         if status in TEMPORARY:
             if status >= 500:
                 self._doubt(server)
