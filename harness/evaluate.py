@@ -31,7 +31,7 @@ from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
-from harness.policies import is_model, weights_path
+from harness.policies import is_model, on_server, starts_server, weights_path
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
 from harness.rollout.activity import Activity, Heartbeat
@@ -121,7 +121,9 @@ class RunConfig:
                 del identity["prompting"]["wording"]
             if not self.prompting.protocol:
                 del identity["prompting"]["protocol"], identity["prompting"]["words"]
-            identity["weights"] = model_files.fingerprint(weights_path(self.model))
+            hosted = on_server(self.model, None) and not starts_server(self.model)
+            # A folder here with the name of a hosted model says nothing about what the server holds.
+            identity["weights"] = "" if hosted else model_files.fingerprint(weights_path(self.model))
         return identity
 
     def protocol(self) -> dict[str, Any]:
@@ -268,18 +270,13 @@ def evaluate(
         return results, summary
     except Exception:
         if folder in new and not (journal_path.exists() and journal_path.stat().st_size):
-            _remove(new)
+            shutil.rmtree(folder, ignore_errors=True)  # it played nothing
+            with contextlib.suppress(OSError):  # raised by the first that is not empty
+                for path in new[1:]:
+                    path.rmdir()
         raise
     finally:
         lock.release()
-
-
-def _remove(new: Sequence[Path]) -> None:
-    """Removes the new folder of a run that failed before its first episode, and new empty folders above it."""
-    shutil.rmtree(new[0], ignore_errors=True)
-    with contextlib.suppress(OSError):  # raised by the first that is not empty
-        for path in new[1:]:
-            path.rmdir()
 
 
 def _play(

@@ -130,6 +130,13 @@ def test_a_run_that_won_all_or_no_games_keeps_an_interval(tmp_path, capsys):
     assert "[1.000, 1.000]" not in capsys.readouterr().out
 
 
+def test_a_tiny_p_value_is_never_printed_as_zero(tmp_path, capsys):
+    paths = [str(run(tmp_path, model).path) for model in ("idle", "expert")]
+    with pytest.raises(SystemExit):
+        main(paths)
+    assert "<0.0001" in capsys.readouterr().out
+
+
 def test_a_single_game_gives_a_wide_interval(tmp_path):
     single = replace(run(tmp_path, "expert"), records=run(tmp_path / "again", "expert").records[:1])
     (comparison,) = compare([single, single])

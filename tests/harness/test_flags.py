@@ -157,6 +157,16 @@ def test_runs_without_a_common_game_cannot_be_compared(tmp_path, capsys):
     assert code == 2 and "have no game in common" in error
 
 
+def test_runs_of_different_games_are_compared_on_the_common_ones(tmp_path, capsys):
+    for seed in (0, 1):
+        played(tmp_path / str(seed), capsys, "--seed", seed, "-n", "3")
+    folders = [path.parent for path in tmp_path.glob("*/HiLo-v0--random/*/config.json")]
+    code, output, _ = call(compare.main, folders, capsys)
+    assert code == 0 and "each pair is compared on the games that both played" in output
+    _, output, _ = call(compare.main, [*folders, "--json"], capsys)
+    assert [pair["games"] for pair in json.loads(output)["differences"]] == [2]
+
+
 def test_a_report_has_its_title_and_can_mix_settings(pair, tmp_path, capsys):
     output = tmp_path / "report.html"
     words = [*pair, "-o", output, "--title", "Two <players>", "--replay", "0"]
