@@ -51,7 +51,8 @@ class InspectPolicy(RequestingPolicy):
     `api_key_var` names the variable with the key, if it is not the provider's, such as ANTHROPIC_API_KEY.
     `base_url` replaces the provider's address. `max_concurrent` limits the connections, `timeout` is for one try of
     a request, and `max_retries` limits the tries. `thinking_budget` is the most tokens of reasoning, 0 the
-    provider's own. `batch` collects requests for the provider's batch interface, which costs less and takes hours.
+    provider's own. `batch`, or inspect's BatchConfig, collects requests for the provider's batch interface, which costs
+    less and takes hours: `timeout` does not limit it.
     `reply_cache` reuses replies to equal requests at temperature 0 (`harness.policies.reply_cache`). `outputs` replaces
     the provider's server in tests of `mockllm`.
     """
@@ -74,7 +75,7 @@ class InspectPolicy(RequestingPolicy):
         thinking_budget: int = 0,
         extra_body: str = "",
         headers: Sequence[str] = (),
-        batch: bool = False,
+        batch: Any = False,
         reply_cache: bool = False,
         outputs: Any = None,
     ) -> None:
@@ -96,10 +97,10 @@ class InspectPolicy(RequestingPolicy):
             "reasoning_tokens": thinking_budget or None,
             "extra_body": json.loads(extra_body) if extra_body else None,
             "extra_headers": headers_by_name or None,
-            "attempt_timeout": max(1, round(timeout)),
+            "attempt_timeout": None if batch else max(1, round(timeout)),
             "max_retries": max_retries,
             "max_connections": max_concurrent,
-            "batch": True if batch else None,
+            "batch": batch or None,
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
         self._identity = {name: value for name, value in self._fields.items() if name not in _NO_INFLUENCE}
