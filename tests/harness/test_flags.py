@@ -87,7 +87,8 @@ def test_a_plan_of_one_seed_is_in_the_singular(capsys):
 
 
 def test_a_prompt_in_neutral_words_says_so(capsys):
-    words = ["-m", "m", "--base-url", "http://localhost:9/v1", "-e", "alfworld", "--show-prompt", "--protocol", "react"]
+    words = ["-m", "m", "--base-url", "http://localhost:9/v1", "-e", "ALFWorld-generated-v0"]
+    words += ["--show-prompt", "--protocol", "react"]
     code, output, error = call(eval.main, words, capsys)
     assert code == 0 and '"messages"' in output, error
     assert "react: these words are neutral ones" in error
