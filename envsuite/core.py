@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
-from envsuite.errors import BadKnob, UsageError, did_you_mean
+from envsuite.errors import BadKnob, EngineFailure, UsageError, did_you_mean
 from envsuite.spaces import Prose
 from envsuite.tools import ACT, Tool
 from envsuite.types import Knob, Outcome, RewardMode, Shaping, ShapingUnit, StopReason
@@ -122,8 +123,12 @@ class TextEnv(gym.Env[str, str], ABC):
     def settle(self, outcome: Outcome) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Applies an outcome of `_act` to the episode and returns the result of `step`.
 
-        Only vector environments of a family call it.
+        Only vector environments of a family call it. Raises EngineFailure if the reward or the progression is not a
+        finite number, in every reward mode: such an engine is broken.
         """
+        for name, value in (("reward", outcome.reward), ("progression", outcome.progression)):
+            if value is not None and not math.isfinite(value):
+                raise EngineFailure(f"the environment's {name} is {value}, not a finite number")
         self.turn += 1
         self.success = outcome.success
         if outcome.progression is not None:
@@ -324,14 +329,14 @@ def declared_knobs(env_class: type[TextEnv]) -> dict[str, Knob]:
     return {knob.name: knob for knob in (MAX_STEPS, *env_class.knobs)}
 
 
-def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any]) -> dict[str, Any]:
+def check_knobs(env_class: type[TextEnv], knobs: dict[str, Any], task: str = "") -> dict[str, Any]:
     """Returns the complete settings: every declared knob with its value in `knobs` or its default.
 
-    Raises BadKnob.
+    Raises BadKnob, which names the id of the `task`, or without it the class.
     """
     declared = declared_knobs(env_class)
     for name in knobs:
         if name not in declared:
             hint = did_you_mean(name, declared) or f" It has {', '.join(declared)}."
-            raise BadKnob(f"{env_class.__name__} has no knob {name!r}.{hint}")
+            raise BadKnob(f"{task or env_class.__name__} has no knob {name!r}.{hint}")
     return {name: knob.check(knobs[name]) if name in knobs else knob.default for name, knob in declared.items()}

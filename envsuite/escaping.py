@@ -29,6 +29,11 @@ def one_line(text: object) -> str:
     return " ".join(terminal(text).split())
 
 
+def sendable(text: str) -> str:
+    """Replaces lone surrogates, which neither UTF-8 nor a tokenizer can encode."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def markdown(text: object) -> str:
     """Returns text that stays text in a Markdown table: no markup, link, image or HTML, and no new line or cell."""
     escaped = _MARKUP.sub(r"\\\1", one_line(text)).replace("<", "&lt;").replace(">", "&gt;")

@@ -65,7 +65,7 @@ def panel(task: Task, /, **knobs: Any) -> Panel | None:
     """Returns the finite list of games of a task, or None if games are generated from seeds."""
     if not task.panel:
         return None
-    settings = check_knobs(env_class(task), {**task.kwargs, **knobs})
+    settings = check_knobs(env_class(task), {**task.kwargs, **knobs}, task.id)
     games: Panel = _with_extra(task, lambda: load(task.panel)(**settings))
     return games
 
@@ -74,7 +74,7 @@ def overrides(task: Task, knobs: dict[str, Any]) -> dict[str, Any]:
     """Returns the checked and typed `knobs` that differ from the task's own values."""
     cls = env_class(task)
     base = check_knobs(cls, dict(task.kwargs))
-    typed = check_knobs(cls, {**task.kwargs, **knobs})
+    typed = check_knobs(cls, {**task.kwargs, **knobs}, task.id)
     return {name: typed[name] for name in knobs if typed[name] != base[name]}
 
 
@@ -264,7 +264,7 @@ def _settings(
     knobs: dict[str, Any],
 ) -> dict[str, Any]:
     settings = {**task.kwargs, **knobs}
-    check_knobs(env_class(task), settings)
+    check_knobs(env_class(task), settings, task.id)
     gamma, unit = shaping
     return {**settings, "reward_mode": mode, "shaping_gamma": gamma, "shaping_unit": unit, "render_mode": render}
 

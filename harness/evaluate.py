@@ -24,14 +24,14 @@ import envsuite
 from envsuite import registry
 from envsuite.cache import write_atomically
 from envsuite.core import TextEnv, check_knobs
-from envsuite.errors import MissingExtra, UsageError, did_you_mean
+from envsuite.errors import UsageError, did_you_mean
 from envsuite.types import DEFAULT_SHAPING, Panel, Shaping, Task, knobs_json
 from harness import config_file, hash_chain, records
 from harness.episodes.reused import ReusedEpisodes
 from harness.episodes.store import Series
 from harness.execution import Budget, BudgetReached, Execution
 from harness.lm import model_files
-from harness.policies import is_model, weights_path
+from harness.policies import is_model, on_server, starts_server, weights_path
 from harness.prompting.prompting import Prompting
 from harness.records import Journal, Record, Results
 from harness.rollout.activity import Activity, Heartbeat
@@ -121,7 +121,9 @@ class RunConfig:
                 del identity["prompting"]["wording"]
             if not self.prompting.protocol:
                 del identity["prompting"]["protocol"], identity["prompting"]["words"]
-            identity["weights"] = model_files.fingerprint(weights_path(self.model))
+            hosted = on_server(self.model, None) and not starts_server(self.model)
+            # A folder here with the name of a hosted model says nothing about what the server holds.
+            identity["weights"] = "" if hosted else model_files.fingerprint(weights_path(self.model))
         return identity
 
     def protocol(self) -> dict[str, Any]:
@@ -159,11 +161,13 @@ class RunConfig:
                     f"{self.task.id} has no split {name!r}: it has {', '.join(known)}.{did_you_mean(name, known)}"
                 )
             span = self.task.splits[name]
-            available = f"split {name!r} has {len(span)} seeds"
+            available = f"split {name!r} has {len(span)} seed{'' if len(span) == 1 else 's'}"
         count = self.episodes if self.episodes is not None else len(span) if panel is not None else min(100, len(span))
         if count < 1:
             raise UsageError(f"--episodes must be at least 1, not {count}.")
-        if self.seed < 0 or self.seed + count > len(span):
+        if self.seed < 0:
+            raise UsageError(f"--seed must be at least 0, not {self.seed}: it counts from the split's first seed.")
+        if self.seed + count > len(span):
             raise UsageError(f"{self.task.id}: {available}, but {count} starting at number {self.seed} were requested.")
         return span[self.seed : self.seed + count]
 
@@ -220,7 +224,7 @@ def evaluate(
     journal_path = folder / "journal.jsonl"
     if not execution.resume and journal_path.exists() and journal_path.stat().st_size:
         raise UsageError(f"{folder} exists: continue with --resume, remove it, or choose another --output-dir.")
-    is_new = not folder.exists()
+    new = [path for path in (folder, folder.parent, output_dir) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock")
     try:
@@ -264,20 +268,15 @@ def evaluate(
         summary["results_hash"] = records.results_hash(folder / "results.jsonl")
         write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return results, summary
-    except MissingExtra:
-        if is_new and not (journal_path.exists() and journal_path.stat().st_size):
-            _remove(folder, output_dir)
+    except Exception:
+        if folder in new and not (journal_path.exists() and journal_path.stat().st_size):
+            shutil.rmtree(folder, ignore_errors=True)  # it played nothing
+            with contextlib.suppress(OSError):  # raised by the first that is not empty
+                for path in new[1:]:
+                    path.rmdir()
         raise
     finally:
         lock.release()
-
-
-def _remove(folder: Path, output_dir: Path) -> None:
-    """Removes the folder of a run that played nothing, and the empty folders above it up to `output_dir`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # raised by the first that is not empty
-        for path in (folder.parent, output_dir):
-            path.rmdir()
 
 
 def _play(

@@ -175,13 +175,19 @@ def parse_record(path: Path, number: int, line: bytes) -> Record:
         if schema == SCHEMA:
             _check(record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(
-            f"{path}:{number} is not a record ({type(error).__name__}: {error}): "
-            "remove that line to replay its episode, or the folder to start again."
-        ) from error
+        raise DataError(f"{path}:{number} is not a record ({type(error).__name__}: {error}): {_cure(path)}.") from error
     if schema != SCHEMA:
         raise DataError(f"{path}:{number} has schema_version {schema!r}: {schema_cure(schema)}.")
     return record
+
+
+def _cure(path: Path) -> str:
+    """Returns the advice for a damaged line; results.jsonl without that line would be a smaller sample."""
+    if path.name == "journal.jsonl":
+        return "remove that line to replay its episode, or the folder to start again"
+    if (path.parent / "journal.jsonl").exists():
+        return "repeat the run's command with --resume, which writes the file again from journal.jsonl"
+    return "without that line the sample is smaller, so get an intact copy of the file"
 
 
 def _check(record: Record) -> None:

@@ -1,28 +1,27 @@
 """Replay check: plays the stored commands of a results file again and reports every difference.
 
 `check` compares observations, rewards, faults and endings with a new rollout. For the results of a
-run folder it also compares the episodes, the model's name, the commands in the replies and the
-counts with the folder's other files. The check cannot prove which model wrote the replies.
+run folder it also compares them with the folder's other files (`harness.run_folder`). The check
+cannot prove which model wrote the replies.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from envsuite import reading, registry
-from envsuite.errors import DataError, EnvsuiteError, UnknownTask
+from envsuite import registry
+from envsuite.errors import UnknownTask
 from envsuite.types import StopReason, knobs_json
 from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, open_slots
-from harness.policies import is_model, make_policy
+from harness.policies import make_policy
 from harness.policies.recorded import ReplayPolicy
-from harness.prompting.prompting import Prompting
 from harness.records import Key, Record, is_broken
 from harness.rollout.loop import rollout
+from harness.run_folder import UNREADABLE, RunFolder, Verdict, shortened, unlike_commands
 from harness.steps import reply_calls, reply_text
 from harness.types import Episode, Trajectory
 
@@ -30,28 +29,11 @@ HARNESS_ENDS = {StopReason.MAX_TURNS, StopReason.CONTEXT, StopReason.BUDGET, Sto
 """Stop reasons of the harness. The environment does not know them, so the check ends with the last
 stored turn.
 """
-PROMPTING: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("grammar", "admissible", "wording", "protocol", "words"), str),
-    **{"thinking": bool, "history": int, "history_reasoning": (bool, int)},
-}
-"""Types of the prompting settings in config.json."""
-MOST_MISSING = 100_000
-"""Largest number of episodes that a config may list beyond those in the file."""
-
 RunKey = tuple[str, str, str, str]
 """(task, canonical knobs, reward mode, model)"""
 
 SAME_FAULT = {"length": "format", "thinking": "format"}
 """Faults that a replay cannot tell apart: a reply without a command, cut off or not."""
-UNREADABLE = ("format", "length", "thinking")
-"""Faults of replies without a command."""
-
-
-class Verdict(NamedTuple):
-    """Result for one episode: the first difference, or ''."""
-
-    record: Record
-    difference: str
 
 
 def check(
@@ -150,17 +132,14 @@ def _call_difference(record: Record, run: Trajectory, folder: RunFolder | None) 
     prompting = folder.prompting()
     for number, step in enumerate(record["steps"]):
         text, calls = reply_text(step), reply_calls(step)
-        written = prompting.parse(text, (), run.tools, number)
-        if written.calls and [call[1:] for call in written.calls] != [call[1:] for call in calls]:
+        written = prompting.parse(text, (), run.tools, number).calls
+        apart = calls and not {call.id for call in calls} & {call.id for call in written}  # the server's own ids
+        if written and not apart and [call[1:] for call in written] != [call[1:] for call in calls]:
             return f"turn {number + 1}: the reply has other tool calls than the record"
         parsed = prompting.parse(text, calls, run.tools, number)
         if list(parsed.commands) != step["commands"]:
-            return _unlike(number + 1, list(parsed.commands), step["commands"])
+            return unlike_commands(number + 1, list(parsed.commands), step["commands"])
     return ""
-
-
-def _unlike(turn: int, parsed: list[str], executed: list[str]) -> str:
-    return f"turn {turn}: the reply gives {_short(parsed)}, the commands are {_short(executed)}"
 
 
 def _verdict(record: Record, run: Trajectory, reward_mode: str) -> str:
@@ -178,11 +157,11 @@ def first_difference(stored: Record, again: Record) -> str:
         return f"it broke on replay: {again['error']}"
     for field in ("objective", "first_observation", "labels"):
         if stored[field] != again[field]:
-            return f"{field}: stored {_short(stored[field])}, replayed {_short(again[field])}"
+            return f"{field}: stored {shortened(stored[field])}, replayed {shortened(again[field])}"
     for turn, (step, replayed) in enumerate(zip(stored["steps"], again["steps"], strict=False), 1):
         for field in ("commands", "observation", "reward"):
             if step[field] != replayed[field]:
-                return f"turn {turn}, {field}: stored {_short(step[field])}, replayed {_short(replayed[field])}"
+                return f"turn {turn}, {field}: stored {shortened(step[field])}, replayed {shortened(replayed[field])}"
         # A protocol plays a command of its own for a reply it cannot read; the replay gets that command as a good one.
         substitute = "reply" in step and step["commands"] and step["fault"] in UNREADABLE
         if not substitute and SAME_FAULT.get(step["fault"], step["fault"]) != replayed["fault"]:
@@ -199,134 +178,3 @@ def first_difference(stored: Record, again: Record) -> str:
         if stored[field] != again[field]:
             return f"{field}: stored {stored[field]!r}, replayed {again[field]!r}"
     return ""
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """Files of a run folder that its results must agree with."""
-
-    folder: Path
-    config: dict[str, Any]
-
-    @classmethod
-    def read(cls, folder: Path) -> RunFolder:
-        """Reads config.json. Raises DataError."""
-        path = folder / "config.json"
-        try:
-            config = reading.read_json(path)
-            records.check_types(config, {"task": str, "knobs": dict, "model": str, "seeds": list, "attempts": int})
-            records.check_types(config["seeds"], {0: int, 1: int})
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise DataError(f"{path} is not a valid config ({type(error).__name__}: {error}).") from error
-        return cls(folder, config)
-
-    @property
-    def parses(self) -> bool:
-        """True if commands were parsed from a model's replies."""
-        sampling = self.config.get("sampling")
-        return isinstance(sampling, dict) and sampling.get("action_mode") == "write"
-
-    def prompting(self) -> Prompting:
-        """Returns the run's prompting settings. Raises DataError."""
-        try:
-            settings = self.config["prompting"]
-            records.check_types(settings, {name: PROMPTING[name] for name in settings})
-            return Prompting(**settings)
-        except (KeyError, TypeError, EnvsuiteError) as error:
-            raise DataError(f"{self.folder / 'config.json'} has no valid prompting settings: {error}.") from error
-
-    def check(self, stored: Sequence[Record], file: Path) -> Iterator[Verdict]:
-        """Yields a verdict for every disagreement of `stored`, the records of `file`, with the folder's
-        files.
-        """
-        yield from self._hash(file)
-        yield from self._episodes(stored)
-        yield from self._names(stored)
-        yield from self._journal(stored)
-        yield from self._replies(stored)
-
-    def _hash(self, file: Path) -> Iterator[Verdict]:
-        """Compares the hash of the ordered records with summary.json, if it has one."""
-        path = self.folder / "summary.json"
-        if file != records.results_file(self.folder) or not path.exists():
-            return
-        try:
-            expected = reading.read_json(path).get("results_hash", "")
-        except (ValueError, AttributeError) as error:
-            raise DataError(f"{path} is not a valid summary ({type(error).__name__}: {error}).") from error
-        if expected and expected != records.results_hash(file):
-            first = self._listed(self.config["seeds"][0])
-            yield Verdict(first, "one record or more: the hash of the records differs from summary.json")
-
-    def _episodes(self, stored: Sequence[Record]) -> Iterator[Verdict]:
-        first, count = self.config["seeds"]
-        task, knobs = self.config["task"], knobs_json(self.config["knobs"])
-        keys = {records.key_of(record) for record in stored}
-        if not 0 <= count * self.config["attempts"] <= len(stored) + MOST_MISSING:
-            yield Verdict(self._listed(first), "config.json lists far more episodes than the file")
-            return
-        expected = {
-            (task, knobs, seed, attempt)
-            for seed in range(first, first + count)
-            for attempt in range(self.config["attempts"])
-        }
-        for _, _, seed, attempt in sorted(expected - keys):
-            yield Verdict(self._listed(seed, attempt), "missing: config.json lists this episode")
-        for record in stored:
-            if records.key_of(record) not in expected:
-                yield Verdict(record, "config.json does not list this episode")
-
-    def _listed(self, seed: int, attempt: int = 0) -> Record:
-        """Returns what a verdict needs of an episode that config.json lists."""
-        return {"task": self.config["task"], "seed": seed, "attempt": attempt}
-
-    def _names(self, stored: Sequence[Record]) -> Iterator[Verdict]:
-        for record in stored:
-            for field in ("model", "reward_mode"):
-                expected = self.config.get(field, record[field])
-                if record[field] != expected:
-                    yield Verdict(record, f"{field}: stored {record[field]!r}, config.json has {expected!r}")
-
-    def _journal(self, stored: Sequence[Record]) -> Iterator[Verdict]:
-        """Compares complete records with the journal, from which results.jsonl was written."""
-        path = self.folder / "journal.jsonl"
-        if not path.exists():
-            return
-        played: dict[Key, list[Record]] = {}
-        for _, record in records.read_journal(path):
-            if record is not None:
-                played.setdefault(records.key_of(record), []).append(record)
-        for record in stored:
-            attempts = played.get(records.key_of(record), [])
-            if not attempts:
-                yield Verdict(record, "journal.jsonl does not have this episode")
-            elif is_broken(record) and not all(map(is_broken, attempts)):
-                yield Verdict(record, "marked broken, but journal.jsonl has a score for this episode")
-            elif record not in attempts:
-                last = attempts[-1]
-                field = next(name for name in {**record, **last} if record.get(name) != last.get(name))
-                yield Verdict(record, f"{field}: differs from journal.jsonl")
-
-    def _replies(self, stored: Iterable[Record]) -> Iterator[Verdict]:
-        """Checks that a model's stored replies, parsed again, give the stored commands."""
-        if not is_model(self.config["model"]) or not self.parses:
-            return
-        prompting = self.prompting()
-        if prompting.declares_tools:  # `_call_difference` compares them: it knows the environment's tools
-            return
-        for record in stored:
-            for turn, step in enumerate(record["steps"], 1):
-                parsed = prompting.parse(reply_text(step))
-                commands = list(parsed.commands)
-                executed = step["commands"]
-                if commands[: len(executed)] != executed or bool(commands) != bool(executed):
-                    yield Verdict(record, _unlike(turn, commands, executed))
-                    break
-                if parsed.substitute != bool(executed and step["fault"] in UNREADABLE):
-                    yield Verdict(record, f"turn {turn}: fault {step['fault']!r} contradicts the reply")
-                    break

@@ -28,7 +28,8 @@ from harness import hash_chain, records
 from harness.evaluate import Execution, RunConfig, Sampling
 from harness.prompting.tool_calls import whole_text
 from harness.records import Record
-from harness.replay import RunFolder, first_difference, replayed
+from harness.replay import first_difference, replayed
+from harness.run_folder import RunFolder
 from harness.stats.intervals import SHARE, bounded
 from harness.steps import Step, reply_calls, reply_text
 from harness.types import HashesWeights, Policy, Prompt, Reply

@@ -78,7 +78,7 @@ def test_a_task_whose_data_are_not_here_is_named_and_not_failed(monkeypatch, cap
     with pytest.raises(SystemExit) as done:
         command.main(["ALFWorld-valid_seen-v0", "HiLo-v0", "--seconds", "1", "--seeds", "1"])
     assert done.value.code == 0
-    assert "1 tasks, 0 failed checks, 1 tasks not checked" in capsys.readouterr().out
+    assert "1 task, 0 failed checks, 1 task not checked" in capsys.readouterr().out
 
 
 def test_a_game_without_a_known_plan_may_refuse_the_shaped_reward():

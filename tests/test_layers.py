@@ -21,7 +21,7 @@ FOLDERS = {
         ["servers"],
         ["policies", "rollout", "execution"],
         ["demos", "play", "cluster", "episodes", "hash_chain", "config_file"],
-        ["evaluate"],
+        ["evaluate", "run_folder"],
         ["replay", "language_ability", "capacity"],
         ["generalization", "resample"],
         ["suites"],

@@ -42,11 +42,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             demonstration = json.loads(line)
-            messages = demonstration["messages"]
+            messages = demonstration["messages"] = list(map(_with_text, demonstration["messages"]))
             roles = [message["role"] for message in messages if isinstance(message["content"], str)]
             if len(roles) < len(messages) or roles[-1] != "assistant":
                 raise ValueError("a message has no text, or the last message is not the assistant's")
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise DataError(
                 f"{path}:{number} is no demonstration ({error}): a line is {{'messages': [...]}}."
             ) from error
@@ -56,9 +56,27 @@ def read(path: Path) -> list[dict[str, Any]]:
     return demonstrations
 
 
+def _with_text(message: Message) -> Message:
+    """Returns a message whose calls have their arguments as text, and which has a text itself if it has calls.
+
+    Other tools write null as the text, and arguments as objects. Raises ValueError, KeyError or TypeError.
+    """
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        arguments = call["function"]["arguments"]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        if not isinstance(json.loads(text), dict):
+            raise ValueError("the arguments of a tool call are not a JSON object")
+        calls.append({**call, "function": {**call["function"], "arguments": text}})
+    content = "" if message.get("content") is None else message["content"]
+    return {**message, "content": content, "tool_calls": calls}
+
+
 def tools_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[ToolSchema]]:
     """Returns the tools that each demonstration declares."""
-    return [demonstration.get("tools", []) for demonstration in demonstrations]
+    return [demonstration.get("tools") or [] for demonstration in demonstrations]
 
 
 def conversations_of(demonstrations: Sequence[dict[str, Any]]) -> list[list[Message]]:

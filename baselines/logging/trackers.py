@@ -1,4 +1,4 @@
-"""Metric trackers besides metrics.jsonl: TensorBoard, Weights & Biases and trackio.
+"""Metric trackers besides metrics.jsonl: TensorBoard, Weights & Biases, MLflow and trackio.
 
 A run that is resumed continues its run in each tracker: `trackers.json` in the run's folder holds
 their ids.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import time
 import uuid
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,6 +76,37 @@ class WeightsAndBiases:
         self.run.finish()
 
 
+class MLflow:
+    """Logs to an MLflow run in MLFLOW_TRACKING_URI, or else in `folder`/mlflow.db."""
+
+    PARAM_LENGTH = 500
+    """Characters of a parameter's value that every version of MLflow stores."""
+
+    def __init__(self, folder: Path, recipe: dict[str, Any], run_id: str) -> None:
+        mlflow = _import("mlflow", "mlflow-skinny sqlalchemy alembic")
+        self._entities = importlib.import_module("mlflow.entities")
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
+        self.client = mlflow.MlflowClient(uri)
+        if run_id:
+            self.client.update_run(run_id, status="RUNNING")
+        else:
+            name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+            experiment = self.client.get_experiment_by_name(name)
+            number = experiment.experiment_id if experiment else self.client.create_experiment(name)
+            run_id = str(self.client.create_run(number, run_name=folder.name).info.run_id)
+            params = [self._entities.Param(key, str(value)[: self.PARAM_LENGTH]) for key, value in recipe.items()]
+            self.client.log_batch(run_id, params=params)
+        self.run_id = run_id
+
+    def log(self, numbers: dict[str, float], step: int) -> None:
+        now = int(1000 * time.time())
+        metrics = [self._entities.Metric(name, float(value), now, step) for name, value in numbers.items()]
+        self.client.log_batch(self.run_id, metrics=metrics)
+
+    def close(self) -> None:
+        self.client.set_terminated(self.run_id)
+
+
 class Trackio:
     """Logs to trackio's local database (TRACKIO_DIR), or to the Space in TRACKIO_SPACE_ID."""
 
@@ -95,6 +127,7 @@ class Trackio:
 TRACKERS: dict[str, type[Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
+    "mlflow": MLflow,
     "trackio": Trackio,
 }
 
@@ -109,14 +142,14 @@ def open_trackers(names: tuple[str, ...], folder: Path, recipe: dict[str, Any], 
     return opened
 
 
-def _import(package: str) -> Any:
+def _import(package: str, install: str = "") -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
         raise MissingExtra(
-            f"The recipe tracks with {package}, which is not installed: pip install {package}"
+            f"The recipe tracks with {package}, which is not installed: pip install {install or package}"
         ) from error
 
 

@@ -19,7 +19,7 @@ class FusedLinear(Linear):
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Returns the layer's output. [..., in] -> [..., out]"""
-        weight = self.base_layer.weight
+        weight: Any = self.base_layer.weight
         if args or kwargs or self.disable_adapters or self.merged or not self._is_plain(x, weight):
             return super().forward(x, *args, **kwargs)
         (name,) = self.active_adapters

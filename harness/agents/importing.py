@@ -85,7 +85,7 @@ def import_trajectories(
 
 def _record(trajectory: AgentTrajectory, task: Task, knobs: Mapping[str, Any], seed: int) -> records.Record:
     """Returns a record that is not scored yet. It ends with `submit`, so that a replay is graded."""
-    steps = [
+    steps: list[dict[str, Any]] = [
         {
             "commands": list(step.commands),
             "observation": step.observation,

@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
@@ -28,6 +29,7 @@ __all__ = [
     "plural",
     "print_json",
     "print_safely",
+    "print_warnings",
     "run",
     "titled",
 ]
@@ -54,6 +56,12 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Prints each warning that is not empty as one line on stderr."""
+    for line in filter(None, warnings):
+        print_safely(f"warning: {one_line(line)}", sys.stderr)
 
 
 def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -151,4 +159,8 @@ def _explained(error: Exception) -> str:
             f"No permission for {error.filename} ({error.strerror}): work in a folder that you may write to, or name "
             "one, for example with --output-dir."
         )
+    if isinstance(error, (NotADirectoryError, FileExistsError)) and error.filename:
+        path = Path(error.filename)
+        file = next((part for part in (path, *path.parents) if part.is_file()), path)
+        return f"{file} is a file, where a folder is needed: name another folder, for example with --output-dir."
     return str(error)

@@ -105,7 +105,8 @@ def _main(argv: Sequence[str] | None) -> int:
             text = certificate(task, chosen, findings, seeds_to_check(task, args.seeds))
             write_atomically(args.certificate, text)
     console.print(
-        f"{len(tasks) - skipped} tasks, {failed} failed checks, {skipped} tasks not checked",
+        f"{cli.plural(len(tasks) - skipped, 'task')}, {cli.plural(failed, 'failed check')}, "
+        f"{cli.plural(skipped, 'task')} not checked",
         highlight=False,
     )
     return 1 if failed or skipped == len(tasks) else 0

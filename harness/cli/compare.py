@@ -58,6 +58,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if not args.effect > 0 or not 0 < args.level < 1 or not 0 < args.power < 1:
         raise UsageError("--effect must be above 0, --level and --power between 0 and 1.")
     runs = [run for path in args.runs for run in other_runs.read(path) or [read_run(path)]]
+    cli.print_warnings(run.warning for run in runs)
     if len(runs) < 2:
         raise UsageError("Name two or more run folders to compare.")
     refuse_unlike(runs, [*args.allow, "seeds"])

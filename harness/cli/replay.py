@@ -111,24 +111,32 @@ def _grid_faults(path: Path) -> Iterator[str]:
 
 def _replay(file: Path, players: tuple[str, ...], trusted: Mapping[str, Any], args: argparse.Namespace) -> int:
     """Replays one file, prints what differs and the totals, and returns the number of differences."""
-    same = differ = chained = 0
+    same = differ = chained = unchained = 0
     stored = sum(1 for _, line in reading.read_lines(file) if line.strip())
     total = min(stored, args.sample or stored)
     terminal = sys.stderr.isatty()
-    for record, difference in check(file, args.num_workers, players=players, trusted=trusted, sample=args.sample):
+    for verdict in check(file, args.num_workers, players=players, trusted=trusted, sample=args.sample):
+        record, difference = verdict
         same, differ = same + (not difference), differ + bool(difference)
-        chained += has_chain(record) and not difference
+        chained += not difference and has_chain(record)
+        unchained += not difference and not has_chain(record) and is_model(record["model"])
         if terminal:
             print(f"\r\x1b[K{file}: {same + differ:,} of {total:,} episodes\r", end="", file=sys.stderr, flush=True)
         if difference or args.verbose:
-            name = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
-            cli.print_safely(f"{file}: {name}: {difference or 'same'}", sys.stderr if difference else sys.stdout)
+            cli.print_safely(
+                f"{file}: {verdict.place}: {difference or 'same'}", sys.stderr if difference else sys.stdout
+            )
     part = f" (a sample of {stored:,})" if total < stored else ""
     if terminal:
         print("\x1b[K", end="", file=sys.stderr, flush=True)
     print(f"{file}: {same} episodes replayed the same, {differ} differ{part}", flush=True)
     if chained:
         print(f"{file}: {chained} hash chains hold; SHA-256 of the records: {records.results_hash(file)}", flush=True)
+    if unchained:
+        print(f"{file}: {unchained} episodes of a model have no hash chain: their prompts were not checked", flush=True)
+    if not players and not (file.parent / "config.json").exists():
+        note = "no config.json is beside it, so removed episodes and changed names cannot be found"
+        print(f"{file}: {note}", flush=True)
     return differ
 
 

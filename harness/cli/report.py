@@ -68,6 +68,7 @@ def _main(argv: Sequence[str] | None) -> int:
     from harness import report
 
     material = report.gather(args.runs, args.allow)
+    cli.print_warnings(run.warning for run in material.runs)
     try:
         page = report.render(material, args.title, args.replay, args.pictures, args.max_size, trusted)
     except ModuleNotFoundError as error:

@@ -22,6 +22,7 @@ from envsuite.installed import extras, version
 from envsuite.types import Task
 from harness.policies import identity
 
+OURS = ("envsuite", "harness")
 BASE = ("numpy", "gymnasium")
 """packages that every episode depends on"""
 MOST_FILES = 5_000
@@ -57,7 +58,7 @@ def _code(task: Task) -> str | None:
     """Returns a hash of the code that plays: envsuite, the harness, and for environments of other
     packages their package with every package that it imports and that is not installed.
     """
-    names = {"envsuite", "harness"}
+    names = set(OURS)
     if not _is_ours(task):
         names |= _local_packages(registry.env_class(task).__module__.partition(".")[0])
     digests = [_package_digest(name) for name in sorted(names)]
@@ -70,8 +71,8 @@ def _is_ours(task: Task) -> bool:
 
 @functools.cache
 def _local_packages(name: str) -> frozenset[str]:
-    """Returns a package and all packages of the user's own that it needs."""
-    names: set[str] = set()
+    """Returns a package and all packages of the user's own that it needs, and ours."""
+    names = set(OURS)  # they need none of the user's own
     _add_local(name, names)
     return frozenset(names)
 
@@ -181,7 +182,8 @@ def _packages(task: Task) -> dict[str, str]:
 
 @functools.cache
 def _all_packages() -> str:
-    return _hash(sorted({f"{package.name} {package.version}" for package in importlib.metadata.distributions()}))
+    found = (package.metadata for package in importlib.metadata.distributions())  # each access parses a file
+    return _hash(sorted({f"{metadata['Name']} {metadata['Version']}" for metadata in found}))
 
 
 def _hash(words: Iterable[str]) -> str:

@@ -67,7 +67,7 @@ def instance_report(row: Mapping[str, Any]) -> dict[str, Any]:
         "infra_failure": False,
     }
     if not row["reason"]:  # otherwise no test counts
-        nothing = {"success": [], "failure": []}
+        nothing: dict[str, list[str]] = {"success": [], "failure": []}
         lists = {name: row[name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
         report["tests_status"] = {**lists, "FAIL_TO_FAIL": nothing, "PASS_TO_FAIL": nothing}
     return {row["instance_id"]: report}

@@ -9,6 +9,7 @@ sample has an error and no score.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +18,10 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser, GenerateConfig, ModelOutput
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.util import LimitExceededError
 
 from envsuite.errors import UsageError
-from envsuite.types import knobs_json
+from envsuite.types import StopReason, knobs_json
 from harness.evaluate import RunConfig
 from harness.interop.chat_game import run_config
 from harness.interop.engine import AsyncEngine
@@ -29,6 +31,16 @@ from harness.types import Episode, Message, Reply, Trajectory
 
 ROLES: dict[str, Any] = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 SCORES = ("success", "reward", "progression")
+LIMITS = {
+    "message": StopReason.MAX_TURNS,
+    "turn": StopReason.MAX_TURNS,
+    "token": StopReason.MAX_TOKENS,
+    "time": StopReason.TIMEOUT,
+    "working": StopReason.TIMEOUT,
+}
+"""Our stop reasons for the limits of inspect; others, such as cost, are a budget."""
+FINISHES = {"max_tokens": "length", "model_length": "context"}
+"""Our finish reasons for the stop reasons of inspect; others are "stop"."""
 
 
 @task(name="envsuite/play")
@@ -92,19 +104,23 @@ def player(config: RunConfig) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         engine = AsyncEngine(config)
+        episode = Episode(config.task, knobs_json(config.knobs), int(state.sample_id), state.epoch - 1)
         try:
-            episode = Episode(config.task, knobs_json(config.knobs), int(state.sample_id), state.epoch - 1)
             game = EpisodeState.begin(episode, await engine.start(episode))
-            while game.run.stop_reason is None:
-                state.messages = _chat(game.prompt(config.prompting).messages)
-                state = await generate(state, tool_calls="none")
-                if state.output.stop_reason == "model_length":
-                    break
-                if game.answer(_reply(state.output), config.prompting, advised=False):
-                    game.take(await engine.step(game.parsed.commands, len(game.run.turns)), config.max_turns)
+            try:
+                while game.run.stop_reason is None:
+                    state.messages = _chat(game.prompt(config.prompting).messages)
+                    state = await generate(state, tool_calls="none")
+                    if game.answer(_reply(state.output), config.prompting, advised=False):
+                        game.take(await engine.step(game.parsed.commands, len(game.run.turns)), config.max_turns)
+            except (LimitExceededError, asyncio.CancelledError) as limit:  # inspect scores what was played
+                kind = limit.type if isinstance(limit, LimitExceededError) else "time"
+                game.run.truncated, game.run.stop_reason = True, LIMITS.get(kind, StopReason.BUDGET)
+                raise
+            finally:
+                state.metadata["envsuite"] = _summary(game.run)
         finally:
             engine.close()
-        state.metadata["envsuite"] = _summary(game.run)
         state.completed = True
         return state
 
@@ -127,10 +143,13 @@ def _chat(messages: Sequence[Message]) -> list[Any]:
 
 
 def _reply(output: ModelOutput) -> Reply:
-    """Returns the model's reply; its reasoning is written as models that think in text write it."""
+    """Returns the model's reply; its reasoning is written as models that think in text write it.
+
+    A reply that does not fit the model's context ends the episode, as in `envsuite-eval`.
+    """
     content = output.message.content
     text = content if isinstance(content, str) else "".join(map(_part, content))
-    return Reply(text, finish_reason="length" if output.stop_reason == "max_tokens" else "stop")
+    return Reply(text, finish_reason=FINISHES.get(output.stop_reason, "stop"))
 
 
 def _part(part: Any) -> str:

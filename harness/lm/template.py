@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from envsuite.errors import UsageError
+from envsuite.tools import ACT
 from harness.lm.time_limit import time_limit
 from harness.prompting.messages import plain_text
 from harness.prompting.tool_calls import calls_of, for_template, read_text, well_formed
@@ -76,7 +77,6 @@ class Template:
         self.plain = not source
         texts = source.values() if isinstance(source, dict) else [source or ""]
         self._options: dict[str, Any] = {"chat_template": PLAIN} if self.plain else {}
-        self.takes_tools = any(re.search(r"\btools\b", text) for text in texts)
         if any("enable_thinking" in text for text in texts):
             self._options["enable_thinking"] = thinking
         self._dated = any("strftime_now" in text for text in texts)
@@ -97,7 +97,7 @@ class Template:
             messages = [_without_reasoning(message) for message in messages]
         options = {"tokenize": False, "add_generation_prompt": asks, **self._options}
         if tools:
-            if not self.takes_tools:
+            if not self.declares_tools:
                 raise UsageError(
                     f"The chat template of {self.tokenizer.name_or_path or 'this model'} does not declare tools: use "
                     "--action-grammar tool, whose calls are text, or another model."
@@ -127,6 +127,16 @@ class Template:
                 return self.tokenizer.apply_chat_template(list(messages), **options), None
         except Exception as error:  # jinja errors, which templates raise for unsupported messages
             return None, error
+
+    @cached_property
+    def declares_tools(self) -> bool:
+        """True if a prompt changes with the tools that the template gets; some only read tools from elsewhere."""
+        talk = [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]
+        options = {"tokenize": False, **self._options}
+        return any(
+            self._apply(messages, options)[0] != self._apply(messages, {**options, "tools": [ACT.schema()]})[0]
+            for messages in (talk, talk[1:])
+        )
 
     @cached_property
     def opening(self) -> str:

@@ -30,9 +30,7 @@ _REQUESTS = (
     "extra_body",
     "reply_cache",
 )
-_MANAGED = (
-    *_SAMPLING,
-    *_REQUESTS,
+SERVER_OPTIONS = (
     "server_python",
     "server_context",
     "server_gpu_share",
@@ -40,9 +38,10 @@ _MANAGED = (
     "server_args",
     "dtype",
     "max_concurrent",
-    "thinking_budget",
     "say",
 )
+"""Options for starting a managed server."""
+_MANAGED = (*_SAMPLING, *_REQUESTS, "thinking_budget", *SERVER_OPTIONS)
 _FILES = "harness.policies.identities:of_files"
 
 
@@ -147,6 +146,8 @@ SETTINGS = frozenset(name for row in POLICIES.values() for name in row.options) 
 """Every setting that at least one kind of policy accepts."""
 ADVISED = ("random", "blind", "expert", "idle")
 """Policies that use neither a model nor a file."""
+WITHOUT_ARGUMENT = ("random", "blind", "idle")
+"""Policies whose name is complete; `expert` may have a kind."""
 
 
 def find(name: str, base_url: str | None = None, action_mode: str = "write") -> tuple[PolicyRow, str]:
@@ -204,13 +205,23 @@ def policy_options(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def record_name(name: str) -> str:
-    """Returns the policy's name in records, which is the same on every machine."""
+    """Returns the policy's name in records, which is the same on every machine. Raises UsageError for a name that
+    no policy has.
+    """
+    _refuse_argument(name)
     prefix, _, rest = name.partition(":")
     if prefix == "replay":
         from harness.policies.recorded import canonical
 
         return canonical(rest)
     return name
+
+
+def _refuse_argument(name: str) -> None:
+    """Raises UsageError for a name as "random:x", which would be tabled as a player of its own."""
+    prefix, colon, argument = name.partition(":")
+    if colon and (prefix in WITHOUT_ARGUMENT or (prefix == "expert" and not argument)):
+        raise UsageError(f"There is no player {name!r}: write {prefix}.")
 
 
 def identity(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -237,6 +248,7 @@ def make_policy(name: str, **options: Any) -> Policy:
         >>> make_policy("expert").name
         'expert'
     """
+    _refuse_argument(name)
     row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
     accepted = {key: value for key, value in options.items() if key in row.options or key not in SETTINGS}
     try:

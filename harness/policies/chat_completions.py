@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from envsuite.errors import UsageError
-from envsuite.escaping import one_line, public_url
+from envsuite.escaping import one_line, public_url, sendable
 from harness.policies.connections.http_answers import body_of, text_of
 from harness.prompting.tool_calls import read_message
 from harness.reasoning import joined
@@ -175,11 +175,6 @@ def _text(message: dict[str, Any]) -> str:
     if len(text) > MOST_REPLY:
         raise ValueError(f"a reply of {len(text):,} characters")
     return sendable(text)
-
-
-def sendable(text: str) -> str:
-    """Replaces lone surrogates, which cannot be sent again."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _calls(message: dict[str, Any]) -> tuple[ToolCall, ...]:

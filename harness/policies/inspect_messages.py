@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.policies.chat_completions import sendable
+from envsuite.escaping import sendable
 from harness.prompting.tool_calls import for_template
 from harness.types import Message, ToolCall
 

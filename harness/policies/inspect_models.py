@@ -6,15 +6,16 @@ requests. This module translates its outputs to replies, and its errors to one l
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envsuite.errors import MissingExtra, UsageError
-from envsuite.escaping import one_line, public_url
-from harness.policies.chat_completions import Price, closed, hidden, sendable
+from envsuite.errors import MissingExtra, UsageError, did_you_mean
+from envsuite.escaping import one_line, public_url, sendable
+from harness.policies.chat_completions import Price, closed, hidden
 from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
 from harness.policies.inspect_messages import calls_in, chat_messages, reasoning_of, tool_infos
@@ -30,7 +31,17 @@ MOST_ERROR = 400
 REFUSALS = (400, 413, 422)
 _NO_INFLUENCE = ("attempt_timeout", "max_retries", "max_connections", "batch", "extra_headers")
 """Fields that do not change a reply."""
+_COMMAND = re.compile(r"[.:]? (Install|Upgrade) [^:]*with: .*")
+_BODY = re.compile(r"(?:error code: )?\d{3}\b[^{]*(\{.*\})\s*", re.IGNORECASE | re.DOTALL)
 _STATUS = re.compile(r"\berror code: (\d{3})\b", re.IGNORECASE)
+PROVIDERS = ("anthropic", "google", "openai", "mistral", "grok", "groq", "together", "openrouter", "bedrock", "azureai")
+"""The providers of inspect_ai that its users name most; inspect_ai has more."""
+INSTALL = {
+    "anthropic": "pip install 'envsuite[hosted]'",
+    "google": "pip install 'envsuite[hosted]'",
+    "openai": "pip install 'openai>=3.4', in an environment without verifiers",  # which needs openai 2
+}
+"""Commands that replace inspect's own for a provider's package."""
 EXAMPLE = "inspect:anthropic/claude-sonnet-4-5"
 
 
@@ -40,7 +51,8 @@ class InspectPolicy(RequestingPolicy):
     `api_key_var` names the variable with the key, if it is not the provider's, such as ANTHROPIC_API_KEY.
     `base_url` replaces the provider's address. `max_concurrent` limits the connections, `timeout` is for one try of
     a request, and `max_retries` limits the tries. `thinking_budget` is the most tokens of reasoning, 0 the
-    provider's own. `batch` collects requests for the provider's batch interface, which costs less and takes hours.
+    provider's own. `batch`, or inspect's BatchConfig, collects requests for the provider's batch interface, which costs
+    less and takes hours: `timeout` does not limit it.
     `reply_cache` reuses replies to equal requests at temperature 0 (`harness.policies.reply_cache`). `outputs` replaces
     the provider's server in tests of `mockllm`.
     """
@@ -63,7 +75,7 @@ class InspectPolicy(RequestingPolicy):
         thinking_budget: int = 0,
         extra_body: str = "",
         headers: Sequence[str] = (),
-        batch: bool = False,
+        batch: Any = False,
         reply_cache: bool = False,
         outputs: Any = None,
     ) -> None:
@@ -85,10 +97,10 @@ class InspectPolicy(RequestingPolicy):
             "reasoning_tokens": thinking_budget or None,
             "extra_body": json.loads(extra_body) if extra_body else None,
             "extra_headers": headers_by_name or None,
-            "attempt_timeout": max(1, round(timeout)),
+            "attempt_timeout": None if batch else max(1, round(timeout)),
             "max_retries": max_retries,
             "max_connections": max_concurrent,
-            "batch": True if batch else None,
+            "batch": batch or None,
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
         self._identity = {name: value for name, value in self._fields.items() if name not in _NO_INFLUENCE}
@@ -100,7 +112,7 @@ class InspectPolicy(RequestingPolicy):
         self._replies = ReplyCache(temperature) if reply_cache else None
         self._address = public_url(base_url) if base_url else ""
         self._notes = _Notes()
-        self._model = self._open(base_url, {} if outputs is None else {"custom_outputs": outputs})
+        self._model = self._open(base_url, self._options(outputs))
         keys = (self._key, getattr(self._model.api, "api_key", None), *headers_by_name.values())
         self._secrets = [key for key in keys if isinstance(key, str) and len(key) >= 4]
 
@@ -113,12 +125,23 @@ class InspectPolicy(RequestingPolicy):
             return get_model(self.name, base_url=base_url, api_key=self._key or None, memoize=False, **options)
         except (PrerequisiteError, ValueError) as error:
             message = _plain(str(error)).rstrip(".")
+            provider = self.name.partition("/")[0]
+            if "not recognized" in message:
+                raise UsageError(
+                    f"inspect:{self.name}: inspect_ai has no provider {provider!r}. It has "
+                    f"{', '.join(PROVIDERS)} and others.{did_you_mean(provider, PROVIDERS)}"
+                ) from error
             if "install" in message:
-                hint = "pip install 'envsuite[hosted]'"
-                if "openai" in message.lower():  # verifiers needs openai 2, so that no extra can name openai 3
-                    hint = "pip install 'openai>=3.4', in an environment without verifiers"
-                raise MissingExtra(f"inspect:{self.name}: {message}: {hint}") from error
+                problem = _COMMAND.sub("", message)
+                hint = INSTALL.get(provider)
+                raise MissingExtra(f"inspect:{self.name}: {f'{problem}: {hint}' if hint else message}") from error
             raise UsageError(f"inspect:{self.name}: {message}. --api-key-var names another variable.") from error
+
+    def _options(self, outputs: Any) -> dict[str, Any]:
+        """Returns the provider's own options: for `mockllm`, its replies."""
+        if outputs is None and self.name.startswith("mockllm/"):
+            outputs = _mock_outputs()
+        return {} if outputs is None else {"custom_outputs": outputs}
 
     def connection(self) -> dict[str, Any]:
         entries = {"defaulted": self._defaulted, "provider_warnings": self._notes.lines}
@@ -200,7 +223,7 @@ class InspectPolicy(RequestingPolicy):
 
     def _judged(self, status: int | None, text: str) -> Reply | None:
         """Returns the reply for an error of a provider, as `_failed`; `status` is its HTTP status, if it is known."""
-        message = self._hidden(one_line(_plain(text))[:MOST_ERROR])
+        message = self._hidden(one_line(_plain(_message(text)))[:MOST_ERROR])
         description = f"{self.name} answered {status}: {message}" if status else f"{self.name}: {message}"
         lower = message.lower()
         if status == 413 or (status == 400 and any(words in lower for words in TOO_LONG)):
@@ -220,6 +243,18 @@ class InspectPolicy(RequestingPolicy):
 
     def _hidden(self, text: str) -> str:
         return hidden(text, self._secrets)
+
+
+def _mock_outputs() -> Iterator[Any]:
+    """Yields the replies of `mockllm` with their usage, 0 tokens. Without it, inspect counts tokens with a file from
+    the internet.
+    """
+    from inspect_ai.model import ModelOutput, ModelUsage
+
+    while True:
+        output = ModelOutput.from_content("mockllm/model", "Default output from mockllm/model")
+        output.usage = ModelUsage()
+        yield output
 
 
 class _Notes(logging.Handler):
@@ -261,6 +296,18 @@ def _cause(error: Exception) -> Exception:
 def _words(error: Exception) -> str:
     """Returns an error's message, without the request that inspect puts before it."""
     return str(getattr(error, "provider_message", None) or error or type(error).__name__)
+
+
+def _message(text: str) -> str:
+    """Returns the message in a provider's error, which is often "Error code: 401 - " and a Python dictionary."""
+    match = _BODY.fullmatch(text)
+    try:
+        body = ast.literal_eval(match[1]) if match else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+    error = body.get("error", body) if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) and message else text
 
 
 def _status(error: Exception) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from envsuite.errors import DataError, UsageError
 from harness.lm import model_files
+from harness.policies import SERVER_OPTIONS
 from harness.policies.connections.failures import TemporaryError
 from harness.policies.openai import OpenAIPolicy
 from harness.servers import programs
@@ -14,16 +15,17 @@ from harness.servers.pool import SERVERS
 from harness.servers.process import ServerCommand
 from harness.types import Prompt, Reply
 
-SETTINGS = ("python", "context", "gpu_share", "tensor_parallel", "args")
-"""Settings of a server; as options of a policy they have the prefix `server_`."""
-OPTIONS = (*(f"server_{name}" for name in SETTINGS), "dtype", "max_concurrent", "say")
+PREFIX = "server_"
+"""Prefix of a server's settings among the options of a policy."""
+RENAMED = {"args": "words"}
+"""Options whose setting has another name."""
 
 
 class ManagedPolicy(OpenAIPolicy):
     """Asks a model on a managed server, which all policies with the same command share.
 
     `kind` is a key of `harness.servers.programs.KINDS`. Takes the options of `OpenAIPolicy` and of the
-    server (`OPTIONS`). `thinking_budget` is the most tokens of reasoning in a reply, 0 the server's own. `say`
+    server (`SERVER_OPTIONS`). `thinking_budget` is the most tokens of reasoning in a reply, 0 the server's own. `say`
     receives a line now and then while the server starts.
     """
 
@@ -40,7 +42,7 @@ class ManagedPolicy(OpenAIPolicy):
         if not model:
             raise UsageError(f"{kind}: needs a model, as in {EXAMPLES[kind]}.")
         settings = server_settings(options)
-        options = {name: value for name, value in options.items() if name not in OPTIONS}
+        options = {name: value for name, value in options.items() if name not in SERVER_OPTIONS}
         self.command: ServerCommand = programs.command(kind, model, settings, say)
         self.server = SERVERS.acquire(self.command, say)
         try:
@@ -89,8 +91,8 @@ def llamacpp(model: str, **options: Any) -> ManagedPolicy:
 
 def server_settings(options: Mapping[str, Any]) -> programs.ServerSettings:
     """Returns the settings of a server from the options of its policy. Raises UsageError."""
-    names = {"args": "words"}
-    values = {names.get(name, name): options[f"server_{name}"] for name in SETTINGS if options.get(f"server_{name}")}
+    given = {name.removeprefix(PREFIX): options.get(name) for name in SERVER_OPTIONS if name.startswith(PREFIX)}
+    values: dict[str, Any] = {RENAMED.get(name, name): value for name, value in given.items() if value}
     values |= {"dtype": options.get("dtype", "auto"), "concurrent": options.get("max_concurrent", 16)}
     return programs.ServerSettings(**values)
 

@@ -38,7 +38,7 @@ from harness.policies.connections.pacing import Pace, pause_before
 from harness.policies.connections.server_weights import Weights
 from harness.policies.identities import Fingerprint
 from harness.policies.reply_cache import ReplyCache
-from harness.policies.request_fields import RequestFields, parsed_headers
+from harness.policies.request_fields import RequestFields, parsed_headers, refuses_tools
 from harness.prompting.messages import plain_text, without_oldest_turn
 from harness.types import Message, Prompt, Reply, ToolCall
 
@@ -91,11 +91,12 @@ class OpenAIPolicy(RequestingPolicy):
     ) -> None:
         if not model:
             raise UsageError("openai: needs a model's name, as in openai:gpt-4o-mini.")
-        if timeout <= 0 or max_retries < 0 or (requests_per_minute is not None and requests_per_minute <= 0):
-            raise UsageError(
-                f"timeout {timeout} and requests per minute {requests_per_minute} must be positive, "
-                f"retries {max_retries} >= 0."
-            )
+        if timeout <= 0:
+            raise UsageError(f"--timeout must be above 0 seconds, not {timeout:g}.")
+        if max_retries < 0:
+            raise UsageError(f"--max-retries must be at least 0, not {max_retries}.")
+        if requests_per_minute is not None and requests_per_minute <= 0:
+            raise UsageError(f"--requests-per-minute must be above 0, not {requests_per_minute:g}.")
         super().__init__()
         self.name = model
         self.servers = [address(url) for url in (base_url or OPENAI).split(",") if url.strip()]
@@ -124,6 +125,7 @@ class OpenAIPolicy(RequestingPolicy):
         self._weights = Weights(self.served_name, self._hidden) if watch else None
         self._affinity, self._health = ServerAffinity(), Health(len(self.servers))
         self._in_flight: Counter[int] = Counter()
+        self._takes_tools = False  # a server has answered a request with tools
         self._client: ClientPool | None = None
         self._checking, self._sending = asyncio.Lock(), asyncio.Lock()
 
@@ -298,6 +300,7 @@ class OpenAIPolicy(RequestingPolicy):
                 start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]
                 expected = path.replace("/", " ").removesuffix("s")
                 raise TemporaryError(f"{public_url(server)} returned an invalid {expected}: {start!r}")
+            self._takes_tools = self._takes_tools or "tools" in body
             reply.text = self._hidden(reply.text)
             reply.calls = tuple(ToolCall(*map(self._hidden, call)) for call in reply.calls)
             if self._replies is not None and request:
@@ -310,6 +313,12 @@ class OpenAIPolicy(RequestingPolicy):
         """Raises the error of an answer other than 200; returns if a request with fewer fields may succeed."""
         status, message = answer.status_code, self._hidden(refusal(answer))[:400]
         description = f"{public_url(server)} answered {status}: {message}"
+        # The status may also be 404 or 500, and a later message may be about a call that the model wrote.
+        if "tools" in body and not self._takes_tools and refuses_tools(message):
+            raise UsageError(
+                f"{description}. This server does not take declared tools: start it with its options for tool calls, "
+                "or use --action-grammar tool, whose calls are text."
+            )
         if status in TEMPORARY:
             if status >= 500:
                 self._doubt(server)

@@ -7,6 +7,7 @@ ends with the flag to change. `RequestFields.changes` is what the run's config.j
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,8 @@ FLAGS = {
 """Request fields that a server may refuse, and the flag that the user then leaves out."""
 TOO_LONG = ("context length", "context_length", "context size", "too long", "too many tokens")
 """Words of servers that refuse a prompt because of its length."""
+_TOOLS = re.compile(r"\btools\b|\btool[ _](choice|use|calling)\b|\bfunction[ _]calling\b", re.IGNORECASE)
+_UNABLE = re.compile("requir|support|permit|allow|recogni[sz]|unknown|unexpected", re.IGNORECASE)
 MOST_STOPS = 4
 """Stop strings that the protocol allows."""
 
@@ -105,6 +108,11 @@ class RequestFields:
                     warnings.warn(f"{server} does not accept {name!r}: requests omit it.", stacklevel=2)
                 return True
         return False
+
+
+def refuses_tools(message: str) -> bool:
+    """Returns True if a server's error says that it takes no declared tools."""
+    return bool(_TOOLS.search(message) and _UNABLE.search(message))
 
 
 def parsed_headers(words: Sequence[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envsuite.errors import UsageError, did_you_mean
+from envsuite.escaping import sendable
 from envsuite.tools import Tool
 from harness import reasoning
 from harness.prompting import protocols
@@ -111,9 +112,8 @@ class Prompting:
         current = self._seen(observation, turns[-1] if turns else None, listed)
         shown = [*past.short[first:complete], *past.complete[complete:], current]
         if first and shown[0][0]["role"] == "tool":  # its call is not remembered
-            result, *_, last = shown[0]
-            question: Message = {"role": "user", "content": result["content"]}
-            shown[0] = [question, last] if last["role"] == "assistant" else [question]
+            question: Message = {"role": "user", "content": shown[0][0]["content"]}
+            shown[0] = [question, *(message for message in shown[0] if message["role"] == "assistant")]
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(part for part in rules if part)}]
         for part in shown:
             messages += part
@@ -161,7 +161,7 @@ class Prompting:
             parsed = grammar.parse_calls(text, found, self._reworded(tools))
         else:
             parsed = grammar.parse(text)
-        return parsed._replace(commands=self.listed(parsed.commands))
+        return parsed._replace(commands=self.listed(tuple(map(sendable, parsed.commands))))
 
     @property
     def declares_tools(self) -> bool:

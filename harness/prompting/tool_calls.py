@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from envsuite.escaping import sendable
 from envsuite.reading import parse_json
 from envsuite.tools import BadArguments, Tool
 from harness.reasoning import end_of_reasoning
@@ -72,15 +73,15 @@ def _name_and_arguments(value: Any) -> NameAndArguments:
     if arguments is None:
         arguments = {}
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return value["name"], text
+    return sendable(value["name"]), sendable(text)
 
 
 def _calls_alone(body: str) -> list[NameAndArguments]:
-    """Returns the calls of a text that holds nothing else; [] if it holds anything else."""
+    """Returns the calls of a text that is a list of calls, [] for other texts; reads no further than MOST_CALLS."""
     decoder, calls = json.JSONDecoder(), list[NameAndArguments]()
     position = 0
     try:
-        while position < len(body):
+        while position < len(body) and len(calls) < MOST_CALLS:
             _, end = decoder.raw_decode(body, position)
             value = parse_json(body[position:end])
             for item in value if isinstance(value, list) else [value]:
@@ -197,7 +198,9 @@ def whole_text(text: str, calls: Sequence[ToolCall]) -> str:
 
 
 def for_template(messages: Sequence[Message]) -> list[Message]:
-    """Returns messages as chat templates read them: with arguments as objects."""
+    """Returns messages as chat templates read them: with arguments as objects, and without lone surrogates, which
+    JSON's escapes can contain.
+    """
     return [
         {**message, "tool_calls": [_with_object(call) for call in message["tool_calls"]]}
         if message.get("tool_calls")
@@ -208,7 +211,8 @@ def for_template(messages: Sequence[Message]) -> list[Message]:
 
 def _with_object(call: dict[str, Any]) -> dict[str, Any]:
     function = call["function"]
-    return {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
+    arguments = json.dumps(json.loads(function["arguments"]), ensure_ascii=False)
+    return {**call, "function": {**function, "arguments": json.loads(sendable(arguments))}}
 
 
 def calls_of(message: Message) -> list[NameAndArguments]:

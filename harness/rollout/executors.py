@@ -156,7 +156,7 @@ class ProcessExecutor:
                     if worker.answered(answer):
                         answers.append(answer)
             except (EOFError, OSError):
-                self._replace(worker, "its worker process died")
+                self._replace(worker, "")
         now = time.monotonic()
         for worker in busy.values():
             if worker in self._workers and worker.pending and now > self._due(worker):
@@ -166,10 +166,12 @@ class ProcessExecutor:
         return answers
 
     def _replace(self, worker: Worker, why: str) -> None:
+        """Replaces a worker that died, or that does not answer for the reason `why`."""
+        worker.stop()
+        why = why or f"its worker process died ({worker.ending()})"
         # A worker answers in order: it was executing the first pending request.
         requests = [(slot, lost(why, not number)) for number, (slot, _) in enumerate(worker.pending)]
         self._lost.extend(requests[worker.dropped :])
-        worker.stop()
         self._workers[self._workers.index(worker)] = Worker(self._config)
 
     def cancel(self) -> None:

@@ -11,7 +11,7 @@ import json
 import math
 import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,6 +110,7 @@ class EnvHost:
             # contains.
             self._draws = self.seeding is not None and type(self.env).random_command is TextEnv.random_command
             text, info = self._reset(self.env, episode)
+            _check(text, info)
             return StepResult(
                 text,
                 info,
@@ -158,18 +159,18 @@ class EnvHost:
         """Plays one turn as a generator: yields each command, receives `env.step(command)`, and
         returns the result.
 
-        Raises EngineFailure for a reward that is not finite.
+        Raises EngineFailure for values that no record can hold.
         """
         first, *others = commands or ("",)
-        text, reward, terminated, truncated, info = yield first
-        total, done = _finite(reward), 1
+        text, total, terminated, truncated, info = _checked((yield first))
+        done = 1
         for command in others:
             if terminated or truncated:
                 break
             valid = info["is_action_valid"]
-            next_text, reward, terminated, truncated, info = yield command
+            next_text, reward, terminated, truncated, info = _checked((yield command))
             info["is_action_valid"] = bool(valid and info["is_action_valid"])
-            text, total, done = f"{text}\n{next_text}", total + _finite(reward), done + 1
+            text, total, done = f"{text}\n{next_text}", total + reward, done + 1
         advice = None if terminated or truncated else self._advice(turn + 1, info)
         return StepResult(text, info, total, terminated, truncated, advice, done)
 
@@ -203,11 +204,35 @@ class EnvHost:
         self.env, self.built = None, ("", "")
 
 
-def _finite(reward: float) -> float:
+def _checked(step: Step) -> Step:
+    """Returns the result of `TextEnv.step` with the reward as a float. Raises EngineFailure for values that no
+    record can hold.
+    """
+    text, reward, terminated, truncated, info = step
+    _check(text, info)
     value = float(reward)
     if not math.isfinite(value):
         raise EngineFailure(f"the environment's reward is {value}, not a finite number")
-    return value
+    return text, value, terminated, truncated, info
+
+
+def _check(text: str, info: Mapping[str, Any]) -> None:
+    """Raises EngineFailure for an observation or an `info` that prompts and records cannot hold: otherwise one
+    environment would end the whole run.
+    """
+    if not isinstance(text, str):
+        raise EngineFailure(f"the environment's observation is of type {type(text).__name__}, not a string")
+    commands = info["admissible_commands"]
+    if not all(issubclass(kind, str) for kind in set(map(type, commands))):
+        raise EngineFailure("an admissible command of the environment is not a string")
+    for name, value in info.get("metrics", {}).items():
+        if not isinstance(value, (int, float)):
+            raise EngineFailure(f"the environment's metric {name} is {value!r}, not a number"[:200])
+    if "artifacts" in info:
+        try:
+            json.dumps(info["artifacts"])
+        except (TypeError, ValueError) as error:
+            raise EngineFailure(f"the environment's artifacts are not JSON: {error}") from error
 
 
 class EnvHosts:

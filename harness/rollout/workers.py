@@ -99,6 +99,16 @@ class Worker:
         self._writer.join(timeout=5)
         self.pipe.close()
 
+    def ending(self) -> str:
+        """Describes how the process ended: its exit code, or the signal that killed it."""
+        code = self.process.exitcode
+        if code is None or code >= 0:
+            return f"exit code {code}"
+        try:
+            return signal.Signals(-code).name
+        except ValueError:  # a signal without a name
+            return f"signal {-code}"
+
 
 def _terminate(number: int, frame: Any) -> None:
     """Handles SIGTERM: interrupts the worker's work once, so that it cleans up without further

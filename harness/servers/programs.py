@@ -217,6 +217,9 @@ CONTEXT = 4096
 MOST_SLOTS = 16
 """Most conversations at once on llama.cpp's server, for the same reason."""
 
+MODULE_FLAGS = ("--jinja", "--chat-template-file")
+"""Further flags of llama.cpp's server in a Python module, which `llama_start` reads."""
+
 
 def _llamacpp(model: str, settings: ServerSettings, say: Say) -> ServerCommand:
     program = find("llamacpp", settings.python)
@@ -233,8 +236,13 @@ def _llamacpp(model: str, settings: ServerSettings, say: Say) -> ServerCommand:
     words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
     if program.is_binary:
         words += ["--host", "127.0.0.1", "--jinja"]
-    elif settings.words:
-        raise UsageError("--server-args needs llama-server on the PATH: the Python module has a fixed set of flags.")
+    else:
+        for word in settings.further:
+            if word.startswith("-") and word.partition("=")[0] not in MODULE_FLAGS:
+                raise UsageError(
+                    f"--server-args {word} needs llama-server on the PATH: the Python module only has "
+                    f"{', '.join(MODULE_FLAGS)}."
+                )
     return ServerCommand(program.version, (*program.words, *words, *settings.further), model)
 
 

@@ -64,6 +64,8 @@ class Run:
     path: Path
     config: dict[str, Any]
     records: list[Record]
+    warning: str = ""
+    """says that the records differ from summary.json, or that it is missing"""
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,24 @@ def read_run(path: Path, keep_broken: bool = False) -> Run:
         ) from error
     if schema != records.SCHEMA:
         raise DataError(f"{config_file} has schema_version {schema!r}: {records.schema_cure(schema)}.")
-    run = Run(config["model"], folder, config, records.read_results(file))
+    run = Run(config["model"], folder, config, records.read_results(file), _warning(file))
     return run if keep_broken else scored(run)
+
+
+def _warning(file: Path) -> str:
+    """Returns a warning if the hash of a run's records differs from its summary, or no summary states it; else ''."""
+    path = file.parent / "summary.json"
+    try:
+        expected = reading.read_json(path).get("results_hash", "")
+    except (DataError, ValueError, AttributeError):
+        expected = ""
+    check = "check them with envsuite-replay --check"
+    if not expected:
+        missing = "holds no results_hash" if path.exists() else "is missing"
+        return f"{file.parent}: summary.json {missing}, so nothing shows that the records are complete: {check}"
+    if expected != records.results_hash(file):
+        return f"{file.parent}: the records differ from summary.json (results_hash): {check}"
+    return ""
 
 
 def check_config(config: dict[str, Any]) -> None:

@@ -47,11 +47,11 @@ def examine(folder: Path) -> dict[str, Any]:
     rows: dict[Any, list[Any]] = {}
     counts: dict[Any, int] = {}
     verdicts = replay.check(file, num_workers=0, players=leaderboards.COMPUTED if board else ())
-    for record, difference in verdicts:
+    for verdict in verdicts:
+        record, difference = verdict
         key = leaderboards.entry_key(record) if "knobs" in record else None
         if difference:
-            where = f"{record['task']} seed {record['seed']} attempt {record['attempt']}"
-            differences.append(f"{where}: {difference}")
+            differences.append(f"{verdict.place}: {difference}")
         else:
             counts[key] = counts.get(key, 0) + 1
     for record in board.records if board else records.read_results(file):

@@ -164,6 +164,13 @@ def test_tool_calls_in_text_are_parsed_and_only_one_grammar_declares_tools(tmp_p
     assert not any(record["faults"]["format"] for record in played)
 
 
+def test_a_limit_on_the_cost_needs_a_price(tmp_path):
+    with running() as server:
+        done = run(tmp_path, server, "--max-cost", "1")
+    assert done.returncode == 2 and "--max-cost needs --price IN,OUT for some/name" in done.stderr
+    assert not server.requests and not list(tmp_path.rglob("config.json"))
+
+
 def test_a_missing_key_or_scoring_on_a_server_raises_a_one_line_error(tmp_path):
     with running() as server:
         done = run(tmp_path, server, "--api-key-var", "NO_SUCH_KEY")

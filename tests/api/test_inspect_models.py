@@ -110,7 +110,7 @@ def test_refusals_name_their_cure(provider, model, base, path):
     if model not in ("anthropic/claude-test", "openai/o3"):  # inspect sends no temperature to these
         with pytest.raises(UsageError, match=r"temperature .*Use --temperature default"):
             error(400, "temperature is not supported with this model")
-    with pytest.raises(UsageError, match=r"the key was refused: --api-key-var"):
+    with pytest.raises(UsageError, match=r"answered 401: invalid [^{]*; the key was refused: --api-key-var"):
         error(401, f"invalid x-api-key {KEY}")
     with pytest.raises(UsageError, match=r"is '[\w-]+' a model of this provider"):
         error(404, "model not found")
@@ -136,6 +136,11 @@ def mock(*texts, **options):
     for output in outputs:
         output.usage = usage
     return ask("mockllm/model", outputs=outputs, **options)
+
+
+def test_a_mock_model_needs_no_internet():
+    (reply,), _ = ask("mockllm/model")
+    assert (reply.text, reply.error, reply.input_tokens) == ("Default output from mockllm/model", "", 0)
 
 
 def test_a_mock_model_gives_its_own_cost_and_reasoning_tokens():
@@ -225,8 +230,13 @@ def test_a_prompt_without_roles_is_refused():
     ("name", "options", "error", "message"),
     [
         ("inspect:claude", {}, UsageError, "needs a provider and a model's name"),
-        ("inspect:nonsense/x", {}, UsageError, "inspect:nonsense/x"),
-        ("inspect:mistral/x", {}, MissingExtra, r"Mistral API requires .*pip install 'envsuite\[hosted\]'"),
+        (
+            "inspect:antropic/x",
+            {},
+            UsageError,
+            r"no provider 'antropic'\. It has .*google.*Did you mean 'anthropic'\?$",
+        ),
+        ("inspect:mistral/x", {}, MissingExtra, r"Mistral API requires .*pip install mistralai"),
         ("inspect:mockllm/x", {"reasoning_effort": "huge"}, UsageError, "reasoning_effort"),
         ("inspect:anthropic/x", {"api_key_var": "NO_SUCH"}, UsageError, "NO_SUCH has no key"),
     ],
@@ -239,8 +249,9 @@ def test_what_cannot_be_asked_is_refused_in_one_line(name, options, error, messa
 
 @pytest.mark.skipif(INSTALLED["openai"], reason="guards against accidents: an older openai")
 def test_an_openai_package_that_is_too_old_is_named_with_its_cure():
-    with pytest.raises(MissingExtra, match=r"at least version 3\.4.*an environment without verifiers"):
+    with pytest.raises(MissingExtra, match=r"at least version 3\.4.*an environment without verifiers") as caught:
         make_policy("inspect:openai/gpt-4o")
+    assert str(caught.value).count("pip install") == 1
 
 
 def test_an_address_keeps_the_provider():

@@ -309,6 +309,15 @@ def llama():
     return str(interpreters[-1]), str(files[0])
 
 
+def test_the_module_of_llama_cpp_accepts_a_chat_template_and_no_other_words(llama):
+    python, file = llama
+    words = "--jinja --chat-template-file FILE"
+    command = programs.command("llamacpp", file, ServerSettings(python=python, words=words))
+    assert command.words[-3:] == tuple(words.split())
+    with pytest.raises(UsageError, match=r"--server-args --mlock needs llama-server on the PATH: .* --jinja, --chat"):
+        programs.command("llamacpp", file, ServerSettings(python=python, words="--jinja --mlock"))
+
+
 def test_llama_cpp_accepts_declared_tools_calls_and_their_results(llama):
     """SmolLM2's template has no tools, so that its replies are text: each costs a turn, and none breaks the episode."""
     python, file = llama

@@ -10,7 +10,7 @@ from baselines.algorithms import sft
 from baselines.batch import collate
 from baselines.networks.model import Model
 from envsuite import registry
-from envsuite.errors import UsageError
+from envsuite.errors import DataError, UsageError
 from envsuite.tools import ACT
 from harness import records
 from harness.demos import demonstrations
@@ -145,6 +145,44 @@ def test_a_template_that_hides_calls_cannot_be_trained_on_them():
     tokenizer, template = parts("{{ tools | tojson }}{{ messages | length }}" + ASK)
     with pytest.raises(UsageError, match="demonstrations with tool calls need another template"):
         template.completion([*conversation([]), assistant_message("", with_ids([("act", "{}")], 0))], TOOLS)
+
+
+def test_a_template_that_reads_tools_from_elsewhere_is_refused():
+    """Phi-4-mini's reads them from the system message."""
+    own = "{% for m in messages %}{{ m.role + m.content + (m.tools if 'tools' in m else '') }}{% endfor %}"
+    _, template = parts(own + ASK)
+    with pytest.raises(UsageError, match="does not declare tools"):
+        template.render(conversation([]), TOOLS)
+
+
+def test_an_escaped_lone_surrogate_in_a_call_is_encoded_in_the_templates_spelling():
+    tokenizer, template = parts(MISTRAL)
+    replies = [sampled(tokenizer, SPELLED[MISTRAL].format(word)) for word in (r"\ud800", "look")]
+    encoded = template.encode(conversation(replies), replies, TOOLS)
+    assert encoded.rewritten == 2 and "\ufffd" in tokenizer.decode(encoded.ids)
+
+
+def test_demonstrations_of_other_tools_are_read(tmp_path):
+    """With null as the text of a message with calls, and arguments as objects."""
+    function = {"name": "act", "arguments": {"command": "go"}}
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": []}]
+    messages[1]["tool_calls"] = [{"id": "1", "type": "function", "function": function}]
+    path = tmp_path / "demos.jsonl"
+    path.write_text(json.dumps({"messages": messages, "tools": None}) + "\n")
+    shown = sft.read(path)
+    (message,) = sft.conversations_of(shown)[0][1:]
+    assert message["content"] == "" and message["tool_calls"][0]["function"]["arguments"] == '{"command": "go"}'
+    assert sft.tools_of(shown) == [[]]
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", None])
+def test_demonstrations_with_malformed_calls_are_refused(tmp_path, arguments):
+    call = {"id": "1", "type": "function", "function": {"name": "act", "arguments": arguments}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    path = tmp_path / "demos.jsonl"
+    path.write_text(json.dumps({"messages": [message]}) + "\n")
+    with pytest.raises(DataError, match="1 is no demonstration"):
+        sft.read(path)
 
 
 def test_a_model_that_learned_a_call_plays_by_it_and_is_trained_on_its_tokens_alone():

@@ -71,6 +71,6 @@ def test_a_new_run_in_an_old_folder_begins_new_runs_in_its_trackers(tmp_path, mo
 def test_a_tracker_whose_package_is_missing_names_it(tmp_path):
     missing = [name for name in trackers.TRACKERS if not importlib.util.find_spec(name)]
     for name in missing:  # `make tracker-proof` checks the real packages
-        with pytest.raises(MissingExtra, match=f"pip install {name}"):
+        with pytest.raises(MissingExtra, match=rf"pip install {name}\b"):
             trackers.open_trackers((name,), tmp_path, {}, resume=False)
     assert not (tmp_path / trackers.IDS).exists()

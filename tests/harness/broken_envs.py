@@ -10,7 +10,18 @@ import time
 from envsuite import Knob, Outcome, Task, register
 from examples.hilo import HiLo
 
-FAILURES = ("exception", "system-exit", "os-exit", "nan", "infinity", "segfault", "hang")
+FAILURES = (
+    "exception",
+    "system-exit",
+    "os-exit",
+    "nan",
+    "nan-progression",
+    "infinity",
+    "segfault",
+    "hang",
+    "observation",
+    "metric",
+)
 
 
 class Breaking(HiLo):
@@ -35,9 +46,18 @@ class Breaking(HiLo):
         if how == "hang":
             time.sleep(600)
         outcome = super()._act(command)
+        if how == "observation":
+            return outcome._replace(text=5)
+        if how == "metric":
+            return outcome._replace(done=True)
         if how in ("nan", "infinity"):
             return Outcome(outcome.text, reward=float(how))
+        if how == "nan-progression":
+            return Outcome(outcome.text, progression=float("nan"))
         return outcome
+
+    def metrics(self) -> dict[str, float]:
+        return {"guesses": "many"} if self.fails and self.settings.how == "metric" else {}
 
 
 register(Task(id="Breaking-v0", entry_point="tests.harness.broken_envs:Breaking", summary="fails on purpose"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envsuite import registry
-from envsuite.errors import UsageError
+from envsuite.errors import EngineFailure, UsageError
 from harness import records
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
@@ -35,17 +35,30 @@ def play(tmp_path, how, model="expert", **execution):
     return records.read_results(run.folder(tmp_path) / "results.jsonl")
 
 
-@pytest.mark.parametrize("how", ["exception", "system-exit", "nan", "infinity"])
+@pytest.mark.parametrize("how", ["exception", "system-exit", "nan", "infinity", "observation", "metric"])
 def test_a_failure_in_this_process_breaks_its_episode_alone(tmp_path, how):
     played = play(tmp_path, how, num_workers=0)
     assert ends(played) == EXPECTED
     assert all(record["error"] and not record["reward"] for record in played if records.is_broken(record))
 
 
-@pytest.mark.parametrize("how", ["system-exit", "os-exit", "segfault", "nan"])
-def test_a_failure_in_a_worker_breaks_its_episode_alone(tmp_path, how):
+@pytest.mark.parametrize("how", ["nan", "nan-progression"])
+def test_a_number_that_is_not_finite_breaks_an_episode_also_in_a_mode_that_ignores_rewards(how):
+    task = registry.TASKS["Breaking-v0"]
+    env = registry.build(task, "sparse", how=how)
+    env.reset(seed=0)
+    with pytest.raises(EngineFailure, match="is nan, not a finite number"):
+        env.step("1")
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [("system-exit", "SystemExit"), ("os-exit", "exit code 0"), ("segfault", "SIGSEGV"), ("nan", "reward is nan")],
+)
+def test_a_failure_in_a_worker_breaks_its_episode_alone(tmp_path, how, error):
     played = play(tmp_path, how, num_workers=1, max_concurrent=2)
     assert ends(played) == EXPECTED
+    assert all(error in record["error"] for record in played if records.is_broken(record))
 
 
 def test_a_hang_breaks_its_episode_alone_after_the_timeout(tmp_path):
@@ -60,6 +73,7 @@ def test_the_command_plays_environments_of_others_in_workers(tmp_path):
     command += ["--baselines", "none"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+    assert "broken episodes: 1 of 4. They have no score, and --resume plays them again." in done.stderr
     (file,) = tmp_path.rglob("results.jsonl")
     assert ends(records.read_results(file)) == EXPECTED
 
@@ -73,3 +87,4 @@ def test_a_timeout_without_workers_is_refused():
 def test_an_expert_that_the_environment_does_not_have_is_refused(tmp_path, name):
     with pytest.raises(UsageError, match=f"no expert '{name}': it has expert"):
         play(tmp_path, "exception", name)
+    assert not list(tmp_path.rglob("config.json")), "a run that cannot be played leaves no folder"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from envsuite import registry
 from envsuite.errors import UsageError
 from harness.cli.compare import _repeats, main
+from harness.cli.report import main as report
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
 from harness.stats.compare import DRAWS, EXACT_UP_TO, compare, holm, read_run, refuse_unlike, sign_flip, standing
@@ -55,6 +56,23 @@ def test_expert_beats_random_and_the_number_of_games_needed_follows_from_the_spr
     assert comparison.mean.low > 0.5
     assert comparison.p_holm < 0.001
     assert comparison.needed == pytest.approx(30 * (comparison.detectable / 0.1) ** 2, abs=1.01)
+
+
+def test_records_that_differ_from_their_summary_are_named(tmp_path, capsys):
+    folders = [run(tmp_path, name).path for name in ("random", "expert")]
+    words = [*map(str, folders)]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert capsys.readouterr().err == ""
+    file = folders[0] / "results.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    (folders[1] / "summary.json").unlink()
+    for command, more in ((main, []), (report, ["-o", str(tmp_path / "page.html"), "--replay", "0"])):
+        with pytest.raises(SystemExit) as stop:
+            command([*words, *more])
+        first, second = capsys.readouterr().err.splitlines()
+        assert stop.value.code == 0 and f"{folders[0]}: the records differ from summary.json (results_hash)" in first
+        assert f"{folders[1]}: summary.json is missing" in second and "envsuite-replay --check" in second
 
 
 def test_runs_with_different_settings_are_refused_unless_allowed(tmp_path):
@@ -110,6 +128,13 @@ def test_a_run_that_won_all_or_no_games_keeps_an_interval(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([str(won.path), str(won.path)])
     assert "[1.000, 1.000]" not in capsys.readouterr().out
+
+
+def test_a_tiny_p_value_is_never_printed_as_zero(tmp_path, capsys):
+    paths = [str(run(tmp_path, model).path) for model in ("idle", "expert")]
+    with pytest.raises(SystemExit):
+        main(paths)
+    assert "<0.0001" in capsys.readouterr().out
 
 
 def test_a_single_game_gives_a_wide_interval(tmp_path):

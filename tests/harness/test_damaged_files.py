@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from envsuite import reading, registry
-from envsuite.errors import DataError
+from envsuite.errors import DataError, UsageError
 from harness import records
 from harness.cli.compare import main as compare
 from harness.cli.replay import main as replay
 from harness.cli.report import main as report
-from harness.evaluate import RunConfig, evaluate
+from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
+from harness.stats.compare import read_run
 from tests import toys  # noqa: F401
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -52,6 +53,33 @@ def spoiled(record: str, **fields) -> str:
     """The first record with some fields replaced; the others stay."""
     first, *others = record.splitlines()
     return "\n".join([json.dumps({**json.loads(first), **fields}), *others]) + "\n"
+
+
+def test_a_broken_line_in_results_is_cured_by_resume_if_the_journal_is_there(tmp_path):
+    config = RunConfig(registry.TASKS["HiLo-v0"], "random", episodes=2, max_turns=3)
+    evaluate(config, tmp_path, lambda: make_policy("random"))
+    file = config.folder(tmp_path) / "results.jsonl"
+    text = file.read_text()
+    file.write_text(text + "{}\n")
+    with pytest.raises(DataError, match=r"results\.jsonl:3 is not a record .* --resume"):
+        read_run(file.parent)
+    evaluate(config, tmp_path, lambda: make_policy("random"), Execution(resume=True))
+    assert file.read_text() == text and not read_run(file.parent).warning
+    (file.parent / "journal.jsonl").unlink()
+    file.write_text(text + "{}\n")
+    with pytest.raises(DataError, match="the sample is smaller"):
+        read_run(file.parent)
+
+
+def test_a_failure_before_the_first_episode_leaves_no_folder(tmp_path):
+    config = RunConfig(registry.TASKS["HiLo-v0"], "openai:m", episodes=2, max_turns=3)
+
+    def refused():
+        raise UsageError("the key was refused")
+
+    with pytest.raises(UsageError, match="refused"):
+        evaluate(config, tmp_path / "runs", refused)
+    assert not list(tmp_path.iterdir())
 
 
 RECORDS = {

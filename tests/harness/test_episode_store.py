@@ -450,6 +450,10 @@ def test_a_model_is_identified_by_its_files_and_a_served_one_by_name_and_server(
     assert identity("random", {}) == {}
     served = [identity("m", {"base_url": url}) for url in ("http://u:secret@a/v1", "http://a", "http://b")]
     assert served[0] == served[1] != served[2] and "secret" not in str(served)
+    weights = [
+        RunConfig(registry.TASKS["HiLo-v0"], f"{kind}{tmp_path}").identity()["weights"] for kind in ("", "openai:")
+    ]
+    assert weights[0] and not weights[1], "a folder with the name of a served model is not what the server holds"
 
 
 def test_a_server_with_other_weights_gets_a_series_of_its_own(store, stored_records):

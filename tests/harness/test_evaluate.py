@@ -264,6 +264,8 @@ def _journal_size(folder):
         (["-m", "random", "-e", "hilo", "--baselines", "expret"], "--baselines 'expret' is not one of random"),
         (["-m", "random", "-e", "hilo", "-n", "2000"], "has 1000 seeds"),
         (["-m", "replay:/nowhere.jsonl", "-e", "hilo"], "Cannot read /nowhere.jsonl"),
+        (["-m", "random:fast", "-e", "hilo"], "no player 'random:fast': write random"),
+        (["-m", "random", "-e", "hilo", "--baselines", "expert:"], "no player 'expert:': write expert"),
         (["-m", "random", "-e", "hilo", "--module", "no_such_module"], "no_such_module"),
         (["-m", "random", "-e", "hilo", "-n", "2", "-o", "/proc/nowhere"], "/proc/nowhere"),
     ],

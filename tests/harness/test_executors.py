@@ -1,5 +1,7 @@
 """Executors under pressure: full pipes, silent workers, and reuse after an unfinished rollout."""
 
+import threading
+
 import pytest
 
 from envsuite import registry
@@ -9,7 +11,8 @@ from harness.policies import make_policy
 from harness.rollout.executors import LocalExecutor, ProcessExecutor
 from harness.rollout.loop import rollout
 from harness.rollout.vector import VectorExecutor
-from harness.types import episode
+from harness.types import Reply, episode
+from harness.waiting import Outbox
 from tests import toys  # noqa: F401  registers the toys
 
 MEGABYTE = "x" * 2**20
@@ -85,6 +88,75 @@ def test_a_vector_executor_gives_no_stale_answer_after_an_unfinished_rollout():
     todo = [episode(task, seed, **knobs) for seed in range(6)]
     expected = play(LocalExecutor(1, advice_kind="random"), todo)
     check_reuse(VectorExecutor(3, task, knobs_json(knobs), advice_kind="random"), todo[::-1], todo, expected)
+
+
+class Late:
+    """An asynchronous policy whose replies arrive after a pause; `asked` counts calls of `collect`."""
+
+    name, advice_kind, deterministic = "late", "", True
+
+    def __init__(self, pause):
+        self.pause, self.asked, self.outbox = pause, 0, Outbox()
+
+    def submit(self, ticket, prompt):
+        reply = Reply("0", commands=("0",))
+        threading.Timer(self.pause, self.outbox.put, [self.outbox.expect(), ticket, reply]).start()
+
+    def collect(self, timeout=0.0):
+        self.asked += 1
+        return self.outbox.take(timeout)
+
+    def cancel(self):
+        self.outbox.cancel()
+
+    def sources(self):
+        return (self.outbox.wakeup,)
+
+
+def test_a_rollout_sleeps_until_an_environment_or_a_reply_is_ready():
+    """A loop that looks every 10 ms would ask more than a hundred times."""
+    policy = Late(0.3)
+    executor = ProcessExecutor(2, 1)
+    try:
+        runs = list(rollout(policy, episodes("Slow-v0", 2, delay=0.2), executor, max_turns=2))
+    finally:
+        executor.close()
+    assert [len(run.turns) for run in runs] == [2, 2]
+    assert policy.asked <= 30
+
+
+class Pairs(Late):
+    """A policy that answers the two oldest prompts at each call."""
+
+    def __init__(self):
+        super().__init__(0.0)
+        self.prompts = []
+
+    def submit(self, ticket, prompt):
+        self.prompts.append((ticket, Reply("look", commands=("look",))))
+
+    def collect(self, timeout=0.0):
+        answered, self.prompts = self.prompts[:2], self.prompts[2:]
+        return answered
+
+
+def test_a_vector_environment_steps_all_episodes_that_have_a_reply_together():
+    pytest.importorskip("alfworld", reason="the package alfworld is not installed")
+    sizes = []
+
+    class Counting(VectorExecutor):
+        def _play(self, requests):
+            sizes.append(len(requests))
+            return super()._play(requests)
+
+    task = registry.TASKS["ALFWorld-generated-v0"]
+    knobs = registry.overrides(task, {"receptacles": 8, "objects": 8, "max_steps": 3})
+    executor = Counting(4, task, knobs_json(knobs))
+    try:
+        runs = list(rollout(Pairs(), [episode(task, seed, **knobs) for seed in range(4)], executor))
+    finally:
+        executor.close()
+    assert len(runs) == 4 and sizes == [2] * 6, "four episodes of three turns, two replies at a time"
 
 
 def test_the_dropped_request_of_a_worker_that_dies_is_not_reported():

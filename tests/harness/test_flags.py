@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envsuite.cache import cache_dir
+from envsuite.cache import cache_dir, write_atomically
 from harness.cli import boards, cache, check, compare, data, envs, eval, generalize, models, new, play, report, table
 from harness.cli import replay as replay_command
 from harness.verification import command as verify
@@ -58,7 +58,47 @@ def test_limits_of_requests_reach_the_policy(words, tmp_path, capsys):
         code, _, error = call(
             eval.main, ["-m", "m", "-e", "HiLo-v0", "-n", "1", "--base-url", server.url, "-o", tmp_path, *words], capsys
         )
-    assert code == 2 and "must be positive" in error and not server.requests
+    assert code == 2 and f"error: {words[0]} must be above 0" in error and not server.requests
+    assert not list(tmp_path.iterdir()), "the failed start leaves no folder"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "foo=1"], "error: HiLo-v0 has no knob 'foo'"),
+        (["--seed", "-4"], "error: --seed must be at least 0, not -4"),
+    ],
+)
+def test_a_wrong_setting_is_named_as_the_user_wrote_it(words, message, capsys):
+    code, _, error = call(eval.main, ["-m", "random", "-e", "HiLo-v0", "--dry-run", *words], capsys)
+    assert code == 2 and message in error
+
+
+def test_an_output_folder_that_is_a_file_is_named(tmp_path, capsys):
+    file = tmp_path / "report.html"
+    file.write_text("page")
+    code, _, error = call(eval.main, ["-m", "random", "-e", "HiLo-v0", "-n", "1", "-o", file], capsys)
+    assert code == 2 and f"error: {file} is a file, where a folder is needed" in error and file.read_text() == "page"
+
+
+def test_a_plan_of_one_seed_is_in_the_singular(capsys):
+    _, output, _ = call(eval.main, ["-m", "random", "-e", "HiLo-v0", "-n", "1", "--dry-run"], capsys)
+    assert "1 seed from" in output and "x 1 attempt = 1\n" in output
+
+
+def test_a_prompt_in_neutral_words_says_so(capsys):
+    words = ["-m", "m", "--base-url", "http://localhost:9/v1", "-e", "ALFWorld-generated-v0"]
+    words += ["--show-prompt", "--protocol", "react"]
+    code, output, error = call(eval.main, words, capsys)
+    assert code == 0 and '"messages"' in output, error
+    assert "react: these words are neutral ones" in error
+
+
+def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path):
+    path = tmp_path / ("x" * 250)
+    with pytest.raises(OSError, match="File name too long") as caught:
+        write_atomically(path, "text")
+    assert caught.value.filename == str(path)
 
 
 def test_a_prediction_for_a_cluster_depends_on_its_cpus(capsys):
@@ -116,6 +156,16 @@ def test_runs_without_a_common_game_cannot_be_compared(tmp_path, capsys):
     folders = [path.parent for path in tmp_path.glob("*/*/*/config.json")]
     code, _, error = call(compare.main, folders, capsys)
     assert code == 2 and "have no game in common" in error
+
+
+def test_runs_of_different_games_are_compared_on_the_common_ones(tmp_path, capsys):
+    for seed in (0, 1):
+        played(tmp_path / str(seed), capsys, "--seed", seed, "-n", "3")
+    folders = [path.parent for path in tmp_path.glob("*/HiLo-v0--random/*/config.json")]
+    code, output, _ = call(compare.main, folders, capsys)
+    assert code == 0 and "each pair is compared on the games that both played" in output
+    _, output, _ = call(compare.main, [*folders, "--json"], capsys)
+    assert [pair["games"] for pair in json.loads(output)["differences"]] == [2]
 
 
 def test_a_report_has_its_title_and_can_mix_settings(pair, tmp_path, capsys):

@@ -92,11 +92,43 @@ def remark(lines):
         (remark, "marked broken, but its replies end the episode with 'solved'"),
         (lambda lines: lines[0].update(output_tokens=1), "output_tokens: differs from journal.jsonl"),
         (lambda lines: lines[0].update(cost=0.5), "cost: differs from journal.jsonl"),
+        (lambda lines: cut(loser(lines), 2, "max_turns"), "it ends by max_turns after 2 turns, and config.json has 3"),
+        (lambda lines: lines.remove(loser(lines)), "episodes: summary.json has 12, the records give 11"),
     ],
 )
 def test_results_that_contradict_their_run_folder_are_found(results, forge, message):
     change(results, forge)
     assert any(message in difference for difference in differences(results))
+
+
+@pytest.mark.parametrize(
+    ("name", "forge", "messages"),
+    [
+        (
+            "config.json",
+            lambda values: values.update(seeds=[1_000_000, 5]),
+            ["run_id", "seeds: config.json and summary"],
+        ),
+        (
+            "config.json",
+            lambda values: values.update(max_turns=2),
+            ["run_id", "it has 3 turns, and config.json allows 2"],
+        ),
+        (
+            "summary.json",
+            lambda values: values["success"].update(value=1.0),
+            ["success.value: summary.json has 1.0, the"],
+        ),
+        ("summary.json", lambda values: values.update(stop_reasons={"solved": 12}), ["stop_reasons: summary.json has"]),
+    ],
+)
+def test_a_changed_config_or_summary_is_found(results, name, forge, messages):
+    path = results.with_name(name)
+    values = json.loads(path.read_text())
+    forge(values)
+    path.write_text(json.dumps(values))
+    reports = differences(results)
+    assert all(any(message in difference for difference in reports) for message in messages), reports
 
 
 def test_replies_that_contradict_their_commands_are_found(tmp_path):
@@ -160,7 +192,8 @@ def test_a_sample_replays_a_fixed_part_of_each_file(alone, capsys):
 
     code, printed = replayed("--check", "--sample", 5, "-v", alone)
     lines = printed.out.splitlines()
-    assert code == 0 and len(lines) == 6 and "5 episodes replayed the same, 0 differ (a sample of 12)" in lines[-1]
+    assert code == 0 and len(lines) == 7 and "5 episodes replayed the same, 0 differ (a sample of 12)" in lines[-2]
+    assert "no config.json is beside it" in lines[-1]
     assert sorted(replayed("--sample", 5, "-v", alone)[1].out.splitlines()) == sorted(lines)
     code, printed = replayed("--sample", 100, alone)
     assert code == 0 and "12 episodes replayed the same, 0 differ\n" in printed.out

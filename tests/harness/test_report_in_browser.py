@@ -364,6 +364,8 @@ def test_scene_images_are_shown_with_the_turns(opened, tmp_path, task):
 def test_nothing_overflows_a_narrow_screen(opened, width):
     page = opened(width=width, height=740)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    link, theme = (page.locator(place).bounding_box() for place in (".top nav a[href='#episodes']", "#theme"))
+    assert link["x"] + link["width"] <= theme["x"] or link["y"] + link["height"] <= theme["y"], "the button covers it"
     page.select_option("#by-run", index=3)
     view(page)
     for chip in page.locator("#v-facts .chip").all():

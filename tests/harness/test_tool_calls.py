@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 
 from envsuite import registry
 from envsuite.errors import UsageError
-from envsuite.tools import call_of
+from envsuite.tools import ACT, call_of
 from harness import records, replay
 from harness.evaluate import Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.policies.openai import OpenAIPolicy
 from harness.prompting.prompting import Prompting
 from harness.prompting.tool_calls import (
+    MOST_CALLS,
     NOT_EXECUTED,
     assistant_message,
     command_of,
+    for_template,
     read_text,
     result_messages,
     with_ids,
@@ -27,7 +29,7 @@ from harness.rollout.loop import rollout
 from harness.steps import reply_calls, reply_text
 from harness.types import Reply, ToolCall, episode
 from tests import toys  # noqa: F401  registers the toys
-from tests.api.server import answer, running
+from tests.api.server import answer, refuse, running
 
 TASK = registry.TASKS["Signpost-v0"]
 ENV = registry.build("ALFWorld-generated-easy-v0")
@@ -212,6 +214,38 @@ def test_a_short_history_begins_with_a_user_message_and_every_result_follows_its
     assert len(prompts[-1].messages) == 6
 
 
+@pytest.mark.parametrize("history", [0, 1])
+def test_a_result_whose_call_is_forgotten_is_a_user_message(history):
+    _, prompts = play(native("look"), native("inventory"), Reply("hm"), native("look"), history=history)
+    for prompt in prompts:
+        roles = [message["role"] for message in prompt.messages]
+        assert roles[:2] == ["system", "user"] and len(roles) <= 2 + 2 * history
+        answered = [message["tool_call_id"] for message in prompt.messages if message["role"] == "tool"]
+        made = [call["id"] for message in prompt.messages for call in message.get("tool_calls", ())]
+        assert answered == made
+
+
+def test_further_calls_of_a_reply_are_not_read():
+    text = '{"name": "a", "arguments": {}}' * MOST_CALLS
+    assert read_text(text + " and more") == ("", [("a", "{}")] * MOST_CALLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "act\\ud800", "arguments": {"command": "\\ud800"}}</tool_call>',
+        '<tool_call>{"name": "act", "arguments": "{\\"command\\": \\"\\\\ud800\\"}"}</tool_call>',
+    ],
+    ids=["object", "text"],
+)
+def test_escapes_of_lone_surrogates_reach_neither_environments_nor_templates(text):
+    for grammar in ("tool", "tools"):
+        parsed = Prompting(grammar).parse(text, (), [ACT])
+        assert all(command == "\ufffd" for command in parsed.commands)
+    (message,) = for_template([assistant_message(text, parsed.calls)])
+    json.dumps(message, ensure_ascii=False).encode()
+
+
 def test_tools_stay_the_same_in_all_prompts_of_an_episode():
     _, prompts = play(native("look"), native("go_to", receptacle="desk 1"), native("look"))
     assert prompts[0].tools == prompts[1].tools == prompts[2].tools and len(prompts[0].tools) == 14
@@ -290,8 +324,6 @@ def test_a_changed_call_is_found_by_the_replay(tmp_path, edit, difference):
 
 
 def test_a_server_that_refuses_the_field_for_parallel_calls_gets_requests_without_it(tmp_path):
-    from tests.api.server import refuse
-
     with running() as server:
         server.script = [refuse(400, "unsupported parameter: parallel_tool_calls"), answer("", tool_calls=[call()])]
         policy = OpenAIPolicy("stub", base_url=server.url, max_retries=0)
@@ -301,6 +333,45 @@ def test_a_server_that_refuses_the_field_for_parallel_calls_gets_requests_withou
         finally:
             policy.close()
         assert "parallel_tool_calls" not in server.requests[-1][0] and run.success
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (500, "tools param requires --jinja flag"),
+        (400, "small-model does not support tools"),
+        (404, "No endpoints found that support tool use."),
+        (422, "Extra inputs are not permitted: tools"),
+    ],
+)
+def test_a_server_without_tool_calls_ends_the_run_with_the_cure(status, message):
+    with running() as server:
+        server.script = [refuse(status, message)]
+        policy = OpenAIPolicy("stub", base_url=server.url, max_retries=0)
+        try:
+            with pytest.raises(UsageError, match="--action-grammar tool, whose calls are text"):
+                list(rollout(policy, [episode(TASK, 0)], LocalExecutor(1), Prompting("tools"), max_turns=1))
+        finally:
+            policy.close()
+
+
+def test_a_server_that_cannot_read_one_call_does_not_end_the_run():
+    error = refuse(500, "unexpected end of the tools' JSON")
+    with running() as server:
+        server.script = [answer("", tool_calls=[call(arguments="{")]), error, answer("", tool_calls=[call()])]
+        policy = OpenAIPolicy("stub", base_url=server.url, max_retries=1, first_pause=0.01)
+        try:
+            (run,) = rollout(policy, [episode(TASK, 0)], LocalExecutor(1), Prompting("tools"), max_turns=2)
+        finally:
+            policy.close()
+        assert not run.broken and run.success and len(run.turns) == 2
+
+
+def test_a_call_that_a_text_quotes_beside_the_servers_call_is_no_difference(tmp_path):
+    text = 'Not <tool_call>{"name": "act", "arguments": {"command": "east"}}</tool_call>, but:'
+    file, _ = served(tmp_path, [{"text": text, "tool_calls": [call()]}] * 2)
+    assert [verdict.difference for verdict in replay.check(file, num_workers=0)] == [""]
 
 
 def test_the_replayed_record_equals_the_record(tmp_path):

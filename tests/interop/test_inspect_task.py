@@ -33,13 +33,13 @@ def expert_turns(seed):
     return env, turns
 
 
-def evaluate(folder, replies, **settings):
-    outputs = [ModelOutput.from_content("mockllm/model", reply) for reply in replies]
+def evaluate(folder, replies, stop_reason="stop", limits=None, **settings):
+    outputs = [ModelOutput.from_content("mockllm/model", reply, stop_reason) for reply in replies]
     for output in outputs:
         output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # otherwise inspect needs a download
     model = get_model("mockllm/model", custom_outputs=outputs)
     task = inspect_task.play(env=TASK, **settings)
-    (log,) = inspect_ai.eval(task, model, log_dir=str(folder), max_samples=1, display="none")
+    (log,) = inspect_ai.eval(task, model, log_dir=str(folder), max_samples=1, display="none", **(limits or {}))
     return log
 
 
@@ -64,6 +64,17 @@ def test_a_published_prompt_fixes_settings_and_its_default_is_played(tmp_path):
     assert summary["commands"] == [["go forward"]] * 3 and summary["faults"] == ["format"] * 3
     assert summary["success"] is False and summary["stop_reason"] == "max_turns"
     assert log.eval.model_generate_config.max_tokens == 1024 or log.plan.config.max_tokens == 1024
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "limits", "expected"),
+    [("model_length", {}, ("context", 0)), ("stop", {"token_limit": 5}, ("max_tokens", 2))],
+)
+def test_an_episode_that_inspect_cuts_has_a_reason_and_a_score(tmp_path, stop_reason, limits, expected):
+    log = evaluate(tmp_path, ["<action>turn left</action>"] * 9, stop_reason, limits, episodes=1)
+    summary = log.samples[0].metadata["envsuite"]
+    assert log.samples[0].error is None and log.samples[0].scores["outcome"].value["success"] == 0.0
+    assert (summary["stop_reason"], summary["num_turns"]) == expected
 
 
 def test_bad_settings_end_in_one_line():

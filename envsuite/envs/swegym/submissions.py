@@ -119,7 +119,8 @@ class PatchGrader:
                 if needs not in self._leases:
                     self._leases[needs] = Lease(suite.spec(needs), self.driver)
             return GeneratedProblem(instance, "nothing", False, self.driver)
-        problem = PublishedProblem(*instance, self.driver, self.build)
+        record, recipe = instance
+        problem = PublishedProblem(record, recipe, self.driver, self.build)
         if reason := preflight.gold_failure(problem, self.seconds):
             raise EngineFailure(f"{instance_id} cannot be graded here: {reason}")
         return problem

@@ -110,7 +110,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="most tokens of reasoning per reply; for inspect:, vllm: and llamacpp:",
     )
     group.add_argument(
-        "--batch", action="store_true", help="for inspect: the provider's batch interface, cheaper and slower"
+        "--batch",
+        action="store_true",
+        help="for inspect: the provider's batch interface, cheaper and slower; --timeout does not apply",
     )
     group.add_argument(
         "--reply-cache",

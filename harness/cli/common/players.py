@@ -144,6 +144,11 @@ def _check_flags(args: argparse.Namespace, config: RunConfig) -> None:
     if getattr(args, "reply_cache", False) and "reply_cache" not in row.options:
         servers = "openai:, vllm:, llamacpp:, inspect: or --base-url"
         raise UsageError(f"--reply-cache needs a model on a server ({servers}), not {model}.")
+    if getattr(args, "max_cost", 0.0) and "price" in row.options and not args.price:
+        raise UsageError(
+            f"--max-cost needs --price IN,OUT for {model}: without a price, a server that sends no cost would never "
+            "reach the limit."
+        )
     if config.sampling.thinking_budget and "thinking_budget" not in row.options:
         raise UsageError(
             f"--thinking-budget needs a model of inspect:, vllm: or llamacpp:, not {model}: use the server's own "
@@ -191,6 +196,10 @@ def play(
                 soft_wrap=True,
             )
     players.spend(config, summary)
+    if summary["broken"]:
+        count = f"{summary['broken']} of {len(config.all_episodes())}"
+        note = f"{config.task.id} {name}: broken episodes: {count}. They have no score, and --resume plays them again."
+        console.print(note, style="yellow", highlight=False, soft_wrap=True)
     if "reused" in summary:
         console.print(
             _reused(f"{config.task.id} {name}", summary, len(config.all_episodes())), highlight=False, soft_wrap=True
@@ -211,6 +220,7 @@ def _reused(run: str, summary: Summary, episodes: int) -> str:
 def _tell(console: Console, record: Record, reused: bool) -> None:
     reason = record["stop_reason"] + (", reused" if reused else "")
     line = (
-        f"  {record['task']} seed {record['seed']} attempt {record['attempt']}: {reason}, {record['num_turns']} turns"
+        f"  {record['task']} seed {record['seed']} attempt {record['attempt']}: {reason}, "
+        f"{cli.plural(record['num_turns'], 'turn')}"
     )
     console.print(line + (f": {record['error']}" if record["error"] else ""), highlight=False, soft_wrap=True)

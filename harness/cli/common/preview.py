@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from harness import cli
 from harness.capacity.cost import turn_cap
 from harness.evaluate import RunConfig
 from harness.policies import is_model, on_server, starts_server, weights_path
+from harness.prompting.protocols import NEUTRAL
 
 
 def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> None:
@@ -30,7 +32,8 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
     if panel:
         of = f" of {panel.expected:,}" if panel.expected and panel.expected != len(panel) else ""
         say(f"panel     {panel.name} {panel.digest}: {len(panel):,}{of} games present")
-    say(f"episodes  {len(config.seeds)} seeds from {config.seeds[0]} x {config.attempts} attempts = {len(episodes)}")
+    seeds, attempts = cli.plural(len(config.seeds), "seed"), cli.plural(config.attempts, "attempt")
+    say(f"episodes  {seeds} from {config.seeds[0]} x {attempts} = {len(episodes)}")
     cls = registry.env_class(config.task)
     turns = turn_cap(config)
     each = f"at most {turns} each, {turns * len(episodes):,} in all" if turns else "as many as each game allows"
@@ -88,6 +91,9 @@ def _predicted(config: RunConfig, args: argparse.Namespace) -> Iterator[str]:
 
 def show_prompt(config: RunConfig, base_url: str | None) -> None:
     """Prints the first messages for the model and, if its weights are here, the text its template makes of them."""
+    if config.prompting.protocol and config.prompting.words == NEUTRAL:
+        note = f"{config.prompting.protocol}: these words are neutral ones of envsuite, not the published ones"
+        cli.print_safely(note, sys.stderr)
     env = registry.build(config.task, config.reward_mode, **config.knobs)
     try:
         text, info = env.reset(seed=config.seeds[0], options={"attempt": 0})
