@@ -13,7 +13,7 @@ from envsuite import sandbox
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
-from envsuite.sandbox.session import Excerpt
+from envsuite.sandbox.session import Excerpt, _tail
 from tests.sandbox.conftest import LIMITS, PROGRAM, working
 
 ECHO = Path(__file__).with_name("echo.py")
@@ -296,3 +296,8 @@ def test_an_excerpt_is_the_head_and_the_tail(pieces):
         assert (
             excerpt.text() == complete[:10] + b"\n[... %d bytes left out ...]\n" % (len(complete) - 20) + complete[-10:]
         )
+
+
+@pytest.mark.parametrize(("said", "reason"), [(b"", ""), (b"no room\n", "no room"), (b"first\nlast\n\n", "last")])
+def test_the_reason_of_a_failure_is_the_last_line_that_was_said(said, reason):
+    assert _tail(said) == reason
