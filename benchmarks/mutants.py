@@ -285,7 +285,7 @@ These are 288 of 300 planned mutants. The first 82 are random lines of 10 module
 `harness/policies`, `harness/waiting.py`, `harness/prompting/messages.py` and `envsuite/sandbox/packages.py`. The
 others were drawn with seed 26 among all modules of an area, old and new: lm (40), policies (15), baselines (38),
 engines (57 of 60), sandbox (18 of 25) and harness (40). Two of them were among the first 82 as well. The tests of the
-other 10 did not end in time on a busy machine, needed a Docker daemon that did not run, or did not start.
+other 10 did not end in time on a busy machine, needed Docker, or did not start.
 
 Tests that take longer than 10 seconds did not run, nor did tests that play in several processes; a mutant that only
 they could kill counts as alive, as does one that no test covers. For engines, sandbox and harness, modules without a
