@@ -126,6 +126,12 @@ class RunConfig:
             identity["weights"] = "" if hosted else model_files.fingerprint(weights_path(self.model))
         return identity
 
+    @property
+    def turn_cap(self) -> int:
+        """Largest number of turns of an episode; 0 if each game has its own limit."""
+        cap = {**registry.knob_names(self.task), **self.knobs}["max_steps"]
+        return min((limit for limit in (cap, self.max_turns) if limit), default=0)
+
     def protocol(self) -> dict[str, Any]:
         """Returns the settings that decide an episode of this run, whatever other episodes the run has."""
         protocol = self.identity()
@@ -253,7 +259,7 @@ def evaluate(
             activity = activity or Activity()
             activity.episodes, activity.ended = len(episodes), len(episodes) - len(todo)
             if todo:
-                activity.most_turns = _most_turns(config)
+                activity.most_turns = config.turn_cap
                 runs = play(todo) if play else _play(config, todo, make_policy, execution, folder, activity)
                 with contextlib.closing(runs), Heartbeat(folder / "progress.json", activity):  # type: ignore[type-var]
                     _record(config, runs, journal, folder, execution.budget, on_episode, activity, series)
@@ -353,14 +359,6 @@ def open_slots(
     if has_vector_env(config.task, settings):
         return VectorExecutor(count, config.task, knobs_json(config.knobs), config.reward_mode, advice_kind, shaping)
     return LocalExecutor(count, config.reward_mode, advice_kind, shaping)
-
-
-def _most_turns(config: RunConfig) -> int:
-    """Returns the most turns that an episode can take, each of which needs at least one command; 0 if only the game
-    limits them.
-    """
-    settings = check_knobs(registry.env_class(config.task), {**config.task.kwargs, **config.knobs})
-    return min((limit for limit in (settings["max_steps"], config.max_turns) if limit), default=0)
 
 
 def _num_workers(cls: type[TextEnv], settings: dict[str, Any], execution: Execution, count: int) -> int:

@@ -127,9 +127,11 @@ def _call_difference(record: Record, run: Trajectory, folder: RunFolder | None) 
 
     The grammar is only known if the results are in their run folder.
     """
-    if folder is None or not folder.parses or not folder.prompting().declares_tools:
+    if folder is None or not folder.parses:
         return ""
     prompting = folder.prompting()
+    if not prompting.declares_tools:
+        return ""
     for number, step in enumerate(record["steps"]):
         text, calls = reply_text(step), reply_calls(step)
         written = prompting.parse(text, (), run.tools, number).calls

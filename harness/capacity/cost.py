@@ -6,15 +6,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from envsuite import registry
 from harness.evaluate import RunConfig
 from harness.records import is_broken, key_of, read_journal
-
-
-def turn_cap(config: RunConfig) -> int:
-    """Returns the largest number of turns of an episode; 0 if each game has its own limit."""
-    cap = {**registry.knob_names(config.task), **config.knobs}["max_steps"]
-    return min((limit for limit in (cap, config.max_turns) if limit), default=0)
 
 
 def seconds_per_episode(config: RunConfig, folders: Iterable[Path]) -> float | None:
@@ -45,7 +38,7 @@ def remaining(config: RunConfig, output_dir: Path) -> int:
 def line(config: RunConfig, output_dir: Path, folders: Iterable[Path], together: int = 16) -> str:
     """Describes the cost of a run: remaining episodes, turn limit, and time if earlier runs were timed."""
     todo = remaining(config, output_dir)
-    cap = turn_cap(config)
+    cap = config.turn_cap
     turns = f"at most {todo * cap:,} turns" if cap else "turns limited by each game"
     per_episode = seconds_per_episode(config, folders)
     if not todo:

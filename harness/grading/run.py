@@ -35,6 +35,9 @@ from harness.records import check_types
 
 SCHEMA = "envsuite-grade-1"
 Row = dict[str, Any]
+Identity = tuple[Any, ...]
+"""What a result depends on: the values of IDENTITY."""
+IDENTITY = ("model", "instance_id", "patch_hash", "instance_hash", "judge")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("instance_id", "model", "outcome", "reason", "applied_with", "status"), str),
     **dict.fromkeys(("patch_hash", "instance_hash"), str),
@@ -71,15 +74,15 @@ def grade_all(
     try:
         rows = {_key(row): row for row in _journal(file) if row["outcome"] != "error"}
         keys = [(prediction, _identity(prediction, grader)) for prediction in predictions]
-        todo = [prediction for prediction, key in keys if key not in rows]
+        todo = [(prediction, key) for prediction, key in keys if key not in rows]
         with file.open("ab") as journal:
-            for prediction, verdict, seconds in _graded(todo, grader, workers):
-                row = _row(prediction, grader, verdict, seconds)
+            for prediction, key, verdict, seconds in _graded(todo, grader, workers):
+                row = _row(key, verdict, seconds)
                 place = reports.instance_folder(folder, run_id, prediction.model, prediction.instance_id)
                 reports.write_instance(place, prediction, row, verdict.log, verdict.exit_code)
                 journal.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
                 journal.flush()
-                rows[_key(row)] = row
+                rows[key] = row
                 on_row(row)
         results = sorted((rows[key] for _, key in keys), key=lambda row: (row["model"], row["instance_id"]))
         _write_results(folder, run_id, results, grader)
@@ -89,21 +92,21 @@ def grade_all(
 
 
 def _graded(
-    predictions: Sequence[Prediction], grader: PatchGrader, workers: int
-) -> Iterator[tuple[Prediction, PatchVerdict, float]]:
-    """Yields each prediction with its verdict and the seconds it took, as they finish."""
-    todo: queue.SimpleQueue[Prediction] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[Prediction, PatchVerdict, float] | BaseException] = queue.SimpleQueue()
-    for prediction in predictions:
-        todo.put(prediction)
+    predictions: Sequence[tuple[Prediction, Identity]], grader: PatchGrader, workers: int
+) -> Iterator[tuple[Prediction, Identity, PatchVerdict, float]]:
+    """Yields each prediction with its identity, its verdict and the seconds it took, as they finish."""
+    todo: queue.SimpleQueue[tuple[Prediction, Identity]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[Prediction, Identity, PatchVerdict, float] | BaseException] = queue.SimpleQueue()
+    for entry in predictions:
+        todo.put(entry)
 
     def work() -> None:
         try:
             while True:
-                prediction = todo.get_nowait()
+                prediction, key = todo.get_nowait()
                 began = time.monotonic()
                 verdict = grader.grade(prediction.instance_id, prediction.patch)
-                done.put((prediction, verdict, time.monotonic() - began))
+                done.put((prediction, key, verdict, time.monotonic() - began))
         except queue.Empty:
             pass
         except BaseException as error:  # raised again in the main thread
@@ -122,31 +125,27 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
-def _identity(prediction: Prediction, grader: PatchGrader) -> tuple[Any, ...]:
+def _identity(prediction: Prediction, grader: PatchGrader) -> Identity:
     """Returns what a result depends on."""
     names = prediction.model, prediction.instance_id
     return *names, _hash(prediction.patch), grader.digest(prediction.instance_id), JUDGE
 
 
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("model", "instance_id", "patch_hash", "instance_hash", "judge"))
+def _key(row: Row) -> Identity:
+    return tuple(row[name] for name in IDENTITY)
 
 
-def _row(prediction: Prediction, grader: PatchGrader, verdict: PatchVerdict, seconds: float) -> Row:
+def _row(key: Identity, verdict: PatchVerdict, seconds: float) -> Row:
     report = verdict.report
     return {
         "schema_version": SCHEMA,
-        "model": prediction.model,
-        "instance_id": prediction.instance_id,
+        **dict(zip(IDENTITY, key, strict=True)),
         "outcome": verdict.outcome,
         "reason": verdict.reason,
         "status": report.status,
         "applied_with": verdict.applied_with,
         "FAIL_TO_PASS": {"success": list(report.fail_to_pass), "failure": list(report.fail_to_pass_left)},
         "PASS_TO_PASS": {"success": list(report.pass_to_pass), "failure": list(report.pass_to_pass_broken)},
-        "patch_hash": _hash(prediction.patch),
-        "instance_hash": grader.digest(prediction.instance_id),
-        "judge": JUDGE,
         "seconds": round(seconds, 3),
     }
 

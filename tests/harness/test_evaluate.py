@@ -20,7 +20,7 @@ from envsuite.errors import DataError, UsageError
 from harness import records
 from harness.capacity import cost
 from harness.cli import eval as evaluation
-from harness.evaluate import Budget, Execution, RunConfig, _most_turns, evaluate
+from harness.evaluate import Budget, Execution, RunConfig, evaluate
 from harness.policies import make_policy
 from harness.stats.summary import summarise
 from tests import toys
@@ -348,7 +348,7 @@ def test_a_budget_that_is_no_limit_is_refused(limit):
     ("task", "limit", "most"), [("BabyAI-easy-v0", 5, 5), ("BabyAI-easy-v0", None, 0), ("HiLo-v0", 3, 3)]
 )
 def test_the_limit_of_turns_bounds_those_that_are_left_to_play(task, limit, most):
-    assert _most_turns(RunConfig(registry.TASKS[task], "random", max_turns=limit)) == most
+    assert RunConfig(registry.TASKS[task], "random", max_turns=limit).turn_cap == most
 
 
 def test_a_budget_covers_all_runs_of_a_call():

@@ -14,7 +14,6 @@ from envsuite import registry
 from envsuite.errors import UsageError
 from envsuite.escaping import public_url
 from harness import cli
-from harness.capacity.cost import turn_cap
 from harness.evaluate import RunConfig
 from harness.policies import is_model, on_server, starts_server, weights_path
 from harness.prompting.protocols import NEUTRAL
@@ -35,7 +34,7 @@ def describe(config: RunConfig, args: argparse.Namespace, console: Console) -> N
     seeds, attempts = cli.plural(len(config.seeds), "seed"), cli.plural(config.attempts, "attempt")
     say(f"episodes  {seeds} from {config.seeds[0]} x {attempts} = {len(episodes)}")
     cls = registry.env_class(config.task)
-    turns = turn_cap(config)
+    turns = config.turn_cap
     each = f"at most {turns} each, {turns * len(episodes):,} in all" if turns else "as many as each game allows"
     say(f"turns     {each}   reward {config.reward_mode} ({cls.__name__})")
     if is_model(config.model):
