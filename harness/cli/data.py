@@ -16,7 +16,7 @@ from rich.progress import track
 from envsuite import registry
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.envs.datascicoding.added import storage
-from envsuite.envs.datascicoding.added.findings import Finding
+from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.envs.datascicoding.added.reading import Format
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
@@ -218,7 +218,7 @@ def _add(args: argparse.Namespace) -> None:
     cli.print_safely(f"play it: envsuite-eval -m expert -e DataSciCoding-local --set table={table.name} -n 1")
 
 
-def _with_pandas(args: argparse.Namespace) -> tuple[storage.StoredTable, list[Finding]]:
+def _with_pandas(args: argparse.Namespace) -> tuple[storage.StoredTable, list[TableFinding]]:
     try:
         return storage.add(
             Path(args.words[0]),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Game(Protocol):
+class PlayableTable(Protocol):
     """A table that is ready to be played, with its splits, as `scoring.evaluate` needs it."""
 
     @property

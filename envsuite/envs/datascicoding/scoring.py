@@ -19,7 +19,7 @@ from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 if TYPE_CHECKING:
     import pandas as pd
 
-    from envsuite.envs.datascicoding.instances import Game
+    from envsuite.envs.datascicoding.instances import PlayableTable
     from envsuite.sandbox.pool import Pool
 
 RUNNER = Path(__file__).with_name("runner.py")
@@ -92,7 +92,7 @@ class Score:
 def evaluate(
     pool: Pool,
     code: str,
-    instance: Game,
+    instance: PlayableTable,
     variant: str,
     splits: int,
     forbidden: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Findings about a table that a user adds: one line each (`Finding`)."""
+"""Findings about a table that a user adds: one line each (`TableFinding`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class TableFinding:
     """A property of a table that its user should know, and what was done about it."""
 
     kind: str

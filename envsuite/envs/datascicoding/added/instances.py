@@ -86,6 +86,6 @@ def table_game(table: StoredTable, rows: int, seed: int) -> TableGame:
     if 0 < rows < len(train):
         codes = table.answers.astype(int)
         first = train[:0] if table.is_regression else few_of_each(codes, train, rng)
-        others = train[~np.isin(train, first)]
-        train = np.concatenate([first, others[: max(0, rows - len(first))]])
+        remaining = train[~np.isin(train, first)]
+        train = np.concatenate([first, remaining[: max(0, rows - len(first))]])
     return TableGame(table, train)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envsuite.envs.datascicoding.added.findings import Finding
+from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.envs.datascicoding.added.targets import Target, read_target
 from envsuite.envs.datascicoding.metrics import CLASSIFICATION, mean_auc
 from envsuite.errors import UsageError, did_you_mean
@@ -33,7 +33,7 @@ _ID_NAME = re.compile(r"(^|[_ -])(id|uuid|guid|index|row|rowid|rownames?|number|
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a stored table: numbers, or texts as codes into `categories`."""
 
     name: str
@@ -45,10 +45,10 @@ class PreparedTable:
     """A checked table."""
 
     target: Target
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     values: np.ndarray
     """[rows, columns] float64 in column order; NaN where a value is missing"""
-    findings: tuple[Finding, ...]
+    findings: tuple[TableFinding, ...]
 
 
 def prepare(frame: pd.DataFrame, target: str, kind: str = "auto", keep: Collection[str] = ()) -> PreparedTable:
@@ -60,12 +60,12 @@ def prepare(frame: pd.DataFrame, target: str, kind: str = "auto", keep: Collecti
     names = [str(name) for name in frame.columns]
     for name in (target, *keep):
         if name not in names:
-            shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-            raise UsageError(f"The table has no column {name!r}.{did_you_mean(name, names)} It has {shown}.")
+            listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+            raise UsageError(f"The table has no column {name!r}.{did_you_mean(name, names)} It has {listed}.")
     answer, with_target, findings = read_target(frame[target], kind)
     if len(answer.values) < MIN_ROWS:
         raise UsageError(f"The table has {len(answer.values)} rows with a target; at least {MIN_ROWS} are needed.")
-    columns: list[Column] = []
+    columns: list[TableColumn] = []
     arrays: list[np.ndarray] = []
     seen: dict[bytes, str] = {}
     for name in names:
@@ -74,7 +74,7 @@ def prepare(frame: pd.DataFrame, target: str, kind: str = "auto", keep: Collecti
         column, values, finding = _convert(name, frame[name][with_target])
         finding = finding or _check(column, values, answer, seen)
         if finding is not None and finding.removed and name in keep:
-            finding = Finding(finding.kind, name, f"{finding.text} (kept)")
+            finding = TableFinding(finding.kind, name, f"{finding.text} (kept)")
         if finding is not None:
             findings.append(finding)
         if finding is None or not finding.removed:
@@ -95,7 +95,7 @@ def row_hashes(values: np.ndarray) -> np.ndarray:
     return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(values, copy=False), index=False))
 
 
-def _repetitions(values: np.ndarray, target: Target) -> list[Finding]:
+def _repetitions(values: np.ndarray, target: Target) -> list[TableFinding]:
     hashes = row_hashes(values)
     _, first, groups = np.unique(hashes, return_index=True, return_inverse=True)
     repeated = len(hashes) - len(first)
@@ -105,13 +105,13 @@ def _repetitions(values: np.ndarray, target: Target) -> list[Finding]:
     text = f"{repeated:,} of {len(hashes):,} rows repeat another one; equal rows stay in one part of the split"
     if different:
         text += f"; {different:,} of them have another target than the first"
-    return [Finding("duplicates", "", text)]
+    return [TableFinding("duplicates", "", text)]
 
 
 # ---- columns -----------------------------------------------------------------------------------------------------
 
 
-def _convert(name: str, column: pd.Series) -> tuple[Column, np.ndarray, Finding | None]:
+def _convert(name: str, column: pd.Series) -> tuple[TableColumn, np.ndarray, TableFinding | None]:
     """Returns a column as numbers, and a finding if its conversion needs one."""
     import pandas as pd
 
@@ -127,11 +127,11 @@ def _convert(name: str, column: pd.Series) -> tuple[Column, np.ndarray, Finding 
         if infinite.any():
             values = np.where(infinite, np.nan, values)
             return (
-                Column(name),
+                TableColumn(name),
                 values,
-                Finding("missing", name, f"{infinite.sum():,} infinite values count as missing"),
+                TableFinding("missing", name, f"{infinite.sum():,} infinite values count as missing"),
             )
-        return Column(name), values, None
+        return TableColumn(name), values, None
     missing = column.isna().to_numpy()
     if column.dtype == object:
         column = column.where(~missing, "").astype(str)
@@ -146,11 +146,11 @@ def _convert(name: str, column: pd.Series) -> tuple[Column, np.ndarray, Finding 
     finding = None
     if len(lengths) and lengths.mean() > LONG_TEXT:
         text = f"{lengths.mean():,.0f} characters of text on average, up to {lengths.max():,}"
-        finding = Finding("text", name, text, removed=True)
-    return Column(name, tuple(map(str, categories))), values, finding
+        finding = TableFinding("text", name, text, removed=True)
+    return TableColumn(name, tuple(map(str, categories))), values, finding
 
 
-def _as_days(name: str, column: pd.Series) -> tuple[Column, np.ndarray, Finding]:
+def _as_days(name: str, column: pd.Series) -> tuple[TableColumn, np.ndarray, TableFinding]:
     """Returns dates as days since 1970."""
     import pandas as pd
 
@@ -159,42 +159,42 @@ def _as_days(name: str, column: pd.Series) -> tuple[Column, np.ndarray, Finding]
     known = moments.dropna()
     span = f"dates from {known.min():%Y-%m-%d} to {known.max():%Y-%m-%d}" if len(known) else "dates"
     text = f"{span}, given as days since 1970; --time splits the rows by them, the past for training"
-    return Column(name), values, Finding("date", name, text)
+    return TableColumn(name), values, TableFinding("date", name, text)
 
 
-def _check(column: Column, values: np.ndarray, target: Target, seen: dict[bytes, str]) -> Finding | None:
+def _check(column: TableColumn, values: np.ndarray, target: Target, seen: dict[bytes, str]) -> TableFinding | None:
     """Returns the first finding about a column: constant, a copy, a leak of the target, an id, or mostly missing."""
     name = column.name
     known = values[~np.isnan(values)]
     distinct = np.unique(known)
     if len(distinct) == 0:
-        return Finding("constant", name, "it has no value in any row", removed=True)
+        return TableFinding("constant", name, "it has no value in any row", removed=True)
     if len(distinct) == 1 and len(known) == len(values):
-        return Finding("constant", name, "it has the same value in every row", removed=True)
+        return TableFinding("constant", name, "it has the same value in every row", removed=True)
     key = values.tobytes()
     if (earlier := seen.setdefault(key, name)) != name:
-        return Finding("copy", name, f"it equals column {earlier!r}", removed=True)
+        return TableFinding("copy", name, f"it equals column {earlier!r}", removed=True)
     if leak := _leak(column, values, distinct, target):
         return leak
     if column.categories is not None and len(distinct) >= ID_SHARE * len(known) and len(known) >= MIN_ROWS:
-        return Finding(
+        return TableFinding(
             "id", name, f"{len(distinct):,} different texts in {len(known):,} rows, like an id", removed=True
         )
     if column.categories is None and len(distinct) == len(values) and _is_count(values, name):
-        return Finding("id", name, "a different integer in every row, like an id or a row number", removed=True)
+        return TableFinding("id", name, "a different integer in every row, like an id or a row number", removed=True)
     if len(known) < 0.5 * len(values):
-        return Finding("missing", name, f"{1 - len(known) / len(values):.0%} of its values are missing")
+        return TableFinding("missing", name, f"{1 - len(known) / len(values):.0%} of its values are missing")
     return None
 
 
 def _is_count(values: np.ndarray, name: str) -> bool:
-    """Returns True for integers that count the rows, or that stand in a column named like an id."""
+    """Returns True for integers that count the rows, or whose column is named like an id."""
     if not (values == np.rint(values)).all():
         return False
     return _ID_NAME.search(name) is not None or len(np.unique(np.diff(values))) == 1
 
 
-def _leak(column: Column, values: np.ndarray, distinct: np.ndarray, target: Target) -> Finding | None:
+def _leak(column: TableColumn, values: np.ndarray, distinct: np.ndarray, target: Target) -> TableFinding | None:
     """Returns a finding if a column gives the target away, alone and in every row, or nearly so."""
     known = ~np.isnan(values)
     name = column.name
@@ -207,13 +207,17 @@ def _leak(column: Column, values: np.ndarray, distinct: np.ndarray, target: Targ
             np.add.at(table, (codes, labels), 1)
             sure = (np.count_nonzero(table, axis=1) == 1).all()
             if sure and known.all() and len(distinct) == classes:
-                return Finding("leak", name, "it is the target under other names", removed=True)
+                return TableFinding("leak", name, "it is the target under other names", removed=True)
             if sure:
-                return Finding("leak", name, "each of its values belongs to one class: is it known before the target?")
+                return TableFinding(
+                    "leak", name, "each of its values belongs to one class: is it known before the target?"
+                )
         if classes == 2 and column.categories is None:
             auc = _single_auc(values[known], labels)
             if max(auc, 1 - auc) > ALMOST_EQUAL:
-                return Finding("leak", name, f"alone it has an AUC of {max(auc, 1 - auc):.4f}: is it known before?")
+                return TableFinding(
+                    "leak", name, f"alone it has an AUC of {max(auc, 1 - auc):.4f}: is it known before?"
+                )
         return None
     if column.categories is not None or known.sum() < MIN_ROWS:
         return None
@@ -222,9 +226,9 @@ def _leak(column: Column, values: np.ndarray, distinct: np.ndarray, target: Targ
         return None
     share = float(np.corrcoef(x, y)[0, 1] ** 2)
     if share > 1 - 1e-9 and known.all():
-        return Finding("leak", name, "it is the target, or a linear function of it", removed=True)
+        return TableFinding("leak", name, "it is the target, or a linear function of it", removed=True)
     if share > ALMOST_EQUAL:
-        return Finding("leak", name, f"alone it has an R2 of {share:.6f}: is it known before the target?")
+        return TableFinding("leak", name, f"alone it has an R2 of {share:.6f}: is it known before the target?")
     return None
 
 

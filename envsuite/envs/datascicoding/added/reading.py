@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envsuite.envs.datascicoding.added.findings import Finding
+from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ SAMPLE_BYTES = 1 << 20
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 PARQUET = (".parquet", ".pq")
 MISSING_MARKS = ["?", "-", "--"]
-"""texts that mean a missing value besides those of pandas"""
+"""texts that mean a missing value, in addition to those that pandas knows"""
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 
 @dataclass(frozen=True)
 class Format:
-    """Format of a CSV file; "" for what is to be detected."""
+    """Format of a CSV file; "" where it is detected."""
 
     encoding: str = ""
     delimiter: str = ""
@@ -44,7 +44,7 @@ class Format:
 DETECT = Format()
 
 
-def read(path: Path, options: Format = DETECT) -> tuple[pd.DataFrame, list[Finding]]:
+def read(path: Path, options: Format = DETECT) -> tuple[pd.DataFrame, list[TableFinding]]:
     """Returns the table in a CSV or Parquet file, and findings about its format.
 
     Raises DataError with one line if the file cannot be read or exceeds a limit, and MissingExtra if a Parquet file
@@ -125,7 +125,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 # ---- CSV ---------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[Finding]]:
+def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[TableFinding]]:
     import pandas as pd
 
     with path.open("rb") as file:
@@ -135,7 +135,7 @@ def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[Finding]]
     findings = []
     encoding = options.encoding or _encoding(path, sample)
     if not options.encoding and encoding not in ("utf-8", "utf-8-sig"):
-        findings.append(Finding("encoding", "", f"it is not UTF-8: read as {encoding} (--encoding changes it)"))
+        findings.append(TableFinding("encoding", "", f"it is not UTF-8: read as {encoding} (--encoding changes it)"))
     try:
         lines = sample.decode(encoding, errors="ignore").splitlines()
     except LookupError:
@@ -143,11 +143,11 @@ def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[Finding]]
     lines = lines[:-1] if len(sample) == SAMPLE_BYTES else lines  # the last one may be cut
     delimiter = options.delimiter or _delimiter(lines)
     if not options.delimiter and delimiter != ",":
-        findings.append(Finding("delimiter", "", f"its columns are separated by a {DELIMITERS[delimiter]}"))
+        findings.append(TableFinding("delimiter", "", f"its columns are separated by a {DELIMITERS[delimiter]}"))
     decimal = options.decimal
     if delimiter == ";" and decimal == "." and _has_decimal_commas(lines, delimiter):
         decimal = ","
-        findings.append(Finding("decimal", "", "its numbers have decimal commas, which are read as points"))
+        findings.append(TableFinding("decimal", "", "its numbers have decimal commas, which are read as points"))
     columns = len(next(csv.reader(lines[:1], delimiter=delimiter), []))
     _check_size(path, 0, columns)
     try:

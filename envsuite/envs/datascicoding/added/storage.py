@@ -21,9 +21,9 @@ import numpy as np
 from envsuite.cache import cache_dir, cache_root
 from envsuite.envs.datascicoding import metrics
 from envsuite.envs.datascicoding.added import leaderboards, reading
-from envsuite.envs.datascicoding.added.findings import Finding
+from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.envs.datascicoding.added.partition import PARTS, partition
-from envsuite.envs.datascicoding.added.preparation import Column, prepare
+from envsuite.envs.datascicoding.added.preparation import TableColumn, prepare
 from envsuite.envs.datascicoding.datasets import SOURCES
 from envsuite.envs.datascicoding.metrics import REGRESSION
 from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
@@ -45,7 +45,7 @@ class StoredTable:
     kind: str
     """classification or regression"""
     classes: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     values: np.ndarray
     """[rows, columns] float64: numbers, or codes of texts"""
     answers: np.ndarray
@@ -91,7 +91,7 @@ def add(
     options: reading.Format = reading.DETECT,
     metric: str = "",
     leaderboard: Path | None = None,
-) -> tuple[StoredTable, list[Finding]]:
+) -> tuple[StoredTable, list[TableFinding]]:
     """Reads, checks, splits and stores the table in `path`; returns it with the findings.
 
     Raises UsageError, DataError or MissingExtra with one line; nothing is stored then.
@@ -219,7 +219,7 @@ def _load(folder: Path) -> StoredTable:
     except (OSError, ValueError, EOFError) as error:
         raise _damaged(folder) from error
     columns = tuple(
-        Column(column["name"], None if column["categories"] is None else tuple(column["categories"]))
+        TableColumn(column["name"], None if column["categories"] is None else tuple(column["categories"]))
         for column in meta["columns"]
     )
     return StoredTable(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envsuite.envs.datascicoding.added.findings import Finding
+from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.envs.datascicoding.metrics import CLASSIFICATION, REGRESSION
 from envsuite.errors import UsageError
 
@@ -33,7 +33,7 @@ class Target:
     """[rows] float64: numbers of classes, or the numbers to predict"""
 
 
-def read_target(column: pd.Series, kind: str = "auto") -> tuple[Target, np.ndarray, list[Finding]]:
+def read_target(column: pd.Series, kind: str = "auto") -> tuple[Target, np.ndarray, list[TableFinding]]:
     """Returns the target, a mask of the rows that have one, and findings.
 
     Raises UsageError if it cannot be predicted: one class, too many, classes that are too rare, or no numbers.
@@ -47,18 +47,18 @@ def read_target(column: pd.Series, kind: str = "auto") -> tuple[Target, np.ndarr
         present = np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
     findings = []
     if not present.all():
-        findings.append(Finding("rows", name, f"{(~present).sum():,} rows without a target are left out"))
+        findings.append(TableFinding("rows", name, f"{(~present).sum():,} rows without a target are left out"))
     known = column[present]
     distinct = known.nunique()
     if distinct < 2:
-        found = f"only the value {known.iloc[0]!r}" if distinct else "no value"
-        raise UsageError(f"Column {name!r} holds {found}: a target needs at least two.")
+        content = f"only the value {known.iloc[0]!r}" if distinct else "no value"
+        raise UsageError(f"Column {name!r} holds {content}: a target needs at least two.")
     if kind == "auto":
         kind = _kind(known, distinct, numeric)
-        other = REGRESSION if kind == CLASSIFICATION else CLASSIFICATION
+        alternative = REGRESSION if kind == CLASSIFICATION else CLASSIFICATION
         reason = f"{distinct:,} different {'numbers' if numeric else 'values'}"
-        hint = f" (--kind {other} changes it)" if numeric else ""
-        findings.append(Finding("target", name, f"{kind}, because it holds {reason}{hint}"))
+        hint = f" (--kind {alternative} changes it)" if numeric else ""
+        findings.append(TableFinding("target", name, f"{kind}, because it holds {reason}{hint}"))
     if kind == REGRESSION:
         if not numeric:
             text = next(text for text in known.astype(str) if not _is_number(text))
