@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from envsuite.envs.datascicoding.added.findings import TableFinding
-from envsuite.envs.datascicoding.added.targets import Target, read_target
+from envsuite.envs.datascicoding.added.targets import TargetColumn, read_target
 from envsuite.envs.datascicoding.metrics import CLASSIFICATION, mean_auc
 from envsuite.errors import UsageError, did_you_mean
 
@@ -44,7 +44,7 @@ class TableColumn:
 class PreparedTable:
     """A checked table."""
 
-    target: Target
+    target: TargetColumn
     columns: tuple[TableColumn, ...]
     values: np.ndarray
     """[rows, columns] float64 in column order; NaN where a value is missing"""
@@ -95,7 +95,7 @@ def row_hashes(values: np.ndarray) -> np.ndarray:
     return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(values, copy=False), index=False))
 
 
-def _repetitions(values: np.ndarray, target: Target) -> list[TableFinding]:
+def _repetitions(values: np.ndarray, target: TargetColumn) -> list[TableFinding]:
     hashes = row_hashes(values)
     _, first, groups = np.unique(hashes, return_index=True, return_inverse=True)
     repeated = len(hashes) - len(first)
@@ -162,7 +162,9 @@ def _as_days(name: str, column: pd.Series) -> tuple[TableColumn, np.ndarray, Tab
     return TableColumn(name), values, TableFinding("date", name, text)
 
 
-def _check(column: TableColumn, values: np.ndarray, target: Target, seen: dict[bytes, str]) -> TableFinding | None:
+def _check(
+    column: TableColumn, values: np.ndarray, target: TargetColumn, seen: dict[bytes, str]
+) -> TableFinding | None:
     """Returns the first finding about a column: constant, a copy, a leak of the target, an id, or mostly missing."""
     name = column.name
     known = values[~np.isnan(values)]
@@ -194,7 +196,7 @@ def _is_count(values: np.ndarray, name: str) -> bool:
     return _ID_NAME.search(name) is not None or len(np.unique(np.diff(values))) == 1
 
 
-def _leak(column: TableColumn, values: np.ndarray, distinct: np.ndarray, target: Target) -> TableFinding | None:
+def _leak(column: TableColumn, values: np.ndarray, distinct: np.ndarray, target: TargetColumn) -> TableFinding | None:
     """Returns a finding if a column gives the target away, alone and in every row, or nearly so."""
     known = ~np.isnan(values)
     name = column.name

@@ -22,7 +22,7 @@ MIN_CLASS_ROWS = 10
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetColumn:
     """The column to predict."""
 
     name: str
@@ -33,7 +33,7 @@ class Target:
     """[rows] float64: numbers of classes, or the numbers to predict"""
 
 
-def read_target(column: pd.Series, kind: str = "auto") -> tuple[Target, np.ndarray, list[TableFinding]]:
+def read_target(column: pd.Series, kind: str = "auto") -> tuple[TargetColumn, np.ndarray, list[TableFinding]]:
     """Returns the target, a mask of the rows that have one, and findings.
 
     Raises UsageError if it cannot be predicted: one class, too many, classes that are too rare, or no numbers.
@@ -63,7 +63,7 @@ def read_target(column: pd.Series, kind: str = "auto") -> tuple[Target, np.ndarr
         if not numeric:
             text = next(text for text in known.astype(str) if not _is_number(text))
             raise UsageError(f"Column {name!r} holds {text[:40]!r}, which is no number: regression needs numbers.")
-        return Target(name, kind, (), known.to_numpy(dtype=float)), present, findings
+        return TargetColumn(name, kind, (), known.to_numpy(dtype=float)), present, findings
     if distinct > MAX_CLASSES:
         hint = "use --kind regression" if numeric else _text_hint(known)
         raise UsageError(f"Column {name!r} has {distinct:,} classes; at most {MAX_CLASSES} can be predicted: {hint}.")
@@ -76,7 +76,7 @@ def read_target(column: pd.Series, kind: str = "auto") -> tuple[Target, np.ndarr
             f"Class {str(classes[rarest])!r} of column {name!r} has {counts[rarest]} rows; each class needs "
             f"{MIN_CLASS_ROWS}: merge it with another class, or remove its rows."
         )
-    return Target(name, kind, tuple(map(str, classes)), codes.astype(float)), present, findings
+    return TargetColumn(name, kind, tuple(map(str, classes)), codes.astype(float)), present, findings
 
 
 def _kind(known: pd.Series, distinct: int, numeric: bool) -> str:
