@@ -177,7 +177,7 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
             continue
         hops = min(base.distance(path, bug.top, mutant.failing) for path, bug in mutant.bugs)
         passing = tuple(test for test in base.tests if test not in mutant.failing)
-        symptoms = _symptoms(mutant.failing, run.failures)
+        symptoms = symptoms_of(mutant.failing, run.failures)
         fails = tuple(sorted(mutant.failing))
         mutant.decision = GeneratedTask(base.package, mutant.planted, fails, passing, hops, symptoms)
     return [mutant.decision for mutant in mutants]
@@ -290,7 +290,7 @@ def _check_needs(pool: Pool, base: Baseline, mutants: Sequence[_Mutant]) -> None
             mutant.decision = "a bug is not needed"
 
 
-def _symptoms(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
+def symptoms_of(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
     """Returns the errors of up to three failing tests, one per test function if there are enough."""
     by_function: dict[str, str] = {}
     failing = sorted(tests)
