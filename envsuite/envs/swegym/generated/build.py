@@ -241,7 +241,8 @@ def main() -> None:
     if any(options.values()) and len(args.package or ()) != 1:
         parser.error("--code, --tests, --with and --split apply to one package: name it with -p")
     try:
-        sys.exit(run(args, options))
+        if code := run(args, options):
+            sys.exit(code)
     except EnvsuiteError as error:
         parser.exit(2, f"error: {error}\n")
     except KeyboardInterrupt:

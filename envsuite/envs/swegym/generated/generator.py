@@ -108,7 +108,8 @@ def baseline(pools: Sequence[Pool], chosen: packages.Package) -> Baseline:
                 if run.fate == "timeout"
                 else f"do not run here ({run.fate}, pytest's exit code {run.exit_code})"
             )
-            raise DataError(f"The tests of {chosen.title} {problem}: use other tests or another package.")
+            message = f": {run.message}" if run.message else ""
+            raise DataError(f"The tests of {chosen.title} {problem}{message}. Use other tests or another package.")
     seen: list[set[str]] = [set(run.statuses) for run in runs]
     unstable_names = {test.partition("[")[0] for test in seen[0].union(*seen) - seen[0].intersection(*seen)}
     passing: list[set[str]] = [{test for test, status in run.statuses.items() if status == "PASSED"} for run in runs]
