@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from envsuite.envs.swegym.generated.issues import LISTED, Check, explain_failure
 from envsuite.envs.swegym.generated.tasks import Symptom
@@ -19,6 +21,8 @@ from envsuite.envs.swegym.mined.hunks import FileHunk, split_lines
 
 SHOWN = 2
 """checks that a text shows"""
+SETUP, SETUP_LINES = 1200, 25
+"""characters and lines of the statements up to a check"""
 COPY = 7
 """consecutive words that count as a copy"""
 _TERMS = 6
@@ -56,13 +60,46 @@ def changed_names(old: Mapping[str, str], hunks: Iterable[FileHunk]) -> set[str]
 
 def checks(files: Mapping[str, str], tests: Sequence[str], symptoms: Sequence[Symptom], names: set[str]) -> list[Check]:
     """Returns the checks that a text shows: complete ones, and first those that name no changed function."""
-    explained = list(dict.fromkeys(explain_failure(files, tests, symptom) for symptom in symptoms))
+    explained = list(
+        dict.fromkeys(with_setup(files, symptom, explain_failure(files, tests, symptom)) for symptom in symptoms)
+    )
     complete = [check for check in explained if check.statement and check.text().strip()]
 
     def named(check: Check) -> int:
         return len(names & set(re.findall(r"\w+", check.statement)))
 
     return sorted(complete, key=lambda check: (named(check), len(check.statement) > 600))[:SHOWN]
+
+
+def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Check:
+    """Returns a check with the statements of its test that come before it, because the agent has no such test.
+
+    A check stays as it is if its test is not found, or if these statements are long.
+    """
+    path, _, name = symptom.test.partition("::")
+    test = re.sub(r"\[.*", "", name, flags=re.DOTALL).rpartition("::")[2]
+    text = files.get(path, "")
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return check
+    lines = text.splitlines()
+    for function in nodes:
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.name != test:
+            continue
+        before = []
+        for node in function.body:
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                before.append(node)
+            inside = lines[node.lineno - 1 : node.end_lineno]
+            if symptom.code and any(line.strip().startswith(symptom.code) for line in inside):
+                source = textwrap.dedent("\n".join(lines[before[0].lineno - 1 : node.end_lineno]))
+                if len(source) <= SETUP and len(source.splitlines()) <= SETUP_LINES:
+                    parameters = [
+                        line for line in check.statement.splitlines()[:1] if line.startswith("# parameters: ")
+                    ]
+                    return replace(check, statement="\n".join([*parameters, source]))
+    return check
 
 
 def relevant_note(notes: Sequence[str], names: set[str], tests: Sequence[str], paths: Iterable[str]) -> str:
@@ -96,6 +133,7 @@ def kind_of(note: str) -> str:
 def terms_of(note: str, avoid: set[str]) -> list[str]:
     """Returns technical terms of an entry: code, and words that are spelled like code, without names in `avoid`."""
     terms = []
+    note = re.sub(r"https?://\S+|\bwww\.\S+", " ", note)
     for code, word in _TERM.findall(note):
         term = (code or word).strip()
         if term and not avoid & set(re.findall(r"\w+", term)) and not term.startswith(("http", "#", "@")):

@@ -22,7 +22,7 @@ from envsuite.cache import write_atomically
 from envsuite.envs.swegym.generated import suite
 from envsuite.envs.swegym.mined.releases import Release, ReleasePair, archives_of, check_licence, obtain
 from envsuite.envs.swegym.mined.search import Search
-from envsuite.envs.swegym.mined.verification import Rejected, verify
+from envsuite.envs.swegym.mined.verification import CandidateRejected, verify
 from envsuite.envs.swegym.published.archives import IndexFailure
 from envsuite.errors import DataError, EngineFailure
 from envsuite.sandbox import drivers
@@ -193,7 +193,7 @@ def _mine_pair(pair: ReleasePair, pools: Sequence[Pool], driver: str, most: int,
             result.candidates += 1
             try:
                 verified = verify(candidate, driver)
-            except Rejected as reason:
+            except CandidateRejected as reason:
                 rejected[str(reason)] += 1
                 continue
             except (DataError, EngineFailure) as error:

@@ -10,9 +10,10 @@ that pass with the same hunks belong to the same candidate.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envsuite.envs.swegym.generated import suite
 from envsuite.envs.swegym.generated.generator import symptoms_of
@@ -152,7 +153,19 @@ class Search:
 
     def _symptoms(self, repaired: Sequence[str]) -> tuple[Symptom, ...]:
         run = self._run([], repaired[:_EXPLAINED], explain=True)
-        return symptoms_of(repaired[:_EXPLAINED], run.failures)
+        symptoms = symptoms_of(repaired[:_EXPLAINED], run.failures)
+        return tuple(
+            replace(symptom, code=_own_line(run.failures.get(symptom.test, ""), symptom)) for symptom in symptoms
+        )
+
+
+def _own_line(failure: str, symptom: Symptom) -> str:
+    """Returns the traceback's first line in the test itself, not in a helper of it."""
+    path, lines = symptom.test.partition("::")[0], failure.splitlines()
+    for number, line in enumerate(lines[:-1]):
+        if re.match(rf"{re.escape(path)}:\d+: in test", line) and lines[number + 1].startswith("    "):
+            return lines[number + 1].strip()[:200]
+    return symptom.code
 
 
 def _passing(run: suite.SuiteRun) -> set[str]:

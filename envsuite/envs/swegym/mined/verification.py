@@ -37,7 +37,7 @@ MOST_IDS = 40_000
 """characters of the names in PASS_TO_PASS; of a longer list, tests at equal distances are kept"""
 
 
-class Rejected(Exception):
+class CandidateRejected(Exception):
     """The candidate is no instance; the message is the name of the reason."""
 
 
@@ -67,7 +67,10 @@ def recipe_of(release: Release) -> dict[str, Any]:
 
 
 def verify(candidate: Candidate, driver: str) -> Verified:
-    """Returns the verified record of a candidate. Raises Rejected with the reason, DataError, EngineFailure."""
+    """Returns the verified record of a candidate.
+
+    Raises CandidateRejected with the reason, DataError, EngineFailure.
+    """
     pair = candidate.pair
     changes = candidate.changes
     patch = diff_of(_encoded(pair.old.texts), {path: _bytes(text) for path, text in changes.items()})
@@ -106,7 +109,7 @@ def verify(candidate: Candidate, driver: str) -> Verified:
 def _test_patch(candidate: Candidate, more: set[str]) -> str:
     """Returns the changes of the tests: of modules with repaired tests, of the modules `more`, and of other files.
 
-    Raises Rejected if it is too large.
+    Raises CandidateRejected if it is too large.
     """
     old, new = candidate.pair.old.tests, candidate.pair.new.tests
     needed = {test.partition("::")[0] for test in candidate.repaired} | more
@@ -117,7 +120,7 @@ def _test_patch(candidate: Candidate, more: set[str]) -> str:
     }
     patch = diff_of(_encoded(candidate.pair.old.texts), changes)
     if len(patch) > MOST_PATCH:
-        raise Rejected("test patch too large")
+        raise CandidateRejected("test patch too large")
     return patch
 
 
@@ -132,7 +135,7 @@ def _graded(draft: Record, problem: PublishedProblem, candidate: Candidate) -> R
         after = _grade(problem, problem.gold())
         existing = next((path for path in problem.gold() if path in problem.tree()), None)
         if existing is None:
-            raise Rejected("the gold patch only adds files")
+            raise CandidateRejected("the gold patch only adds files")
         before = _grade(problem, {existing: problem.tree()[existing] + b"\n"}, useless=True)
         broken = {test for test in before if before[test] == "PASSED" and after.get(test) not in ("PASSED", "SKIPPED")}
         new = {test.partition("::")[0] for test in broken} - set(test_files(draft.test_patch))
@@ -141,7 +144,7 @@ def _graded(draft: Record, problem: PublishedProblem, candidate: Candidate) -> R
         if not new or more:
             break
         more = new
-    raise Rejected("breaks other tests")
+    raise CandidateRejected("breaks other tests")
 
 
 def _with_tests(draft: Record, before: Mapping[str, str], after: Mapping[str, str]) -> Record:
@@ -157,7 +160,7 @@ def _with_tests(draft: Record, before: Mapping[str, str], after: Mapping[str, st
         if after.get(test) == "PASSED" and before.get(test) == "PASSED" and _complete(test)
     ]
     if not fail:
-        raise Rejected("the recipe's run does not confirm it")
+        raise CandidateRejected("the recipe's run does not confirm it")
     total = sum(map(len, passing))
     if total > MOST_IDS:
         passing = passing[:: -(-total // MOST_IDS)]
@@ -170,31 +173,31 @@ def _complete(test: str) -> bool:
 
 
 def _grade(problem: PublishedProblem, changes: Changes, useless: bool = False) -> dict[str, str]:
-    """Grades changes and returns the statuses of their run. Raises Rejected for a wrong verdict."""
+    """Grades changes and returns the statuses of their run. Raises CandidateRejected for a wrong verdict."""
     report = problem.judge(changes, SECONDS)
     if report.fault:
-        raise Rejected(f"the judge refuses it ({report.fault.partition(':')[0]})")
+        raise CandidateRejected(f"the judge refuses it ({report.fault.partition(':')[0]})")
     if useless and report.fail_to_pass:
-        raise Rejected("unstable")
+        raise CandidateRejected("unstable")
     if not useless and not report.fail_to_pass:
-        raise Rejected("the recipe's run does not confirm it")
+        raise CandidateRejected("the recipe's run does not confirm it")
     return PARSERS["pytest"](between_markers(problem.test_log[0]) or "")
 
 
 def _texts(candidate: Candidate) -> tuple[str, str]:
-    """Returns the issue's text and its hints. Raises Rejected for a text that states nothing or copies."""
+    """Returns the issue's text and its hints. Raises CandidateRejected for a text that states nothing or copies."""
     pair = candidate.pair
     names = issue.changed_names(pair.old.code, candidate.hunks)
     tests = [path for path in pair.new.tests if path.endswith(".py")]
     shown = issue.checks(pair.base, tests, candidate.symptoms, names)
     if not shown:
-        raise Rejected("no failing check can be quoted")
+        raise CandidateRejected("no failing check can be quoted")
     notes = pair.notes()
     paths = sorted(candidate.changes)
     note = issue.relevant_note(notes, names, candidate.repaired, paths)
     text = issue.statement(pair.old.package.title, shown, note, names)
     if issue.copied_words(text, notes):
-        raise Rejected("the issue's text repeats the changelog")
+        raise CandidateRejected("the issue's text repeats the changelog")
     return text, issue.hints(candidate.repaired, paths, names)
 
 
