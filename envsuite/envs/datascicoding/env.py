@@ -121,6 +121,8 @@ class DataSciCoding(TextEnv):
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
     isolate = True
+    chance = 0.5
+    """score of a constant prediction"""
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
@@ -131,24 +133,13 @@ class DataSciCoding(TextEnv):
         settings = self.settings
         self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
         self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
-        never = ", ".join(settings.forbidden)
-        self.instructions = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
-            splits=settings.splits,
-            seconds=settings.seconds,
-            attempts=settings.attempts,
-            forbidden=f" Not allowed: {never}." if never else "",
-            answer=exploring.instructions(settings) if settings.explore else ANSWER,
-        )
-        if settings.holdout:
-            self.instructions += HOLDOUT[settings.mode]
         programs = (exploring.RUN_PYTHON, exploring.SUBMIT) if settings.explore else (RUN_CODE,)
         self.tools = (STOP, *programs) if settings.mode == "improve" else programs
-        if settings.explore and not settings.holdout:
+        if settings.explore and not getattr(settings, "holdout", True):
             raise UsageError("explore needs a holdout, or it would show labels that count: set holdout=0.3.")
-        self._explorer: exploring.Explorer | None = None
-        # Raises at once if a data set is missing or cannot be played.
-        self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
-        self._tables = self._tables or [_table(name) for name in settings.dataset]
+        self._load_data()
+        self._explorer = exploring.Explorer(self.driver, settings, self.limits) if settings.explore else None
+        self.instructions = self._write_instructions()
         self._lease: Lease | None = None
         self._best = scoring.Score("no_code")
         self._last = self._best
@@ -156,18 +147,59 @@ class DataSciCoding(TextEnv):
         self._program = ""
         self._bugs: tuple[str, ...] = ()
 
+    # ---- the data, which other forms of the game replace -----------------------------------------------------------
+
+    def _load_data(self) -> None:
+        """Loads the tables. Raises at once if one is missing or cannot be played."""
+        settings = self.settings
+        self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
+        self._tables = self._tables or [_table(name) for name in settings.dataset]
+
+    @property
+    def variant(self) -> str:
+        """Kind of program that the player writes."""
+        return str(self.settings.variant)
+
+    @property
+    def splits(self) -> int:
+        """Number of splits on which a program runs."""
+        return int(self.settings.splits)
+
+    def _new_game(self, seed: int) -> Instance:
+        table = self._tables[seed % len(self._tables)]
+        return instance(table, self.settings, seed if self.settings.draw < 0 else self.settings.draw)
+
+    def _write_objective(self) -> str:
+        return f"{self.game.about} Predict which of {len(self.game.classes)} classes."
+
+    def _score_text(self, score: scoring.Score) -> str:
+        return (
+            f"Mean ROC AUC {score.shown_auc:.4f} (standard deviation {score.shown_std:.4f}) over {self.splits} splits."
+        )
+
+    def _write_instructions(self) -> str:
+        settings = self.settings
+        never = ", ".join(settings.forbidden)
+        text = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
+            splits=settings.splits,
+            seconds=settings.seconds,
+            attempts=settings.attempts,
+            forbidden=f" Not allowed: {never}." if never else "",
+            answer=exploring.instructions(settings) if settings.explore else ANSWER,
+        )
+        return text + HOLDOUT[settings.mode] if settings.holdout else text
+
     # ---- the game --------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> str:
         settings = self.settings
-        table = self._tables[seed % len(self._tables)]
-        self.game: Instance = instance(table, settings, seed if settings.draw < 0 else settings.draw)
+        self.game = self._new_game(seed)
         self._best = self._last = scoring.Score("no_code")
         self._codes = 0
         if self._explorer is not None:
             self._explorer.reset(self.game)
-        self.objective = f"{self.game.about} Predict which of {len(self.game.classes)} classes."
-        if settings.variant == "debug":
+        self.objective = self._write_objective()
+        if self.variant == "debug":
             self._program, self._bugs = pipelines.broken(settings.bugs, np.random.default_rng(seed))
             return f"{self._describe()}\n\nThe program:\n```python\n{self._program}```"
         return self._describe()
@@ -177,13 +209,12 @@ class DataSciCoding(TextEnv):
         improve = settings.mode == "improve"
         if improve and command.strip().lower().rstrip(".!") == "done":
             return Outcome("You stop here.", 0.0, done=True, success=self._reached())
-        function = "transform" if settings.variant == "features" else "build_model"
+        function = "transform" if self.variant == "features" else "build_model"
         code: str | None = replies.extract(command, function)
-        if settings.explore:
+        if self._explorer is not None:
             code = replies.submitted(command, function)
-            explorer = self._exploring()
-            if code is None and explorer.left:
-                text, ran = explorer.run(replies.cell(command)[: settings.max_code])
+            if code is None and self._explorer.left:
+                text, ran = self._explorer.run(replies.cell(command)[: settings.max_code])
                 return Outcome(text, 0.0, valid=ran, progression=self._share())
         score = self._last = self._judge(replies.extract(command, function) if code is None else code)
         self._codes += 1
@@ -195,7 +226,7 @@ class DataSciCoding(TextEnv):
             self._best = score
         done = left <= 0 or (ran and not improve)
         if ran:
-            text = f"Mean ROC AUC {score.shown_auc:.4f} (standard deviation {score.shown_std:.4f}) over {settings.splits} splits."
+            text = self._score_text(score)
             reward = score.auc
             if improve and before.verdict == "ok":
                 reward = score.auc - before.auc if better else 0.0
@@ -206,16 +237,6 @@ class DataSciCoding(TextEnv):
         if not done:
             text += f" Attempts left: {left}."
         return Outcome(text, reward, done, done and self._reached(), valid=ran, progression=self._share())
-
-    def _exploring(self) -> exploring.Explorer:
-        if self._explorer is None:
-            limits = replace(self.limits, seconds=self.settings.explore_seconds)
-            characters = self.settings.explore_chars
-            self._explorer = exploring.Explorer(
-                self.driver, self.settings.forbidden, self.settings.explore, limits, characters
-            )
-            self._explorer.reset(self.game)
-        return self._explorer
 
     def _judge(self, code: str) -> scoring.Score:
         if not code.strip():
@@ -228,13 +249,13 @@ class DataSciCoding(TextEnv):
         if self._lease is None:
             self._lease = Lease(scoring.spec(self.settings.forbidden), self.driver)
         settings = self.settings
-        variant = "features" if settings.variant == "features" else "model"
+        variant = "features" if self.variant == "features" else "model"
         return scoring.evaluate(
             self._lease.pool,
             code,
             self.game,
             variant,
-            settings.splits,
+            self.splits,
             settings.forbidden,
             self.limits,
             error_characters=100 if settings.errors == "short" else 0,
@@ -246,7 +267,7 @@ class DataSciCoding(TextEnv):
     def _share(self) -> float:
         if self._best.verdict != "ok":
             return 0.0
-        return min(1.0, max(0.0, (self._best.auc - 0.5) / max(0.01, self.threshold() - 0.5)))
+        return min(1.0, max(0.0, (self._best.auc - self.chance) / max(0.01, self.threshold() - self.chance)))
 
     # ---- the reference program -------------------------------------------------------------------------------------
 
@@ -257,7 +278,7 @@ class DataSciCoding(TextEnv):
     def threshold(self) -> float:
         """Returns the score that counts as success."""
         reference = self.reference()
-        if self.settings.variant == "features":
+        if self.variant == "features":
             unchanged = self._cached_score(pipelines.UNCHANGED)
             if reference > unchanged:
                 middle = (reference + unchanged) / 2
@@ -267,16 +288,17 @@ class DataSciCoding(TextEnv):
         return reference - self.settings.margin
 
     def _reference_program(self) -> str:
-        return pipelines.expert(self.settings.variant, self.game.name)
+        return pipelines.expert(self.variant, self.game.name)
 
     def _cached_score(self, program: str) -> float:
         from importlib.metadata import version
 
-        key = json.dumps([self.game.digest, self.settings.splits, program, version("scikit-learn"), version("numpy")])
+        key = json.dumps([self.game.digest, self.splits, program, version("scikit-learn"), version("numpy")])
         path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
         if path.exists():
             return float(json.loads(path.read_text()))
-        limits, self.limits = self.limits, Limits(seconds=max(120.0, self.limits.seconds), memory_mb=4096)
+        limits = self.limits
+        self.limits = replace(limits, seconds=max(120.0, limits.seconds), memory_mb=max(4096, limits.memory_mb))
         try:
             score = self._evaluate(program)
         finally:
@@ -325,7 +347,7 @@ class DataSciCoding(TextEnv):
         return 1
 
     def random_command(self, rng: np.random.Generator) -> str:
-        return pipelines.random_program(self.settings.variant, rng)
+        return pipelines.random_program(self.variant, rng)
 
     def labels(self) -> dict[str, str]:
         leaky = self.game.leaky or self.driver == "process"
@@ -354,7 +376,6 @@ class DataSciCoding(TextEnv):
     def close(self) -> None:
         if self._explorer is not None:
             self._explorer.close()
-            self._explorer = None
         if self._lease is not None:
             self._lease.close()
             self._lease = None

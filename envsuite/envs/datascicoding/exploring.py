@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -58,12 +59,13 @@ _MOST_SESSIONS = 256
 class Explorer:
     """The interpreter of one environment, started when it is first used and again after it has ended."""
 
-    def __init__(self, driver: str, forbidden: tuple[str, ...], turns: int, limits: Limits, characters: int) -> None:
-        """`limits` are those of one turn; `characters`: length of the output that is shown."""
-        self.turns, self.limits, self.characters = turns, limits, characters
-        self.left = turns
-        self._forbidden = forbidden
-        self._lease = Lease(scoring.spec(forbidden), driver, _MOST_SESSIONS)
+    def __init__(self, driver: str, settings: SimpleNamespace, limits: Limits) -> None:
+        """`settings`: the environment's; `limits`: those of a submission, of which a turn has all but the seconds."""
+        self.turns = self.left = int(settings.explore)
+        self.limits = replace(limits, seconds=settings.explore_seconds)
+        self.characters = int(settings.explore_chars)
+        self._driver, self._forbidden = driver, settings.forbidden
+        self._lease: Lease | None = None
         self._session: Session | None = None
         self._dialogue: Dialogue | None = None
         self._game: Instance | None = None
@@ -90,7 +92,9 @@ class Explorer:
 
     def close(self) -> None:
         self._end()
-        self._lease.close()
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
 
     def _interpreter(self) -> Dialogue:
         if self._dialogue is None:
@@ -98,9 +102,10 @@ class Explorer:
             x_train, y_train, _, _ = self._game.splits(1)[0]
             job = {"forbidden": self._forbidden, "sealed": scoring.sealed_modules(self._forbidden)}
             payload = pickle.dumps({**job, "x_train": scoring._plain(x_train), "y_train": y_train})
+            self._lease = self._lease or Lease(scoring.spec(self._forbidden), self._driver, _MOST_SESSIONS)
             self._session = self._session or self._lease.pool.take()
-            seconds = self.limits.seconds * (self.turns + 1)
-            self._dialogue = self._session.dialogue(payload, Limits(**{**self.limits.plain(), "seconds": seconds}))
+            limits = replace(self.limits, seconds=self.limits.seconds * (self.turns + 1))
+            self._dialogue = self._session.dialogue(payload, limits)
         return self._dialogue
 
     def _end(self) -> None:
@@ -111,7 +116,7 @@ class Explorer:
         except EngineFailure:
             pass  # the sandbox starts anew
         finally:
-            if self._session is not None:
+            if self._session is not None and self._lease is not None:
                 self._lease.pool.give_back(self._session)
             self._dialogue = self._session = None
 

@@ -174,6 +174,8 @@ def _predict(job: dict[str, Any]) -> bytes:
     function = _submitted(job)
     x_train, x_test = pd.DataFrame(job["x_train"]), pd.DataFrame(job["x_test"])
     y_train = pd.Series(job["y_train"], name="target")
+    if job.get("output") == "numbers":
+        return _numbers(function(x_train, y_train), x_test, set(job["forbidden"]), look_inside)
     classes = np.unique(y_train)
     model = function(x_train, y_train.copy())
     if model is None:
@@ -189,6 +191,22 @@ def _predict(job: dict[str, Any]) -> bytes:
     order = getattr(model, "classes_", None)
     if order is not None and len(order) == len(classes) and set(order) == set(classes):
         values = values[:, np.argsort(order)]
+    return bytes(values.astype("<f8").tobytes())
+
+
+def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> bytes:
+    """Returns the predictions [rows, 1] of a regression model."""
+    import numpy as np
+
+    if not hasattr(model, "predict"):
+        raise Rejection("bad_return", f"build_model returned {type(model).__name__}: return the fitted estimator")
+    look_inside(model, forbidden)
+    rows = len(x_test)
+    values = np.asarray(model.predict(x_test))
+    if values.dtype.kind not in "biuf":
+        raise Rejection("bad_return", f"predict returned {values.dtype}, not numbers")
+    if values.shape not in ((rows,), (rows, 1)):
+        raise Rejection("bad_return", f"predict gave shape {values.shape}, not {(rows,)}")
     return bytes(values.astype("<f8").tobytes())
 
 

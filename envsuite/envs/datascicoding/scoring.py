@@ -22,7 +22,7 @@ from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 if TYPE_CHECKING:
     import pandas as pd
 
-    from envsuite.envs.datascicoding.instances import Instance
+    from envsuite.envs.datascicoding.instances import PlayableTable
     from envsuite.sandbox.pool import Pool
 
 RUNNER = Path(__file__).with_name("runner.py")
@@ -118,7 +118,7 @@ class Score:
 def evaluate(
     pool: Pool,
     code: str,
-    instance: Instance,
+    instance: PlayableTable,
     variant: str,
     splits: int,
     forbidden: tuple[str, ...],
@@ -135,19 +135,19 @@ def evaluate(
 
     left = limits.seconds
     x_held, y_held = instance.held_out()
-    job: dict[str, object] = {"code": code, "variant": variant, "forbidden": forbidden}
-    job.update(sealed=sealed_modules(forbidden))
+    job: dict[str, object] = {"code": code, "variant": variant, "output": instance.output}
+    job.update(forbidden=forbidden, sealed=sealed_modules(forbidden))
     parts = instance.splits(splits)
-    classes = [np.unique(y_train) for _, y_train, _, _ in parts]
     orders = [_order(len(part[2]), len(x_held), instance.digest, number) for number, part in enumerate(parts)]
     predictions: list[np.ndarray] = []
     fits: list[object] = []
-    for (x_train, y_train, x_test, _), order, known in zip(parts, orders, classes, strict=True):
+    shapes = [(len(order), instance.width(part[1])) for order, part in zip(orders, parts, strict=True)]
+    for (x_train, y_train, x_test, _), order, shape in zip(parts, orders, shapes, strict=True):
         rows = pd.concat([x_test, x_held]).iloc[order] if len(x_held) else x_test
-        job.update(x_train=_plain(x_train), x_test=_plain(rows))
+        tables: dict[str, object] = {"x_train": _plain(x_train), "x_test": _plain(rows)}
         if variant != "features":
-            job.update(y_train=y_train)
-        score, body, seconds = _run(pool, job, replace(limits, seconds=max(0.05, left)), error_characters)
+            tables["y_train"] = y_train
+        score, body, seconds = _run(pool, job | tables, replace(limits, seconds=max(0.05, left)), error_characters)
         left -= seconds
         if score.verdict == "ok" and variant == "features":
             try:
@@ -156,25 +156,24 @@ def evaluate(
                 return Score("bad_return", str(error))
             fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
         elif score.verdict == "ok":
-            score, values = _probabilities(body, [(len(rows), len(known))])
+            score, values = _values(body, [shape])
             predictions += values
         if score.verdict != "ok":
             return _with_limit(score, limits, splits)
     if variant == "features":
-        job = {**job, "variant": "fixed", "splits": fits}
-        score, body, _ = _run(pool, job, replace(limits, seconds=max(0.05, left)), error_characters)
+        fixed = {"variant": "fixed", "splits": fits}
+        score, body, _ = _run(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
         if score.verdict == "ok":
-            shapes = [(len(order), len(known)) for order, known in zip(orders, classes, strict=True)]
-            score, predictions = _probabilities(body, shapes)
+            score, predictions = _values(body, shapes)
         if score.verdict != "ok":
             return _with_limit(score, limits, splits)
     shown: list[float] = []
     counted: list[float] = []
-    for (_, _, x_test, y_test), order, known, values in zip(parts, orders, classes, predictions, strict=True):
+    for (_, y_train, x_test, y_test), order, values in zip(parts, orders, predictions, strict=True):
         values = values[np.argsort(order)]
-        shown.append(mean_auc(y_test, values[: len(x_test)], known))
+        shown.append(instance.measure(y_train, y_test, values[: len(x_test)]))
         if len(x_held):
-            counted.append(mean_auc(y_held, values[len(x_test) :], known))
+            counted.append(instance.measure(y_train, y_held, values[len(x_test) :]))
     counts = counted or shown
     return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
 
@@ -235,7 +234,7 @@ def read(result: Result, error_characters: int = 0) -> tuple[Score, bytes]:
     return Score("ok"), body
 
 
-def _probabilities(body: bytes, shapes: list[tuple[int, int]]) -> tuple[Score, list[np.ndarray]]:
+def _values(body: bytes, shapes: list[tuple[int, int]]) -> tuple[Score, list[np.ndarray]]:
     """Returns the predictions of one or more splits, arrays of `shapes` (rows, columns), if they are valid."""
     sizes = [rows * columns for rows, columns in shapes]
     if len(body) != sum(sizes) * 8:
@@ -266,33 +265,3 @@ def neutral(text: str) -> str:
     text = re.sub(r"0x[0-9a-fA-F]+", "0x...", text)
     text = re.sub(r"(/envsuite|/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+)/packages/", "", text)
     return re.sub(r"/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+(/scratch/\d+)?", "/tmp", text)
-
-
-def mean_auc(labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
-    """Returns the ROC AUC of `values` [n, K], columns as `classes`; for K > 2 the mean over pairs of
-    classes (Hand & Till, 2001).
-
-    Equals sklearn's `multi_class="ovo", average="macro"`, except that rows may sum to any value and
-    that pairs without test rows of both classes are skipped. 0.5 if no pair is left.
-    """
-    if len(classes) == 2:
-        return _auc(values[labels == classes[1], 1], values[labels == classes[0], 1])
-    pairs = []
-    for i in range(len(classes)):
-        for j in range(i):
-            first, second = labels == classes[i], labels == classes[j]
-            if first.any() and second.any():
-                pair = _auc(values[first, i], values[second, i]), _auc(values[second, j], values[first, j])
-                pairs.append(sum(pair) / 2)
-    return float(np.mean(pairs)) if pairs else 0.5
-
-
-def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Returns the share of (positive, negative) pairs in the right order, ties counted half
-    (Mann-Whitney).
-    """
-    if not len(positive) or not len(negative):
-        return 0.5
-    ordered = np.sort(negative)
-    below = np.searchsorted(ordered, positive, "left") + np.searchsorted(ordered, positive, "right")
-    return float(below.sum() / (2 * len(positive) * len(negative)))
