@@ -36,7 +36,7 @@ class Channel:
 
 
 @dataclass
-class Run:
+class SandboxRun:
     """The processes of one run. `folders`: those that count towards the limit on disk space [paths]."""
 
     channel: Channel

@@ -25,7 +25,7 @@ from . import archive, kernel, wire
 from .attributes import AttributeGuard
 from .child import ERROR, FAULT, LINK, OUTPUT, STDIN, VALUE, Child
 from .family import memory_bytes
-from .run import Channel, Run
+from .run import Channel, SandboxRun
 
 
 class Zygote:
@@ -96,7 +96,7 @@ class Zygote:
             ending.update(status=os.waitstatus_to_exitcode(status), seconds=run.seconds, peak_kb=used)
         self.report(ending)
 
-    def begin(self, job: dict[str, Any], scratch: str | None) -> tuple[Run, str]:
+    def begin(self, job: dict[str, Any], scratch: str | None) -> tuple[SandboxRun, str]:
         """Forks the child of a run; returns the run, and the error that prevented it, normally ''."""
         link = socket.socketpair() if self.config["shared_user"] else None
         pipes = {name: os.pipe() for name in (OUTPUT, ERROR, VALUE, FAULT)}
@@ -123,9 +123,9 @@ class Zygote:
         fault = self.read_fault(pipes[FAULT][0])
         guard = self.receive_guard(link, scratch, bool(fault)) if link else None
         folders = [folder for folder in (scratch, self.config["workspace"]) if folder]
-        return Run(self.channel, child, outputs, folders, baseline, guard, stdin[1] if stdin else None), fault
+        return SandboxRun(self.channel, child, outputs, folders, baseline, guard, stdin[1] if stdin else None), fault
 
-    def converse(self, run: Run) -> dict[str, Any]:
+    def converse(self, run: SandboxRun) -> dict[str, Any]:
         """Serves the turns of a dialogue; between two turns all its processes are stopped. Returns its fate."""
         run.pause()
         self.report({"fate": "paused", "status": 0, "seconds": 0.0})
