@@ -86,3 +86,12 @@ register(
         summary="a table of yours, after `envsuite-data add FILE --target COLUMN`: --set table=NAME",
     )
 )
+register(
+    Task(
+        "DataSciCoding-mle-v0",
+        "envsuite.envs.datascicoding.added.competition_env:CompetitionEnv",
+        kwargs={"errors": "short"},
+        requires=EXTRA,
+        summary="a competition in the form of MLE-bench: files, submission.csv, public and private score, medals",
+    )
+)
