@@ -17,7 +17,7 @@ class OutOfBudget(Exception):
     """More checks would be needed than the budget allows."""
 
 
-class Budget:
+class CheckBudget:
     """Counts checks, and remembers the result of each."""
 
     def __init__(self, check: Callable[[frozenset[Item]], bool], most: int) -> None:
@@ -46,7 +46,7 @@ def minimise(
     The check must hold for all items together. `group`: a key by which items are first reduced
     together. Raises OutOfBudget after `most` checks.
     """
-    budget = Budget(check, most)
+    budget = CheckBudget(check, most)
     chosen = list(items)
     if group is not None:
         keys = list(dict.fromkeys(group(item) for item in items))

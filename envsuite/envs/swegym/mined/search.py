@@ -39,7 +39,7 @@ _EXPLAINED = 12
 
 
 @dataclass(frozen=True)
-class Candidate:
+class BugCandidate:
     """Hunks that repair tests and break none."""
 
     pair: ReleasePair
@@ -66,7 +66,7 @@ class Search:
     stable: frozenset[str] = frozenset()
     """tests that pass on both releases in every run"""
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[BugCandidate]:
         """Yields candidates that share no hunk. Raises DataError if no test qualifies."""
         self._compare()
         used: set[FileHunk] = set()
@@ -90,7 +90,7 @@ class Search:
                 continue
             used |= set(hunks)
             yielded += 1
-            yield Candidate(self.pair, hunks, tuple(repaired), self._symptoms(repaired), tuple(sorted(self.stable)))
+            yield BugCandidate(self.pair, hunks, tuple(repaired), self._symptoms(repaired), tuple(sorted(self.stable)))
 
     def _run(self, hunks: Sequence[FileHunk], only: Sequence[str] | None, number: int = 0, explain: bool = False):  # type: ignore[no-untyped-def]
         files = dict(self.pair.base)

@@ -20,7 +20,7 @@ from envsuite.envs.swegym.grading import between_markers
 from envsuite.envs.swegym.mined import issue
 from envsuite.envs.swegym.mined.hunks import FileHunk, apply
 from envsuite.envs.swegym.mined.releases import Release, checksum, is_test_module
-from envsuite.envs.swegym.mined.search import Candidate
+from envsuite.envs.swegym.mined.search import BugCandidate
 from envsuite.envs.swegym.problems import Changes
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.problem import PublishedProblem
@@ -66,7 +66,7 @@ def recipe_of(release: Release) -> dict[str, Any]:
     }
 
 
-def verify(candidate: Candidate, driver: str) -> Verified:
+def verify(candidate: BugCandidate, driver: str) -> Verified:
     """Returns the verified record of a candidate.
 
     Raises CandidateRejected with the reason, DataError, EngineFailure.
@@ -106,7 +106,7 @@ def verify(candidate: Candidate, driver: str) -> Verified:
         problem.close()
 
 
-def _test_patch(candidate: Candidate, more: set[str]) -> str:
+def _test_patch(candidate: BugCandidate, more: set[str]) -> str:
     """Returns the changes of the tests: of modules with repaired tests, of the modules `more`, and of other files.
 
     Raises CandidateRejected if it is too large.
@@ -124,7 +124,7 @@ def _test_patch(candidate: Candidate, more: set[str]) -> str:
     return patch
 
 
-def _graded(draft: Record, problem: PublishedProblem, candidate: Candidate) -> Record:
+def _graded(draft: Record, problem: PublishedProblem, candidate: BugCandidate) -> Record:
     """Returns the record with its lists of tests, after its gold patch and an empty line have been graded.
 
     Modules whose old tests the gold patch breaks get their new version, in a second try.
@@ -184,7 +184,7 @@ def _grade(problem: PublishedProblem, changes: Changes, useless: bool = False) -
     return PARSERS["pytest"](between_markers(problem.test_log[0]) or "")
 
 
-def _texts(candidate: Candidate) -> tuple[str, str]:
+def _texts(candidate: BugCandidate) -> tuple[str, str]:
     """Returns the issue's text and its hints. Raises CandidateRejected for a text that states nothing or copies."""
     pair = candidate.pair
     names = issue.changed_names(pair.old.code, candidate.hunks)
@@ -201,7 +201,7 @@ def _texts(candidate: Candidate) -> tuple[str, str]:
     return text, issue.hints(candidate.repaired, paths, names)
 
 
-def _partial_resolves(problem: PublishedProblem, candidate: Candidate) -> bool | None:
+def _partial_resolves(problem: PublishedProblem, candidate: BugCandidate) -> bool | None:
     """Returns whether a part of the gold patch resolves the record; None if it is not in the sample."""
     digest = problem.instance_id.rpartition("-")[2]
     part = partial(candidate) if int(digest, 16) % SAMPLED == 0 else None
@@ -210,7 +210,7 @@ def _partial_resolves(problem: PublishedProblem, candidate: Candidate) -> bool |
     return problem.judge({path: _bytes(text) for path, text in part.items()}, SECONDS).resolved
 
 
-def partial(candidate: Candidate) -> dict[str, str | None] | None:
+def partial(candidate: BugCandidate) -> dict[str, str | None] | None:
     """Returns a plausible wrong change: all hunks but the largest, or of a single hunk its first half.
 
     None if that changes nothing.
