@@ -38,7 +38,7 @@ from envsuite.errors import EngineFailure, UsageError
 from envsuite.reading import parse_json
 from envsuite.sandbox import local, packages
 from envsuite.sandbox.inside import wire
-from envsuite.sandbox.protocol import Limits, Spec
+from envsuite.sandbox.protocol import Dialogue, Limits, Spec
 from envsuite.sandbox.session import ZygoteSession
 
 if TYPE_CHECKING:
@@ -50,6 +50,14 @@ CONNECT_SECONDS = 10.0
 START_SECONDS = 60.0
 """for the remote interpreter and its imports, in addition to a run's own time"""
 REPLY_BYTES = 400_000_000
+
+LINKS = (
+    "import os, sys; sys.path.insert(0, sys.argv[1]); import packages; "
+    "[os.symlink(path, os.path.join(sys.argv[2], name)) "
+    "for name, path in packages.closure(tuple(sys.argv[3:])).items() "
+    "if not os.path.lexists(os.path.join(sys.argv[2], name))]"
+)
+"""program that links the distributions of a Spec and their requirements, and nothing else, into a folder"""
 
 
 def available() -> str:
@@ -224,8 +232,8 @@ def _check_frames(frames: bytes) -> None:
 def _command(python: str, folder: str, settings: dict[str, Any]) -> str:
     """Returns the shell command that runs the uploaded job and prints its frames in base64."""
     variables = {**local.ENVIRONMENT, "HOME": folder}
-    words = ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), python, "-s", "-B", "-c"]
-    words += [local.BOOT, f"{folder}/code", f"{folder}/none", json.dumps(settings)]
+    words = ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), python, "-s", "-S", "-B", "-c"]
+    words += [local.BOOT, f"{folder}/code", f"{folder}/packages", json.dumps(settings)]
     place = shlex.quote(folder)
     return (
         f"cd {place}/scratch && {shlex.join(words)} < {place}/job > {place}/reply; status=$?; "
@@ -253,12 +261,15 @@ def launch(spec: Spec, home: Path) -> RemoteProcess:
     with zipfile.ZipFile(archive, "w") as file:
         for path in sorted(packages.INSIDE.glob("*.py")):
             file.write(path, f"inside/{path.name}")
+        file.write(packages.__file__, "packages.py")
         if spec.program:
             file.write(spec.program, "program.py")
     place = shlex.quote(folder)
     # The first command creates the folder, and fails if another user made it.
     server.shell(f"umask 077 && mkdir -p {place}/scratch {place}/workspace && test -O {place}")
     server.upload(archive.getvalue(), f"{folder}/code", unpack=True)
+    names = shlex.join([f"{folder}/code", f"{folder}/packages", *spec.distributions])
+    server.shell(f"mkdir -p {place}/packages && {shlex.quote(server.python)} -c {shlex.quote(LINKS)} {names}")
     settings = local.config(
         spec,
         program=f"{folder}/code/program.py" if spec.program else None,
@@ -276,6 +287,10 @@ class RemoteSession(ZygoteSession):
         super().__init__(name, driver, spec)
         self._place = shlex.quote(_folder(self._home))
         weakref.finalize(self, _forget, self._place, os.getpid())
+
+    def dialogue(self, payload: bytes, limits: Limits | None = None) -> Dialogue:
+        """Raises UsageError: a server runs whole commands, so no state lasts from turn to turn."""
+        raise UsageError("The swerex sandbox keeps no interpreter between turns: use another sandbox for explore.")
 
     def snapshot(self) -> None:
         self._need_workspace()

@@ -75,6 +75,7 @@ _FEATURES = "write a feature transformation for a fixed classifier"
 _add("features", f"{_FEATURES}; scored on the paper's halves", variant="features")
 # Only on this bundled set does the reference transformation gain more than the margin.
 _add("features", _FEATURES, version=1, variant="features", dataset=("balance-scale",), **HOLDOUT)
+_add("explore", "explore the training data in an interpreter, then submit", version=1, explore=10, **_HARDER, **HOLDOUT)
 _add_both("improve", "continue to improve for five attempts", mode="improve", **_HARDER)
 register(
     Task(
