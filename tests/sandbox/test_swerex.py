@@ -84,7 +84,7 @@ def test_commands_files_and_programs_work_as_in_other_drivers(server, tmp_path):
         assert (tmp_path / "out" / "a.txt").read_text() == "hello"
         with pytest.raises(DataError, match="cannot be copied out"):
             session.copy_out("b.txt", tmp_path / "out")
-        assert session.call(b"\x00payload\xff").value
+        assert session.call(b"\x00\xff" * 1000).value == b"\xff\x00" * 1000
         assert session.run("sleep 60", limits=Limits(seconds=0.3)).fate is Fate.TIMEOUT
         assert session.run("yes", limits=Limits(flood_mb=1)).fate is Fate.OUTPUT
         session.reset(forget=True)
