@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from envsuite.envs.datascicoding import scoring
 from envsuite.envs.datascicoding.datasets import Dataset
 from envsuite.errors import UsageError
 
@@ -63,6 +64,14 @@ class Instance:
         """Returns features and labels of the holdout; empty without one."""
         rows = np.flatnonzero(self.holdout)
         return self.features.iloc[rows].reset_index(drop=True), self.labels[rows]
+
+    def score_shown(self, labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
+        """Returns the AUC of predictions [rows, classes] for test rows."""
+        return scoring.mean_auc(labels, values, classes)
+
+    def score_held(self, labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
+        """Returns the AUC of predictions [rows, classes] for held-out rows."""
+        return scoring.mean_auc(labels, values, classes)
 
 
 def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from envsuite.envs.datascicoding.generated import levels as generated
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
@@ -76,3 +77,5 @@ _add("features", f"{_FEATURES}; scored on the paper's halves", variant="features
 # Only on this bundled set does the reference transformation gain more than the margin.
 _add("features", _FEATURES, version=1, variant="features", dataset=("balance-scale",), **HOLDOUT)
 _add_both("improve", "continue to improve for five attempts", mode="improve", **_HARDER)
+for _task in generated.TASKS:
+    register(_task)

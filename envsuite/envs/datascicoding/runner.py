@@ -21,7 +21,7 @@ from typing import Any
 
 NAME = "<submission>"
 MOST_OBJECTS = 100_000  # of a model that are searched for forbidden estimators
-FUNCTION = {"model": "build_model", "features": "transform"}
+FUNCTION = {"model": "build_model", "number": "build_model", "features": "transform"}
 
 
 class Rejection(Exception):
@@ -123,9 +123,12 @@ def _predict(job: dict[str, Any]) -> Any:
         model = function(x_train.copy(), y_train.copy())
         if model is None:
             raise Rejection("bad_return", "build_model returned None: return the fitted estimator")
-        if not hasattr(model, "predict_proba"):
-            raise Rejection("bad_return", f"{type(model).__name__} has no predict_proba")
+        method = "predict" if job["variant"] == "number" else "predict_proba"
+        if not hasattr(model, method):
+            raise Rejection("bad_return", f"{type(model).__name__} has no {method}")
         look_inside(model, forbidden)
+    if job["variant"] == "number":
+        return _numbers(model.predict(x_test.copy()), len(x_test))
     values = np.asarray(model.predict_proba(x_test.copy()))
     if values.dtype.kind not in "biuf":
         raise Rejection("bad_return", f"predict_proba returned {values.dtype}, not numbers")
@@ -135,6 +138,16 @@ def _predict(job: dict[str, Any]) -> Any:
     if order is not None and len(order) == len(classes) and set(order) == set(classes):
         values = values[:, np.argsort(order)]
     return values.astype(float)
+
+
+def _numbers(predicted: Any, rows: int) -> Any:
+    """Returns predicted numbers as one column [rows, 1]."""
+    import numpy as np
+
+    values = np.asarray(predicted)
+    if values.dtype.kind not in "biuf" or values.size != rows or len(values) != rows:
+        raise Rejection("bad_return", f"predict gave {values.dtype} of shape {values.shape}, not {rows} numbers")
+    return values.reshape(rows, 1).astype(float)
 
 
 def _compile(code: str, forbidden: set[str]) -> Any:

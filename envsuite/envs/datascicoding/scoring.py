@@ -19,6 +19,7 @@ from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 if TYPE_CHECKING:
     import pandas as pd
 
+    from envsuite.envs.datascicoding.generated.table import Table
     from envsuite.envs.datascicoding.instances import Instance
     from envsuite.sandbox.pool import Pool
 
@@ -92,7 +93,7 @@ class Score:
 def evaluate(
     pool: Pool,
     code: str,
-    instance: Instance,
+    instance: Instance | Table,
     variant: str,
     splits: int,
     forbidden: tuple[str, ...],
@@ -120,15 +121,16 @@ def evaluate(
         if result is None:
             return Score("crash", "it took the sandbox down")
         left -= result.seconds
-        score, values = read(result, len(rows), len(np.unique(y_train)), error_characters)
+        classes = np.zeros(1) if variant == "number" else np.unique(y_train)
+        score, values = read(result, len(rows), len(classes), error_characters)
         if score.verdict == "timeout":
             score = replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
         if values is None:
             return score
         values = values[np.argsort(order)]
-        shown.append(mean_auc(y_test, values[:tests], np.unique(y_train)))
+        shown.append(instance.score_shown(y_test, values[:tests], classes))
         if len(x_held):
-            counted.append(mean_auc(y_held, values[tests:], np.unique(y_train)))
+            counted.append(instance.score_held(y_held, values[tests:], classes))
     counts = counted or shown
     return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
 
