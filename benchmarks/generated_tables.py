@@ -31,7 +31,7 @@ PLAYERS = {
 
 def program(player: str, env: object, seed: int) -> str:
     """Returns a player's program for the table of an environment just reset."""
-    world = env.table.world
+    world = env.game.world
     if player == "random":
         return programs.random_program(world.numeric, np.random.default_rng(seed))
     if player == "blind":
@@ -61,9 +61,11 @@ def measure(results: Path, tables: int, seconds: float) -> None:
                     env.reset(seed=seed)
                     began = time.monotonic()
                     score = env._judge(program(player, env, seed))
-                    line = {"level": level, "seed": seed, "player": player, "share": env._share(score)}
-                    line.update(verdict=score.verdict, seconds=round(time.monotonic() - began, 1), score=score.auc)
-                    line.update(best=env.table.best(), number=env.table.world.numeric)
+                    line = {"level": level, "seed": seed, "player": player, "share": score.auc}
+                    line.update(verdict=score.verdict, seconds=round(time.monotonic() - began, 1))
+                    line.update(
+                        best=env.game.score(env.game.held.truth, env.game.held.truth), number=env.game.world.numeric
+                    )
                     with results.open("a") as file:
                         file.write(json.dumps(line) + "\n")
             finally:
@@ -96,7 +98,7 @@ def table(lines: list[dict]) -> str:
     page = ["| player | " + " | ".join(f"{level} (n={counts[level]})" for level in LEVELS) + " | what it is |"]
     page += ["|---|" + "--:|" * len(LEVELS) + "---|"]
     for player, text in PLAYERS.items():
-        cells = [interval([max(0.0, x["share"]) for x in shares[level][player].values()]) for level in LEVELS]
+        cells = [interval([x["share"] for x in shares[level][player].values()]) for level in LEVELS]
         page.append(f"| {player} | " + " | ".join(cells) + f" | {text} |")
     page.append("| Bayes | " + " | ".join("1" for _ in LEVELS) + " | the true chance or mean of each row |")
     page += ["", "Wins (a share of at least 0.9 times the expert's):", ""]
@@ -130,7 +132,7 @@ def main() -> None:
     if args.markdown:
         title = (
             "# Generated tables: shares of the attainable score\n\nFrom `benchmarks/generated_tables.py`: mean share "
-            "with a 95 % interval (Student's t over tables); shares below 0 count as 0, as in the reward. Seeds 0 to "
+            "with a 95 % interval (Student's t over tables); a score below the trivial one counts as 0. Seeds 0 to "
             "n - 1 of the training split, one program each, through the sandbox.\n\n"
         )
         args.markdown.write_text(title + page + "\n")

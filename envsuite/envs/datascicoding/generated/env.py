@@ -12,50 +12,42 @@ Rewards. The true chance (or mean) of each outcome is known, so the best score t
 gain. `sparse`: 1 if the share reaches `goal` times the share of the reference program, which has read the notes and
 blends models. `shaped`: from the reference program, which always needs one turn.
 
-The rows that count have no labels at all: a program is scored against their true chances. Every split has its own
+The later rows have no labels at all: a program is scored against their true chances. Every split has its own
 combinations of graph and mechanism, and its own words.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 import numpy as np
 
-from envsuite.cache import cache_dir, write_atomically
-from envsuite.core import TextEnv
-from envsuite.envs.datascicoding import scoring
+from envsuite.envs.datascicoding import exploring, scoring
+from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
 from envsuite.envs.datascicoding.generated import graphs, programs
 from envsuite.envs.datascicoding.generated.columns import KINDS_OF_LEVELS, NUMBER_CODE
 from envsuite.envs.datascicoding.generated.levels import LEVELS
-from envsuite.envs.datascicoding.generated.table import HELD_ROWS, SHOWN_ROWS, draw_table
-from envsuite.envs.datascicoding.replies import extract
-from envsuite.errors import DataError, UsageError
-from envsuite.sandbox import drivers
-from envsuite.sandbox.pool import Lease
-from envsuite.sandbox.protocol import Limits
-from envsuite.tools import Tool
-from envsuite.types import Knob, Outcome
+from envsuite.envs.datascicoding.generated.table import HELD_ROWS, SHOWN_ROWS, Table, draw_table
+from envsuite.errors import UsageError
+from envsuite.types import Knob
 
 INSTRUCTIONS = (
     "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series, and returns a "
     "fitted scikit-learn estimator: with predict_proba if you are to predict one of two classes (0 or 1, scored by ROC "
-    "AUC), with predict if you are to predict a number (scored by R2). Answer with the code alone, or with one fenced "
-    "code block. It has {seconds:g} seconds. numpy is there as np, pandas as pd; scikit-learn can be imported; there is no "
-    "network.{forbidden} The model is fitted to older cases and scored on later ones, whose mix differs. What counts is "
-    "the score on later cases that is not shown; you are shown the score on others of them."
+    "AUC), with predict if you are to predict a number (scored by R2).{answer} is run once, with {seconds:g} seconds. numpy "
+    "is there as np, pandas as pd; scikit-learn can be imported; there is no network.{forbidden} The model is fitted to older "
+    "cases and scored on later ones, whose mix differs. You are shown the score on some later cases, as a share of the best "
+    "score there is. What counts is the score on other later cases, which is not shown."
 )
 ENDINGS = {
     "first": " The first code that runs counts; you have {attempts} attempts.",
     "improve": " The program with the best score shown counts; you have {attempts} attempts, or say done to stop.",
 }
-RUN_CODE = Tool("run_code", "Runs and scores a program.", "{code}", {"code": "the whole program, in Python"})
-STOP = Tool("done", "Stops; the program with the best score shown counts.", "done")
+KEPT = ("mode", "attempts", "explore", "explore_chars", "explore_seconds", "forbidden", "max_code", "memory_mb")
+KEPT += ("sandbox",)
 
 
-class GeneratedTables(TextEnv):
+class GeneratedTables(DataSciCoding):
     """A table from a random causal model, whose best score is known. Rules: docs/envs/datascicoding.md."""
 
     knobs = (
@@ -78,185 +70,90 @@ class GeneratedTables(TextEnv):
         Knob("signal_spread", 0.05, "half of the range of the best AUC", low=0.0, high=0.05),
         Knob("rows", 400, "training rows", low=100, high=20_000),
         Knob("notes", True, "show a note on every column; without them traps cannot be told"),
-        Knob("mode", "first", "end at the first code that runs, or continue to improve", choices=("first", "improve")),
-        Knob("attempts", 5, "programs that may be submitted", low=1, high=50),
         Knob("penalty", 0.0, "dense reward of code that fails", low=-100.0, high=0.0),
         Knob("goal", 0.9, "share of the reference program's share that counts as success", low=0.1, high=1.0),
-        Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used", trusted_only=False),
-        Knob("max_code", 20_000, "characters of code", low=1, high=1_000_000),
         Knob("seconds", 60.0, "wall clock of one attempt", low=0.1, high=3600.0, trusted_only=True),
-        Knob("memory_mb", 2048, "memory of one attempt", low=64, high=1_000_000, trusted_only=True),
-        Knob(
-            "sandbox",
-            "auto",
-            "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.DRIVERS),
-            trusted_only=True,
-        ),
+        Knob("errors", "short", "text of an error: up to 300 characters, or 100 in ASCII", choices=("long", "short")),
+        *(knob for knob in DataSciCoding.knobs if knob.name in KEPT),
     )
-    ranges = {"share": (-1.0, 1.0), "ran": (0.0, 1.0)}
+    ranges = {"share": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LEVELS
-    isolate = True
+    variant = "model"
+    splits = 1
+    chance = 0.0
+    game: Table  # type: ignore[assignment]
 
-    @classmethod
-    def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
-        return drivers.resources(settings["sandbox"])
+    # ---- the data --------------------------------------------------------------------------------------------------
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    def _load_data(self) -> None:
         settings = self.settings
         if settings.causes > max(graphs.SMALLEST, settings.columns - settings.unrelated):
             raise UsageError(f"causes={settings.causes} is more than the linked columns: set fewer causes.")
-        self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
-        self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
+
+    def _new_game(self, seed: int) -> Table:  # type: ignore[override]
+        return draw_table(self.settings, seed)
+
+    def _write_instructions(self) -> str:
+        settings = self.settings
         never = ", ".join(settings.forbidden)
-        self.instructions = (INSTRUCTIONS + ENDINGS[settings.mode]).format(
-            seconds=settings.seconds, attempts=settings.attempts, forbidden=f" Not allowed: {never}." if never else ""
+        return (INSTRUCTIONS + ENDINGS[settings.mode]).format(
+            seconds=settings.seconds,
+            attempts=settings.attempts,
+            forbidden=f" Not allowed: {never}." if never else "",
+            answer=exploring.instructions(settings) if settings.explore else ANSWER,
         )
-        self.tools = (STOP, RUN_CODE) if settings.mode == "improve" else (RUN_CODE,)
-        self._lease: Lease | None = None
 
-    # ---- the game --------------------------------------------------------------------------------------------------
-
-    def _reset(self, seed: int) -> str:
-        self.table = draw_table(self.settings, seed)
-        self._best = self._last = scoring.Score("no_code")
-        self._codes = 0
-        theme = self.table.world.theme
-        wanted = (
-            f"predict the {theme.amount}" if self.table.world.numeric else f"predict {theme.question} (1) or not (0)"
-        )
-        self.objective = f"The rows are {theme.rows}: {wanted}."
-        return self._describe()
+    def _write_objective(self) -> str:
+        world = self.game.world
+        wanted = world.theme.amount if world.numeric else f"{world.theme.question} (1) or not (0)"
+        return f"The rows are {world.theme.rows}. Predict: {wanted}."
 
     def _describe(self) -> str:
-        frame, settings = self.table.training.frame, self.settings
+        frame, world = self.game.training.frame, self.game.world
         lines = [self.objective, f"x_train has {len(frame)} rows and {frame.shape[1]} columns:"]
-        described = {column.name: column for column in self.table.world.node_columns}
-        described.update({trap.column.name: trap.column for trap in self.table.world.traps})
+        described = {column.name: column for column in (*world.node_columns, *(trap.column for trap in world.traps))}
         for name in frame.columns:
             column = described[name]
             kind = "text" if column.kind in KINDS_OF_LEVELS and column.kind != NUMBER_CODE else "number"
-            some = ", some missing" if frame[name].isna().any() else ""
-            example = next(value for value in frame[name] if value == value and value is not None)
+            missing = ", some missing" if frame[name].isna().any() else ""
+            example = frame[name].dropna().iloc[0]
             shown = example if isinstance(example, str) else f"{example:g}"
-            lines.append(f"- {name} ({kind}{some}, e.g. {shown})" + (f": {column.note}" if settings.notes else ""))
+            note = f": {column.note}" if self.settings.notes else ""
+            lines.append(f"- {name} ({kind}{missing}, e.g. {shown}){note}")
         lines.append(f"The model is scored on {SHOWN_ROWS + HELD_ROWS} later cases.")
         return "\n".join(lines)
 
-    def _act(self, command: str) -> Outcome:
-        settings = self.settings
-        improve = settings.mode == "improve"
-        if improve and command.strip().lower().rstrip(".!") == "done":
-            return Outcome("You stop here.", 0.0, done=True, success=self._reached())
-        score = self._last = self._judge(command)
-        self._codes += 1
-        left = settings.attempts - self._codes
-        ran = score.verdict == "ok"
-        before = self._best
-        better = ran and (before.verdict != "ok" or score.shown_auc > before.shown_auc)
-        if better:
-            self._best = score
-        done = left <= 0 or (ran and not improve)
-        if ran:
-            text = (
-                f"{'R2' if self.table.world.numeric else 'ROC AUC'} {score.shown_auc:.4f} on {SHOWN_ROWS} later cases."
-            )
-            reward = max(0.0, self._share(score)) - max(0.0, self._share(before)) if better else 0.0
-        else:
-            detail = f" {score.message}" if score.message else ""
-            text = f"{scoring.VERDICTS[score.verdict]}{detail}" + ("" if detail.endswith((".", "")) else ".")
-            reward = settings.penalty
-        if not done:
-            text += f" Attempts left: {left}."
-        share = max(0.0, self._share(self._best))
-        return Outcome(text, reward, done, done and self._reached(), valid=ran, progression=min(1.0, share))
+    def _score_text(self, score: scoring.Score) -> str:
+        metric = "R2" if self.game.world.numeric else "ROC AUC above 0.5"
+        return f"{score.shown_auc:.4f} of the attainable {metric} on {SHOWN_ROWS} later cases."
 
-    def _judge(self, command: str) -> scoring.Score:
-        code = extract(command, "build_model")
-        if not code.strip():
-            return scoring.Score("no_code")
-        if len(code) > self.settings.max_code:
-            return scoring.Score("too_long", f"{len(code)} characters, of {self.settings.max_code} allowed")
-        return self._evaluate(code, self.limits)
-
-    def _evaluate(self, code: str, limits: Limits) -> scoring.Score:
-        if self._lease is None:
-            self._lease = Lease(scoring.SPEC, self.driver)
-        variant = "number" if self.table.world.numeric else "model"
-        forbidden = self.settings.forbidden
-        return scoring.evaluate(self._lease.pool, code, self.table, variant, 1, forbidden, limits, error_characters=100)
-
-    def _share(self, score: scoring.Score) -> float:
-        return self.table.share(score.auc) if score.verdict == "ok" else 0.0
-
-    def _reached(self) -> bool:
-        return self._best.verdict == "ok" and self._share(self._best) >= self.threshold()
-
-    # ---- the reference program -------------------------------------------------------------------------------------
+    # ---- reference and players -------------------------------------------------------------------------------------
 
     def threshold(self) -> float:
         """Returns the share that counts as success."""
         return float(self.settings.goal * self.reference())
 
-    def reference(self) -> float:
-        """Returns the reference program's share on this table, cached on disk."""
-        from importlib.metadata import version
-
-        program = programs.expert(self.table.world)
-        key = json.dumps([self.table.digest, program, version("scikit-learn"), version("numpy")])
-        path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-        if path.exists():
-            return float(json.loads(path.read_text()))
-        score = self._evaluate(program, Limits(seconds=max(300.0, self.limits.seconds), memory_mb=4096))
-        if score.verdict != "ok":
-            raise DataError(f"The reference program does not run with these knobs: {score.verdict} {score.message}")
-        share = self._share(score)
-        write_atomically(path, json.dumps(share))
-        return share
-
-    # ---- TextEnv's other methods -----------------------------------------------------------------------------------
-
-    def expert(self, kind: str = "") -> str | None:
-        if self.settings.mode == "improve" and self._reached():
-            return "done"
-        return programs.expert(self.table.world)
+    def _reference_program(self) -> str:
+        return programs.expert(self.game.world)
 
     def blind_script(self) -> list[str]:
-        return [programs.blind(self.table.world.numeric)]
-
-    def remaining(self) -> int | None:
-        if self.settings.mode == "improve" and self._codes + 1 < self.settings.attempts and not self._reached():
-            return 2
-        return 1
+        return [programs.blind(self.game.world.numeric)]
 
     def random_command(self, rng: np.random.Generator) -> str:
-        return programs.random_program(self.table.world.numeric, rng)
+        return programs.random_program(self.game.world.numeric, rng)
 
     def labels(self) -> dict[str, str]:
-        world = self.table.world
-        return {
-            "task_type": "number" if world.numeric else "classes",
-            "graph": world.graph_family,
-            "mechanism": world.mechanism_family,
-            "isolation": self.driver,
-            "leaky": str(self.driver == "process").lower(),
-        }
+        world = self.game.world
+        labels = {"task_type": self.game.output, "graph": world.graph_family, "mechanism": world.mechanism_family}
+        return {**labels, "isolation": self.driver, "leaky": str(self.driver == "process").lower()}
 
     def metrics(self) -> dict[str, float]:
-        best, ran = self._best, self._best.verdict == "ok"
-        values = {"share": self._share(best), "ran": float(ran), "attempts": float(self._codes)}
-        if ran and self.table.world.numeric:
-            values.update(r2=best.auc, best_r2=self.table.best())
-            values.update(rmse=self.table.root_error(best.auc), best_rmse=self.table.root_error(self.table.best()))
-        elif ran:
-            values.update(auc=best.auc, best_auc=self.table.best())
-        return values
+        ran = self._best.verdict == "ok"
+        values = {"share": self._best.auc, "ran": float(ran), "attempts": float(self._codes)}
+        if self._explorer is not None:
+            values["explored"] = float(self._explorer.turns - self._explorer.left)
+        return {**values, **self.game.scores_of(self._best.auc)} if ran else values
 
     def extra_info(self) -> dict[str, Any]:
-        return {"verdict": self._last.verdict, "share": self._share(self._last), "isolation": self.driver}
-
-    def close(self) -> None:
-        if self._lease is not None:
-            self._lease.close()
-            self._lease = None
+        share = self._last.auc
+        return {"verdict": self._last.verdict, "share": share, "isolation": self.driver, "score": self._best.auc}

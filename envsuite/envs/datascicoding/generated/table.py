@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envsuite.envs.datascicoding import scoring
 from envsuite.envs.datascicoding.generated import scores
 from envsuite.envs.datascicoding.generated.streams import Stream
 from envsuite.envs.datascicoding.generated.world import Rows, World, draw_world
@@ -25,9 +24,9 @@ LARGEST_NUMBER = 1e9
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table in the form that `scoring.evaluate` takes, as `Instance` is.
+    """A table in the form that `scoring.evaluate` takes, a `PlayableTable`.
 
-    The rows that count have no labels: a prediction is scored against their true chances, so no label can leak.
+    Later rows have no labels: predictions are scored against their true chances (or means), so no label can leak.
     """
 
     world: World
@@ -36,41 +35,54 @@ class Table:
     held: Rows
     digest: str
 
+    @property
+    def name(self) -> str:
+        """Rows of the table in words."""
+        return self.world.theme.rows
+
+    @property
+    def output(self) -> str:
+        """Predictions of a model: `classes` or `numbers`."""
+        return "numbers" if self.world.numeric else "classes"
+
     def splits(self, count: int) -> list[tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]]:
         """Returns the single split: training rows with outcomes, and later rows whose score is shown."""
-        return [(self.training.frame, self.training.outcomes, self.shown.frame, self.shown.outcomes)]
+        return [(self.training.frame, self.training.outcomes, self.shown.frame, self.shown.truth)]
 
     def held_out(self) -> tuple[pd.DataFrame, np.ndarray]:
         """Returns the later rows that count, with the true chance (or mean) of each."""
         return self.held.frame, self.held.truth
 
-    def score_shown(self, outcomes: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
-        """Returns AUC or R2 on the shown rows, from their outcomes."""
-        if not self.world.numeric:
-            return scoring.mean_auc(outcomes, values, classes)
-        predicted = np.clip(values[:, 0], -LARGEST_NUMBER, LARGEST_NUMBER)
-        return 1.0 - float(np.mean((outcomes - predicted) ** 2) / outcomes.var())
+    def width(self, y_train: np.ndarray) -> int:
+        """Returns the number of columns of predictions."""
+        return 1 if self.world.numeric else 2
 
-    def score_held(self, truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
-        """Returns the expected AUC or R2 on the rows that count."""
-        if not self.world.numeric:
-            return scores.expected_auc(truth, values[:, 1])
-        predicted = np.clip(values[:, 0], -LARGEST_NUMBER, LARGEST_NUMBER)
-        return scores.expected_errors(truth, self.world.noise**2, predicted)[0]
+    def measure(self, y_train: np.ndarray, y: np.ndarray, values: np.ndarray) -> float:
+        """Returns the share of the attainable score for rows whose true chances (or means) are `y`, 0 to 1."""
+        predicted = np.clip(values[:, -1], -LARGEST_NUMBER, LARGEST_NUMBER)
+        return max(0.0, scores.share(self.score(y, predicted), self.trivial, self.score(y, y)))
 
-    def best(self) -> float:
-        """Returns the largest score there is on the rows that count: that of the true chances (or means)."""
+    @property
+    def trivial(self) -> float:
+        """Score of a constant prediction."""
+        return 0.0 if self.world.numeric else 0.5
+
+    def score(self, truth: np.ndarray, values: np.ndarray) -> float:
+        """Returns the expected AUC or R2 of `values` [rows]."""
+        if self.world.numeric:
+            return scores.expected_errors(truth, self.world.noise**2, values)[0]
+        return scores.expected_auc(truth, values)
+
+    def scores_of(self, share: float) -> dict[str, float]:
+        """Returns AUC, or R2 and RMSE, that belong to a share on the rows that count, and the best there are."""
         truth = self.held.truth
-        return self.score_held(truth, truth[:, None] if self.world.numeric else np.stack([1 - truth, truth], 1), truth)
-
-    def share(self, score: float) -> float:
-        """Returns the share of the attainable score: 0 for a constant prediction, 1 for the best one."""
-        return scores.share(score, 0.0 if self.world.numeric else 0.5, self.best())
-
-    def root_error(self, score: float) -> float:
-        """Returns the root of the expected squared error that belongs to an R2."""
-        total = float(self.held.truth.var()) + self.world.noise**2
-        return float(np.sqrt((1.0 - score) * total))
+        best = self.score(truth, truth)
+        score = self.trivial + share * (best - self.trivial)
+        if not self.world.numeric:
+            return {"auc": score, "best_auc": best}
+        total = float(truth.var()) + self.world.noise**2
+        rmse, best_rmse = (float(np.sqrt((1.0 - r2) * total)) for r2 in (score, best))
+        return {"r2": score, "best_r2": best, "rmse": rmse, "best_rmse": best_rmse}
 
 
 def draw_table(settings: SimpleNamespace, seed: int) -> Table:
