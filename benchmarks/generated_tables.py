@@ -89,9 +89,9 @@ def interval(values: list[float]) -> str:
 def table(lines: list[dict]) -> str:
     """Returns the page: shares by level and player, and how often each player wins."""
     played = {(line["level"], line["seed"], line["player"]) for line in lines}
-    whole = [line for line in lines if all((line["level"], line["seed"], player) in played for player in PLAYERS)]
+    complete = [line for line in lines if all((line["level"], line["seed"], player) in played for player in PLAYERS)]
     shares = {
-        level: {p: {x["seed"]: x for x in whole if (x["level"], x["player"]) == (level, p)} for p in PLAYERS}
+        level: {p: {x["seed"]: x for x in complete if (x["level"], x["player"]) == (level, p)} for p in PLAYERS}
         for level in LEVELS
     }
     counts = {level: len(shares[level]["expert"]) for level in LEVELS}

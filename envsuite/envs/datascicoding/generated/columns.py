@@ -18,7 +18,7 @@ LARGEST = 4.0
 
 
 @dataclass(frozen=True)
-class Column:
+class CausalColumn:
     """One column: its name and note, and the way from the value of a node to a cell.
 
     The outcome depends on the recorded cell alone: on `effects` of the level of a category, and on `when_missing` where
@@ -60,10 +60,10 @@ class Column:
         return np.array([None if gone else text for text, gone in zip(texts, absent, strict=True)], object)
 
 
-def draw_column(name: str, kind: str, missing: float, stream: Stream) -> Column:
+def draw_column(name: str, kind: str, missing: float, stream: Stream) -> CausalColumn:
     """Returns a random column of a kind; `missing` is the share of cells in which nothing is recorded."""
     when_missing = stream.between(0.7, 1.5) * stream.sign() if missing else 0.0
-    column = Column(name, kind, stream.pick(themes.ON_TIME_NOTES), missing=missing, when_missing=when_missing)
+    column = CausalColumn(name, kind, stream.pick(themes.ON_TIME_NOTES), missing=missing, when_missing=when_missing)
     if kind in KINDS_OF_LEVELS:
         return _with_levels(column, stream)
     if kind == AMOUNT:
@@ -77,15 +77,15 @@ def draw_column(name: str, kind: str, missing: float, stream: Stream) -> Column:
     return column
 
 
-def with_sentinel(column: Column, stream: Stream) -> Column:
-    """Returns a column of numbers that marks missing cells with a number of its own instead of an empty cell."""
+def with_sentinel(column: CausalColumn, stream: Stream) -> CausalColumn:
+    """Returns a column of numbers that marks missing cells with a special number instead of an empty cell."""
     outside = [value for value in (-1.0, -9.0, -99.0, -999.0, -9999.0) if value < column.center - 5 * column.scale]
     value = stream.pick(outside)
     note = f"{column.note}; {themes.SENTINEL_NOTE.format(value=f'{value:g}')}"
     return replace(column, sentinel=value, note=note)
 
 
-def _with_levels(column: Column, stream: Stream) -> Column:
+def _with_levels(column: CausalColumn, stream: Stream) -> CausalColumn:
     levels = 3 + stream.below(4)
     cuts = tuple(float(cut) for cut in np.linspace(-1.1, 1.1, levels - 1))
     effects = tuple(stream.shuffled([float(effect) for effect in np.linspace(-1.5, 1.5, levels)]))

@@ -1,7 +1,7 @@
 """Generated tables: write a scikit-learn model for a table that no one has seen before; the reward is the share of
 the attainable score.
 
-Rules. Each episode has a table of its own, drawn from a structural causal model (`world.py`). The player reads what
+Rules. Each episode has a new table, drawn from a structural causal model (`world.py`). The player reads what
 the rows are and a note on each column, and answers with Python code that defines `build_model(x_train, y_train)`, which
 returns a fitted estimator with `predict_proba` (classes) or `predict` (a number). The code runs once in a sandbox: it
 gets the training rows with outcomes, and later rows without. Later rows differ in their mix (drift), and some columns,
@@ -27,7 +27,7 @@ from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
 from envsuite.envs.datascicoding.generated import graphs, programs
 from envsuite.envs.datascicoding.generated.columns import KINDS_OF_LEVELS, NUMBER_CODE
 from envsuite.envs.datascicoding.generated.levels import LEVELS
-from envsuite.envs.datascicoding.generated.table import HELD_ROWS, SHOWN_ROWS, Table, draw_table
+from envsuite.envs.datascicoding.generated.table import HELD_ROWS, SHOWN_ROWS, CausalTable, draw_table
 from envsuite.errors import UsageError
 from envsuite.types import Knob
 
@@ -81,7 +81,7 @@ class GeneratedTables(DataSciCoding):
     variant = "model"
     splits = 1
     chance = 0.0
-    game: Table  # type: ignore[assignment]
+    game: CausalTable  # type: ignore[assignment]
 
     # ---- the data --------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class GeneratedTables(DataSciCoding):
         if settings.causes > max(graphs.SMALLEST, settings.columns - settings.unrelated):
             raise UsageError(f"causes={settings.causes} is more than the linked columns: set fewer causes.")
 
-    def _new_game(self, seed: int) -> Table:  # type: ignore[override]
+    def _new_game(self, seed: int) -> CausalTable:  # type: ignore[override]
         return draw_table(self.settings, seed)
 
     def _write_instructions(self) -> str:
@@ -105,8 +105,8 @@ class GeneratedTables(DataSciCoding):
 
     def _write_objective(self) -> str:
         world = self.game.world
-        wanted = world.theme.amount if world.numeric else f"{world.theme.question} (1) or not (0)"
-        return f"The rows are {world.theme.rows}. Predict: {wanted}."
+        outcome = world.theme.amount if world.numeric else f"{world.theme.question} (1) or not (0)"
+        return f"The rows are {world.theme.rows}. Predict: {outcome}."
 
     def _describe(self) -> str:
         frame, world = self.game.training.frame, self.game.world
@@ -117,9 +117,9 @@ class GeneratedTables(DataSciCoding):
             kind = "text" if column.kind in KINDS_OF_LEVELS and column.kind != NUMBER_CODE else "number"
             missing = ", some missing" if frame[name].isna().any() else ""
             example = frame[name].dropna().iloc[0]
-            shown = example if isinstance(example, str) else f"{example:g}"
+            text = example if isinstance(example, str) else f"{example:g}"
             note = f": {column.note}" if self.settings.notes else ""
-            lines.append(f"- {name} ({kind}{missing}, e.g. {shown}){note}")
+            lines.append(f"- {name} ({kind}{missing}, e.g. {text}){note}")
         lines.append(f"The model is scored on {SHOWN_ROWS + HELD_ROWS} later cases.")
         return "\n".join(lines)
 

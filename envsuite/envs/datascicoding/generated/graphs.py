@@ -35,10 +35,10 @@ def families(split: str) -> list[tuple[str, str]]:
     Of the 36 pairs training has 24, validation 6 and test 6. Every graph family and every mechanism family is in every
     split, but no pair is in two splits.
     """
-    wanted = {TRAIN: (0, 1, 2, 3), VALIDATION: (4,), TEST: (5,)}[split]
+    remainders = {TRAIN: (0, 1, 2, 3), VALIDATION: (4,), TEST: (5,)}[split]
     pairs = ((g, m) for g in range(len(GRAPHS)) for m in range(len(MECHANISMS)))
     names = tuple(MECHANISMS)
-    return [(GRAPHS[g], names[m]) for g, m in pairs if (g + m) % 6 in wanted]
+    return [(GRAPHS[g], names[m]) for g, m in pairs if (g + m) % 6 in remainders]
 
 
 def draw_graph(family: str, nodes: int, stream: Stream) -> Graph:

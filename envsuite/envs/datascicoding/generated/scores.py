@@ -17,7 +17,7 @@ def expected_auc(chances: np.ndarray, values: np.ndarray) -> float:
     group = np.cumsum(np.concatenate([[0], (np.diff(ordered) > 0).astype(int)]))
     positive, negative = np.bincount(group, p), np.bincount(group, 1.0 - p)
     below = np.cumsum(negative) - negative
-    same_row = float((p * (1.0 - p)).sum())  # a row is no pair with itself; with itself it would be a tie
+    same_row = float((p * (1.0 - p)).sum())  # a row does not pair with itself, which would be a tie
     right = float((positive * (below + 0.5 * negative)).sum()) - 0.5 * same_row
     pairs = float(p.sum() * (1.0 - p).sum()) - same_row
     return right / pairs if pairs > 0 else 0.5

@@ -23,7 +23,7 @@ LARGEST_NUMBER = 1e9
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class CausalTable:
     """A table in the form that `scoring.evaluate` takes, a `PlayableTable`.
 
     Later rows have no labels: predictions are scored against their true chances (or means), so no label can leak.
@@ -85,7 +85,7 @@ class Table:
         return {"r2": score, "best_r2": best, "rmse": rmse, "best_rmse": best_rmse}
 
 
-def draw_table(settings: SimpleNamespace, seed: int) -> Table:
+def draw_table(settings: SimpleNamespace, seed: int) -> CausalTable:
     """Returns the table of a seed."""
     world = draw_world(settings, seed)
     training = world.sample(Stream("rows", seed, "training"), settings.rows)
@@ -95,4 +95,4 @@ def draw_table(settings: SimpleNamespace, seed: int) -> Table:
         rows.frame.to_csv(index=False).encode() + rows.outcomes.astype("<f8").tobytes()
         for rows in (training, shown, held)
     )
-    return Table(world, training, shown, held, hashlib.sha256(content).hexdigest()[:16])
+    return CausalTable(world, training, shown, held, hashlib.sha256(content).hexdigest()[:16])

@@ -13,9 +13,9 @@ class Theme:
 
     rows: str
     question: str
-    """what is to be predicted of a row, for classes"""
+    """outcome of a row, if it is one of two classes"""
     amount: str
-    """what is to be predicted of a row, for a number"""
+    """outcome of a row, if it is a number"""
     columns: tuple[str, ...]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from envsuite.envs.datascicoding.generated import columns as kinds
 from envsuite.envs.datascicoding.generated import graphs, themes
-from envsuite.envs.datascicoding.generated.columns import Column, draw_column
+from envsuite.envs.datascicoding.generated.columns import CausalColumn, draw_column
 from envsuite.envs.datascicoding.generated.graphs import Graph, draw_graph
 from envsuite.envs.datascicoding.generated.mechanisms import Term, draw_term
 from envsuite.envs.datascicoding.generated.scores import expected_auc
@@ -35,7 +35,7 @@ FOLLOWS = 0.7
 class Trap:
     """A column that follows the outcome in training rows and another row's outcome, at random, in later rows."""
 
-    column: Column
+    column: CausalColumn
     strength: float
     """distance between the two classes (for a number: of 1.2 standard deviations) in units of the trap's own noise"""
     direction: float
@@ -65,7 +65,7 @@ class World:
     """parents of every node; the last nodes are unrelated to everything"""
     edges: tuple[tuple[Term, ...], ...]
     """of each node the terms of its parents"""
-    node_columns: tuple[Column, ...]
+    node_columns: tuple[CausalColumn, ...]
     outcome: tuple[Term, ...]
     traps: tuple[Trap, ...]
     order: tuple[str, ...]
@@ -150,7 +150,7 @@ class World:
 
 
 def draw_world(settings: SimpleNamespace, seed: int) -> World:
-    """Returns the model of a seed. Knobs are those of `GeneratedTables`."""
+    """Returns the model of a seed. `settings`: the knobs of `GeneratedTables`."""
     stream = Stream("world", seed)
     split = graphs.split_of(seed)
     graph_family, mechanism_family = stream.pick(graphs.families(split))
@@ -184,7 +184,9 @@ def draw_world(settings: SimpleNamespace, seed: int) -> World:
     return _with_outcome(_with_scaled_edges(world, stream.fork("scale")), causes, settings, stream.fork("outcome"))
 
 
-def _draw_columns(names: Sequence[str], count: int, settings: SimpleNamespace, stream: Stream) -> tuple[Column, ...]:
+def _draw_columns(
+    names: Sequence[str], count: int, settings: SimpleNamespace, stream: Stream
+) -> tuple[CausalColumn, ...]:
     """Draws the kinds of the columns: shares of categories and text codes as the knobs say, other columns numbers."""
     text_codes, categories = round(settings.codes * count), round(settings.categories * count)
     drawn = [kinds.TEXT_CODE] * text_codes
