@@ -133,12 +133,13 @@ class DataSciCoding(TextEnv):
         settings = self.settings
         self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
         self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
-        programs = (exploring.RUN_PYTHON, exploring.SUBMIT) if settings.explore else (RUN_CODE,)
+        explores = bool(getattr(settings, "explore", 0))  # a form of the game without the knob has no interpreter
+        programs = (exploring.RUN_PYTHON, exploring.SUBMIT) if explores else (RUN_CODE,)
         self.tools = (STOP, *programs) if settings.mode == "improve" else programs
-        if settings.explore and not getattr(settings, "holdout", True):
+        if explores and not getattr(settings, "holdout", True):
             raise UsageError("explore needs a holdout, or it would show labels that count: set holdout=0.3.")
         self._load_data()
-        self._explorer = exploring.Explorer(self.driver, settings, self.limits) if settings.explore else None
+        self._explorer = exploring.Explorer(self.driver, settings, self.limits) if explores else None
         self.instructions = self._write_instructions()
         self._lease: Lease | None = None
         self._best = scoring.Score("no_code")
@@ -159,6 +160,11 @@ class DataSciCoding(TextEnv):
     def variant(self) -> str:
         """Kind of program that the player writes."""
         return str(self.settings.variant)
+
+    @property
+    def function(self) -> str:
+        """Name of the function that a program defines."""
+        return "transform" if self.variant == "features" else "build_model"
 
     @property
     def splits(self) -> int:
@@ -209,14 +215,13 @@ class DataSciCoding(TextEnv):
         improve = settings.mode == "improve"
         if improve and command.strip().lower().rstrip(".!") == "done":
             return Outcome("You stop here.", 0.0, done=True, success=self._reached())
-        function = "transform" if self.variant == "features" else "build_model"
-        code: str | None = replies.extract(command, function)
+        code: str | None = replies.extract(command, self.function)
         if self._explorer is not None:
-            code = replies.submitted(command, function)
+            code = replies.submitted(command, self.function)
             if code is None and self._explorer.left:
                 text, ran = self._explorer.run(replies.cell(command)[: settings.max_code])
                 return Outcome(text, 0.0, valid=ran, progression=self._share())
-        score = self._last = self._judge(replies.extract(command, function) if code is None else code)
+        score = self._last = self._judge(replies.extract(command, self.function) if code is None else code)
         self._codes += 1
         left = settings.attempts - self._codes
         ran = score.verdict == "ok"
@@ -335,7 +340,7 @@ class DataSciCoding(TextEnv):
     def expert(self, kind: str = "") -> str | None:
         if self.settings.mode == "improve" and self._reached():
             return "done"
-        return ("# submit\n" if self.settings.explore else "") + self._reference_program()
+        return ("# submit\n" if self._explorer is not None else "") + self._reference_program()
 
     def remaining(self) -> int | None:
         if self.settings.mode == "improve":

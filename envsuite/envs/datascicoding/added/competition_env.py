@@ -35,7 +35,6 @@ from envsuite.envs.datascicoding.added import competition, programs, storage
 from envsuite.envs.datascicoding.added.competition import Competition, CompetitionScore
 from envsuite.envs.datascicoding.added.env import AddedTable
 from envsuite.envs.datascicoding.added.leaderboards import MEDALS, Thresholds
-from envsuite.envs.datascicoding.replies import extract
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Lease
 from envsuite.types import Knob
@@ -70,6 +69,7 @@ class CompetitionEnv(AddedTable):
     )
     ranges = {"ran": (0.0, 1.0), "medal": (0.0, 3.0)}
     chance = 0.0
+    function = "main"
     game: Competition  # type: ignore[assignment]
 
     def _load_data(self) -> None:
@@ -120,8 +120,7 @@ class CompetitionEnv(AddedTable):
 
     # ---- scores ----------------------------------------------------------------------------------------------------
 
-    def _judge(self, command: str) -> scoring.Score:
-        code = extract(command, "main")
+    def _judge(self, code: str) -> scoring.Score:
         if not code.strip():
             return scoring.Score("no_code")
         if len(code) > self.settings.max_code:
