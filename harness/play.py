@@ -10,9 +10,14 @@ from typing import Any
 from envsuite.core import TextEnv
 from envsuite.errors import UsageError
 from envsuite.types import StopReason
+from harness.editor import edit
 from harness.types import Episode, Reply, Trajectory, Turn
 
-HELP = ":undo takes the last command back, :actions lists what is admissible, :quit leaves; Tab completes"
+HELP = (
+    ":undo takes the last command back, :actions lists what is admissible, :edit writes several lines in your editor, "
+    "a line of ``` begins a command that ends with another, :quit leaves; Tab completes"
+)
+FENCE = "```"
 
 
 def play(
@@ -44,12 +49,21 @@ def _episode(
     run = Trajectory(episode, env.instructions, info["objective"], dict(info["labels"]), final_observation=text)
     say(f"{env.instructions}\n\n{info['objective']}\n\n{text}")
     past: list[tuple[Any, str, dict[str, Any]]] = []
+    draft = ""
     while run.stop_reason is None:
         admissible = info["admissible_commands"]
         try:
             line = ask(admissible).strip()
+            if line == ":edit":
+                line = draft = edit(draft)
+                say(line)
+            elif line.startswith(FENCE):
+                line = _block(line, ask)
         except EOFError:
             return None
+        except UsageError as error:
+            say(str(error))
+            continue
         if line == ":quit":
             return None
         if line == ":help":
@@ -79,6 +93,15 @@ def _episode(
     say(f"[{run.stop_reason}] after {len(run.turns)} turns, reward {run.total_reward:g}")
     run.seconds = time.monotonic() - began
     return run
+
+
+def _block(first: str, ask: Callable[[list[str]], str]) -> str:
+    """Returns a command of several lines: from its first line to the line that closes its fence."""
+    fence = first[: len(first) - len(first.lstrip("`"))]
+    lines = [first]
+    while len(lines) == 1 or lines[-1].strip() != fence:
+        lines.append(ask([]).rstrip())
+    return "\n".join(lines)
 
 
 def _snapshot(env: TextEnv) -> Any:
