@@ -62,7 +62,7 @@ def examine(problem: PublishedProblem, seconds: float) -> tuple[str, bool]:
 
 def _failure(problem: PublishedProblem, report: Report, seconds: float) -> str:
     if report.fault == "no_log":
-        log, fault = problem.log_of_untouched(seconds)
+        log, fault = problem.log_of({}, seconds)
         output = " ".join((between_markers(log) or log).split())[-_TAIL:]
         return f"no test runs: {fault or output or 'no output'}"
     if report.fault:
