@@ -13,7 +13,7 @@ FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
 BASE = {"types", "errors", "spaces", "tools", "core", "plugins", "registry", "panels", "cache"}
 FOLDERS = {
     "harness": [
-        ["types", "reasoning"],
+        ["types", "reasoning", "editor"],
         ["steps"],
         ["records", "waiting"],
         ["prompting"],
