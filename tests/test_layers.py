@@ -13,7 +13,7 @@ FLOORS = {"envsuite": 0, "harness": 1, "baselines": 2}
 BASE = {"types", "errors", "spaces", "tools", "core", "plugins", "registry", "panels", "cache"}
 FOLDERS = {
     "harness": [
-        ["types", "reasoning", "editor"],
+        ["types", "reasoning"],
         ["steps"],
         ["records", "waiting"],
         ["prompting"],
