@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from envsuite.envs.datascicoding.generated import levels as generated
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
@@ -105,3 +106,5 @@ register(
         summary="feature engineering in steps that are kept if they help, scored by several classifiers, as in CAAFE",
     )
 )
+for _task in generated.TASKS:
+    register(_task)

@@ -1,13 +1,15 @@
 """Program of the sandbox: runs one submission on one split. It sees no test label and no other part of
 envsuite.
 
+`converse` is the interpreter of the exploring turns.
+
 `handle` takes a pickle made by `scoring`. Its `variant` is `model` (the submission fits a model and predicts),
 `features` (the submission transforms two tables, and gets no label at all) or `fixed` (the fixed classifier of
 `features` is fitted in a new process, which no submission has touched).
 
 It returns a line of JSON (`verdict`, `message`, `line`) and, for "ok", little-endian arrays: probabilities
-[rows, columns] as float64, or the tables in the form of `tables`. Everything is checked outside, where the test labels
-are: a submission that forges the answer only replaces its own predictions or features.
+[rows, columns] as float64, or the tables in the form of `features.read`. Everything is checked outside, where the test
+labels are: a submission that forges the answer only replaces its own predictions or features.
 """
 
 from __future__ import annotations
@@ -211,7 +213,7 @@ def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> 
 
 
 def _transform(job: dict[str, Any]) -> bytes:
-    """Returns the submission's features of training and test rows as plain arrays: see `tables.read`."""
+    """Returns the submission's features of training and test rows as plain arrays: see `features.read`."""
     import numpy as np
     import pandas as pd
 
