@@ -38,7 +38,7 @@ FOLDS = 5
 TREES = 100
 DRAWS = 2
 """generated games per official one; the AUC is the mean over as many classifications"""
-RESAMPLES = 1000
+RESAMPLES = 400
 FIRST_TEST_SEED = 1_000_000
 
 
