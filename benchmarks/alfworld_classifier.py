@@ -35,10 +35,10 @@ from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.errors import DataError, UsageError
 
 FOLDS = 5
-TREES = 100
-DRAWS = 2
+TREES = 300
+DRAWS = 1
 """generated games per official one; the AUC is the mean over as many classifications"""
-RESAMPLES = 400
+RESAMPLES = 200
 FIRST_TEST_SEED = 1_000_000
 
 
