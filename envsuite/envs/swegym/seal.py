@@ -40,6 +40,8 @@ RUNNER = (
 """modules whose functions and classes decide a verdict, in all versions of pytest"""
 WORLD = ("builtins", "time", "datetime")
 """modules that tests may patch, and the code under test may not"""
+HARMLESS = {"dir", "print", "input", "help", "breakpoint", "exit", "quit"}
+"""functions of these that no comparison depends on; the package `sure`, for one, replaces `dir`"""
 
 
 class Seal:
@@ -60,7 +62,7 @@ class Seal:
     def pytest_collection(self, session):
         self.runner = parts_of_class(type(self)) + parts_of_class(self.reporter)
         self.runner += [part for name in RUNNER for part in parts_of_module(name)]
-        self.world = [part for name in WORLD for part in parts_of_module(name)]
+        self.world = [part for name in WORLD for part in parts_of_module(name) if part[1] not in HARMLESS]
         self.tracing = sys.gettrace(), sys.getprofile()
         self.manager = session.config.pluginmanager
         self.plugins = {id(plugin) for plugin in self.manager.get_plugins()}
