@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -116,6 +117,8 @@ class DataSciCoding(TextEnv):
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
     isolate = True
+    chance = 0.5
+    """score of a constant prediction"""
 
     @classmethod
     def resources(cls, settings: dict[str, Any]) -> dict[str, float]:
@@ -126,19 +129,9 @@ class DataSciCoding(TextEnv):
         settings = self.settings
         self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
         self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
-        never = ", ".join(settings.forbidden)
-        self.instructions = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
-            splits=settings.splits,
-            seconds=settings.seconds,
-            attempts=settings.attempts,
-            forbidden=f" Not allowed: {never}." if never else "",
-        )
-        if settings.holdout:
-            self.instructions += HOLDOUT[settings.mode]
         self.tools = (STOP, RUN_CODE) if settings.mode == "improve" else (RUN_CODE,)
-        # Raises at once if a data set is missing or cannot be played.
-        self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
-        self._tables = self._tables or [_table(name) for name in settings.dataset]
+        self._load_data()
+        self.instructions = self._write_instructions()
         self._lease: Lease | None = None
         self._best = scoring.Score("no_code")
         self._last = self._best
@@ -146,16 +139,56 @@ class DataSciCoding(TextEnv):
         self._program = ""
         self._bugs: tuple[str, ...] = ()
 
+    # ---- the data, which other forms of the game replace -----------------------------------------------------------
+
+    def _load_data(self) -> None:
+        """Loads the tables. Raises at once if one is missing or cannot be played."""
+        settings = self.settings
+        self._tables = [datasets.load_csv(settings.csv, settings.target)] if settings.csv else []
+        self._tables = self._tables or [_table(name) for name in settings.dataset]
+
+    @property
+    def variant(self) -> str:
+        """Kind of program that the player writes."""
+        return str(self.settings.variant)
+
+    @property
+    def splits(self) -> int:
+        """Number of splits on which a program runs."""
+        return int(self.settings.splits)
+
+    def _new_game(self, seed: int) -> Instance:
+        table = self._tables[seed % len(self._tables)]
+        return instance(table, self.settings, seed if self.settings.draw < 0 else self.settings.draw)
+
+    def _write_objective(self) -> str:
+        return f"{self.game.about} Predict which of {len(self.game.classes)} classes."
+
+    def _score_text(self, score: scoring.Score) -> str:
+        return (
+            f"Mean ROC AUC {score.shown_auc:.4f} (standard deviation {score.shown_std:.4f}) over {self.splits} splits."
+        )
+
+    def _write_instructions(self) -> str:
+        settings = self.settings
+        never = ", ".join(settings.forbidden)
+        text = (TASKS[settings.variant] + RULES + ENDINGS[settings.mode]).format(
+            splits=settings.splits,
+            seconds=settings.seconds,
+            attempts=settings.attempts,
+            forbidden=f" Not allowed: {never}." if never else "",
+        )
+        return text + HOLDOUT[settings.mode] if settings.holdout else text
+
     # ---- the game --------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> str:
         settings = self.settings
-        table = self._tables[seed % len(self._tables)]
-        self.game: Instance = instance(table, settings, seed if settings.draw < 0 else settings.draw)
+        self.game = self._new_game(seed)
         self._best = self._last = scoring.Score("no_code")
         self._codes = 0
-        self.objective = f"{self.game.about} Predict which of {len(self.game.classes)} classes."
-        if settings.variant == "debug":
+        self.objective = self._write_objective()
+        if self.variant == "debug":
             self._program, self._bugs = pipelines.broken(settings.bugs, np.random.default_rng(seed))
             return f"{self._describe()}\n\nThe program:\n```python\n{self._program}```"
         return self._describe()
@@ -175,7 +208,7 @@ class DataSciCoding(TextEnv):
             self._best = score
         done = left <= 0 or (ran and not improve)
         if ran:
-            text = f"Mean ROC AUC {score.shown_auc:.4f} (standard deviation {score.shown_std:.4f}) over {settings.splits} splits."
+            text = self._score_text(score)
             reward = score.auc
             if improve and before.verdict == "ok":
                 reward = score.auc - before.auc if better else 0.0
@@ -188,7 +221,7 @@ class DataSciCoding(TextEnv):
         return Outcome(text, reward, done, done and self._reached(), valid=ran, progression=self._share())
 
     def _judge(self, command: str) -> scoring.Score:
-        code = extract(command, "transform" if self.settings.variant == "features" else "build_model")
+        code = extract(command, "transform" if self.variant == "features" else "build_model")
         if not code.strip():
             return scoring.Score("no_code")
         if len(code) > self.settings.max_code:
@@ -199,13 +232,13 @@ class DataSciCoding(TextEnv):
         if self._lease is None:
             self._lease = Lease(scoring.SPEC, self.driver)
         settings = self.settings
-        variant = "features" if settings.variant == "features" else "model"
+        variant = "features" if self.variant == "features" else "model"
         return scoring.evaluate(
             self._lease.pool,
             code,
             self.game,
             variant,
-            settings.splits,
+            self.splits,
             settings.forbidden,
             self.limits,
             error_characters=100 if settings.errors == "short" else 0,
@@ -217,7 +250,7 @@ class DataSciCoding(TextEnv):
     def _share(self) -> float:
         if self._best.verdict != "ok":
             return 0.0
-        return min(1.0, max(0.0, (self._best.auc - 0.5) / max(0.01, self.threshold() - 0.5)))
+        return min(1.0, max(0.0, (self._best.auc - self.chance) / max(0.01, self.threshold() - self.chance)))
 
     # ---- the reference program -------------------------------------------------------------------------------------
 
@@ -228,7 +261,7 @@ class DataSciCoding(TextEnv):
     def threshold(self) -> float:
         """Returns the score that counts as success."""
         reference = self.reference()
-        if self.settings.variant == "features":
+        if self.variant == "features":
             unchanged = self._cached_score(pipelines.UNCHANGED)
             if reference > unchanged:
                 middle = (reference + unchanged) / 2
@@ -238,16 +271,17 @@ class DataSciCoding(TextEnv):
         return reference - self.settings.margin
 
     def _reference_program(self) -> str:
-        return pipelines.expert(self.settings.variant, self.game.name)
+        return pipelines.expert(self.variant, self.game.name)
 
     def _cached_score(self, program: str) -> float:
         from importlib.metadata import version
 
-        key = json.dumps([self.game.digest, self.settings.splits, program, version("scikit-learn"), version("numpy")])
+        key = json.dumps([self.game.digest, self.splits, program, version("scikit-learn"), version("numpy")])
         path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
         if path.exists():
             return float(json.loads(path.read_text()))
-        limits, self.limits = self.limits, Limits(seconds=max(120.0, self.limits.seconds), memory_mb=4096)
+        limits = self.limits
+        self.limits = replace(limits, seconds=max(120.0, limits.seconds), memory_mb=max(4096, limits.memory_mb))
         try:
             score = self._evaluate(program)
         finally:
@@ -294,7 +328,7 @@ class DataSciCoding(TextEnv):
         return 1
 
     def random_command(self, rng: np.random.Generator) -> str:
-        return pipelines.random_program(self.settings.variant, rng)
+        return pipelines.random_program(self.variant, rng)
 
     def labels(self) -> dict[str, str]:
         leaky = self.game.leaky or self.driver == "process"

@@ -76,3 +76,12 @@ _add("features", f"{_FEATURES}; scored on the paper's halves", variant="features
 # Only on this bundled set does the reference transformation gain more than the margin.
 _add("features", _FEATURES, version=1, variant="features", dataset=("balance-scale",), **HOLDOUT)
 _add_both("improve", "continue to improve for five attempts", mode="improve", **_HARDER)
+register(
+    Task(
+        "DataSciCoding-local-v0",
+        "envsuite.envs.datascicoding.added.env:AddedTable",
+        kwargs={"errors": "short"},
+        requires=EXTRA,
+        summary="a table of yours, after `envsuite-data add FILE --target COLUMN`: --set table=NAME",
+    )
+)

@@ -116,6 +116,8 @@ def _predict(job: dict[str, Any]) -> Any:
         raise Rejection("bad_return", f"the code defines no function {function_name}")
     x_train, x_test = pd.DataFrame(job["x_train"]), pd.DataFrame(job["x_test"])
     y_train = pd.Series(job["y_train"], name="target")
+    if job.get("output") == "numbers":
+        return _numbers(function(x_train.copy(), y_train.copy()), x_test, forbidden, look_inside)
     classes = np.unique(y_train)
     if job["variant"] == "features":
         model, x_test = _fixed(function, x_train, y_train.to_numpy(), x_test)
@@ -135,6 +137,21 @@ def _predict(job: dict[str, Any]) -> Any:
     if order is not None and len(order) == len(classes) and set(order) == set(classes):
         values = values[:, np.argsort(order)]
     return values.astype(float)
+
+
+def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> Any:
+    """Returns the predictions [rows, 1] of a regression model."""
+    import numpy as np
+
+    if not hasattr(model, "predict"):
+        raise Rejection("bad_return", f"build_model returned {type(model).__name__}: return the fitted estimator")
+    look_inside(model, forbidden)
+    values = np.asarray(model.predict(x_test.copy()))
+    if values.dtype.kind not in "biuf":
+        raise Rejection("bad_return", f"predict returned {values.dtype}, not numbers")
+    if values.shape not in ((len(x_test),), (len(x_test), 1)):
+        raise Rejection("bad_return", f"predict gave shape {values.shape}, not {(len(x_test),)}")
+    return values.reshape(-1, 1).astype(float)
 
 
 def _compile(code: str, forbidden: set[str]) -> Any:

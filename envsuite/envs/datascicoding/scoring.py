@@ -19,7 +19,7 @@ from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 if TYPE_CHECKING:
     import pandas as pd
 
-    from envsuite.envs.datascicoding.instances import Instance
+    from envsuite.envs.datascicoding.instances import PlayableTable
     from envsuite.sandbox.pool import Pool
 
 RUNNER = Path(__file__).with_name("runner.py")
@@ -92,7 +92,7 @@ class Score:
 def evaluate(
     pool: Pool,
     code: str,
-    instance: Instance,
+    instance: PlayableTable,
     variant: str,
     splits: int,
     forbidden: tuple[str, ...],
@@ -115,20 +115,20 @@ def evaluate(
         order = _order(tests, len(x_held), instance.digest, number)
         rows = pd.concat([x_test, x_held]).iloc[order] if len(x_held) else x_test
         job: dict[str, object] = {"code": code, "variant": variant, "forbidden": forbidden}
-        job.update(x_train=_plain(x_train), y_train=y_train, x_test=_plain(rows))
+        job.update(x_train=_plain(x_train), y_train=y_train, x_test=_plain(rows), output=instance.output)
         result = _run(pool, job, replace(limits, seconds=max(0.05, left)))
         if result is None:
             return Score("crash", "it took the sandbox down")
         left -= result.seconds
-        score, values = read(result, len(rows), len(np.unique(y_train)), error_characters)
+        score, values = read(result, len(rows), instance.width(y_train), error_characters)
         if score.verdict == "timeout":
             score = replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
         if values is None:
             return score
         values = values[np.argsort(order)]
-        shown.append(mean_auc(y_test, values[:tests], np.unique(y_train)))
+        shown.append(instance.measure(y_train, y_test, values[:tests]))
         if len(x_held):
-            counted.append(mean_auc(y_held, values[tests:], np.unique(y_train)))
+            counted.append(instance.measure(y_train, y_held, values[tests:]))
     counts = counted or shown
     return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
 
@@ -203,33 +203,3 @@ def _clean(message: object, line: object, characters: int = 0) -> str:
     else:
         text = text if len(text) <= 300 else text[:150] + " ... " + text[-150:]
     return f"{text} (line {line})" if isinstance(line, int) and 0 < line < 1_000_000 else text
-
-
-def mean_auc(labels: np.ndarray, values: np.ndarray, classes: np.ndarray) -> float:
-    """Returns the ROC AUC of `values` [n, K], columns as `classes`; for K > 2 the mean over pairs of
-    classes (Hand & Till, 2001).
-
-    Equals sklearn's `multi_class="ovo", average="macro"`, except that rows may sum to any value and
-    that pairs without test rows of both classes are skipped. 0.5 if no pair is left.
-    """
-    if len(classes) == 2:
-        return _auc(values[labels == classes[1], 1], values[labels == classes[0], 1])
-    pairs = []
-    for i in range(len(classes)):
-        for j in range(i):
-            first, second = labels == classes[i], labels == classes[j]
-            if first.any() and second.any():
-                pair = _auc(values[first, i], values[second, i]), _auc(values[second, j], values[first, j])
-                pairs.append(sum(pair) / 2)
-    return float(np.mean(pairs)) if pairs else 0.5
-
-
-def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Returns the share of (positive, negative) pairs in the right order, ties counted half
-    (Mann-Whitney).
-    """
-    if not len(positive) or not len(negative):
-        return 0.5
-    ordered = np.sort(negative)
-    below = np.searchsorted(ordered, positive, "left") + np.searchsorted(ordered, positive, "right")
-    return float(below.sum() / (2 * len(positive) * len(negative)))
