@@ -9,6 +9,7 @@ changed is reported as failed.
 import json
 import os
 import sys
+from typing import Any, Tuple
 
 import pytest
 
@@ -43,6 +44,9 @@ WORLD = ("builtins", "time", "datetime")
 HARMLESS = {"dir", "print", "input", "help", "breakpoint", "exit", "quit"}
 """functions of these that no comparison depends on; the package `sure`, for one, replaces `dir`"""
 
+Part = Tuple[Any, str, Any, Any]
+"""namespace, name, object, and its code"""
+
 
 class Seal:
     """Detects changes to the test runner and to collected tests by the code under test.
@@ -53,13 +57,13 @@ class Seal:
     the methods of `reporter` as it does its own.
     """
 
-    def __init__(self, tampered, reporter):
+    def __init__(self, tampered: "set[str]", reporter: type) -> None:
         self.tampered = tampered
         self.reporter = reporter
-        self.functions = {}
+        self.functions: "dict[str, Any]" = {}
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session):
+    def pytest_collection(self, session: Any) -> None:
         self.runner = parts_of_class(type(self)) + parts_of_class(self.reporter)
         self.runner += [part for name in RUNNER for part in parts_of_module(name)]
         self.world = [part for name in WORLD for part in parts_of_module(name) if part[1] not in HARMLESS]
@@ -67,7 +71,7 @@ class Seal:
         self.manager = session.config.pluginmanager
         self.plugins = {id(plugin) for plugin in self.manager.get_plugins()}
 
-    def has_foreign_plugin(self):
+    def has_foreign_plugin(self) -> bool:
         """Returns True if a plugin was registered by anything but pytest and the tests' own
         conftest.py.
         """
@@ -75,16 +79,16 @@ class Seal:
         return any(not str(getattr(plugin, "__file__", "")).endswith("conftest.py") for plugin in new)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_finish(self, session):
+    def pytest_collection_finish(self, session: Any) -> None:
         self.functions = {item.nodeid: code_of(item) for item in session.items}
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item):
+    def pytest_runtest_setup(self, item: Any) -> None:
         if not unchanged(self.world):
             self.tampered.add(item.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_makereport(self, item, call):
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
         if call.when == "call" and not (
             (sys.gettrace(), sys.getprofile()) == self.tracing
             and code_of(item) is self.functions.get(item.nodeid)
@@ -97,22 +101,22 @@ class Seal:
 class Selection:
     """Leaves only tests whose id without parameters is in `only`."""
 
-    def __init__(self, only):
+    def __init__(self, only: "list[str]") -> None:
         self.only = set(only)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items):
+    def pytest_collection_modifyitems(self, items: "list[Any]") -> None:
         items[:] = [item for item in items if item.nodeid.partition("[")[0] in self.only]
 
 
 class Verdicts:
     """Reports the tests named in `tampered` as failed."""
 
-    def __init__(self, tampered):
+    def __init__(self, tampered: "set[str]") -> None:
         self.tampered = tampered
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, item, call):
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
         outcome = yield
         if item.nodeid in self.tampered and call.when == "call":
             report = outcome.get_result()
@@ -120,7 +124,7 @@ class Verdicts:
             report.longrepr = "The code under test changed the test runner."
 
 
-def pytest_configure(config):
+def pytest_configure(config: Any) -> None:
     """Registers the plugins of a published record's run, and restores the environment that loaded them."""
     plan = json.loads(os.environ.pop(PLAN, "null"))
     if plan is None:  # a runner registers `Seal` itself
@@ -128,14 +132,14 @@ def pytest_configure(config):
     folder, file = os.path.split(os.path.abspath(__file__))
     take_out("PYTHONPATH", folder, os.pathsep)
     take_out("PYTEST_ADDOPTS", "-p " + file.partition(".")[0], " ")
-    tampered = set()
+    tampered: "set[str]" = set()
     config.pluginmanager.register(Seal(tampered, Verdicts))
     config.pluginmanager.register(Verdicts(tampered))
     if plan["only"] is not None:
         config.pluginmanager.register(Selection(plan["only"]))
 
 
-def take_out(variable, part, separator):
+def take_out(variable: str, part: str, separator: str) -> None:
     """Removes a part of an environment variable, so that the code under test finds it as it was."""
     value = os.environ.get(variable, "")
     left = value.replace(separator + part, "").replace(part, "")
@@ -144,19 +148,19 @@ def take_out(variable, part, separator):
         os.environ[variable] = left
 
 
-def code_of(item):
+def code_of(item: Any) -> Any:
     """Returns the code of a collected test's function, or None if it has none."""
     return getattr(getattr(item, "obj", None), "__code__", None)
 
 
-def parts_of_class(owner):
+def parts_of_class(owner: Any) -> "list[Part]":
     """Returns (namespace, name, object, code) of each function and class of a class or module."""
     kinds = (property, classmethod, staticmethod)
     members = [(name, member) for name, member in vars(owner).items() if callable(member) or isinstance(member, kinds)]
     return [(vars(owner), name, member, getattr(member, "__code__", None)) for name, member in members]
 
 
-def parts_of_module(name):
+def parts_of_module(name: str) -> "list[Part]":
     """Returns the parts of a module and of the classes that it defines."""
     module = sys.modules.get(name)
     if module is None:
@@ -165,7 +169,7 @@ def parts_of_module(name):
     return [part for owner in [module] + classes for part in parts_of_class(owner)]
 
 
-def unchanged(parts):
+def unchanged(parts: "list[Part]") -> bool:
     """Returns True if all parts are the objects they were, with the same code."""
     return all(
         place.get(name) is member and getattr(member, "__code__", None) is code for place, name, member, code in parts
