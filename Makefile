@@ -122,6 +122,7 @@ sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docke
 	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox
 	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m pytest -q tests/sandbox
 	.ci/dockerd $(BIN)/python -m benchmarks.sandbox_red_team --markdown benchmarks/sandbox_red_team.md
+	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m benchmarks.sandbox_red_team --rows >> benchmarks/sandbox_red_team.md
 
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py

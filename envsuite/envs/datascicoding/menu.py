@@ -75,6 +75,7 @@ _FEATURES = "write a feature transformation for a fixed classifier"
 _add("features", f"{_FEATURES}; scored on the paper's halves", variant="features")
 # Only on this bundled set does the reference transformation gain more than the margin.
 _add("features", _FEATURES, version=1, variant="features", dataset=("balance-scale",), **HOLDOUT)
+_add("explore", "explore the training data in an interpreter, then submit", version=1, explore=10, **_HARDER, **HOLDOUT)
 _add_both("improve", "continue to improve for five attempts", mode="improve", **_HARDER)
 register(
     Task(
@@ -83,5 +84,14 @@ register(
         kwargs={"errors": "short"},
         requires=EXTRA,
         summary="a table of yours, after `envsuite-data add FILE --target COLUMN`: --set table=NAME",
+    )
+)
+register(
+    Task(
+        "DataSciCoding-mle-v0",
+        "envsuite.envs.datascicoding.added.competition_env:CompetitionEnv",
+        kwargs={"errors": "short"},
+        requires=EXTRA,
+        summary="a competition in the form of MLE-bench: files, submission.csv, public and private score, medals",
     )
 )

@@ -81,7 +81,7 @@ def examine(problem: PublishedProblem, seconds: float) -> tuple[Verdict, bool]:
         problem.sealed = False
         report = problem.judge(gold, seconds)
     if report.resolved:
-        log, _ = problem.log_of_untouched(seconds)
+        log, _ = problem.log_of({}, seconds)
         before = messages(between_markers(log) or "") if problem.sealed else {}
         wanted = problem.record.fail_to_pass
         return Verdict("", problem.sealed, {test: before[test] for test in wanted if test in before}), True
@@ -91,7 +91,7 @@ def examine(problem: PublishedProblem, seconds: float) -> tuple[Verdict, bool]:
 
 def _failure(problem: PublishedProblem, report: Report, seconds: float) -> str:
     if report.fault == "no_log":
-        log, fault = problem.log_of_untouched(seconds)
+        log, fault = problem.log_of({}, seconds)
         output = " ".join((between_markers(log) or log).split())[-_TAIL:]
         return f"no test runs: {fault or output or 'no output'}"
     if report.fault:

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from envsuite.envs.datascicoding import scoring
+from envsuite.envs.datascicoding import exploring, scoring
 from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
-from envsuite.envs.datascicoding.env import DataSciCoding
+from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
 from envsuite.types import Knob
 
 MODELS = {
@@ -30,7 +30,7 @@ MODELS = {
 }
 METRICS = {False: ("auc", "ROC AUC"), True: ("r2", "R2")}
 RULES = (
-    " Answer with the code alone, or with one fenced code block. It is run once, with {seconds:g} seconds, and scored "
+    "{answer} is run once, with {seconds:g} seconds, and scored "
     "by {metric}. numpy is there as np, pandas as pd; scikit-learn can be imported; there is no network.{forbidden}"
 )
 ENDINGS = {
@@ -40,6 +40,7 @@ ENDINGS = {
     "counts is the score, on further rows, of the program with the best score shown.",
 }
 KEPT = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
+KEPT += ("explore", "explore_chars", "explore_seconds")
 
 
 class AddedTable(DataSciCoding):
@@ -74,6 +75,7 @@ class AddedTable(DataSciCoding):
             attempts=settings.attempts,
             metric=METRICS[self.table.is_regression][1],
             forbidden=f" Not allowed: {never}." if never else "",
+            answer=exploring.instructions(settings) if settings.explore else ANSWER,
         )
 
     def _new_game(self, seed: int) -> TableGame:

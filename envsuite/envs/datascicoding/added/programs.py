@@ -97,3 +97,51 @@ _RANDOM_REGRESSIONS = (
     "def build_model(x_train, y_train):\n    return y_train.mean()\n",
     "def build_model(x_train, y_train)\n    return None\n",
 )
+
+
+# ---- scripts of competitions: they read train.csv and test.csv, and write submission.csv -------------------------
+
+SCRIPT = """\
+import pandas as pd
+
+header = pd.read_csv("test.csv", nrows=0).columns
+target = next(name for name in pd.read_csv("train.csv", nrows=0).columns if name not in header)
+sample = pd.read_csv("sample_submission.csv")
+key = sample.columns[0]
+{reading}
+{program}
+model = build_model(train.drop(columns=[key, target]), train[target])
+{predicting}
+sample[key] = test[key]
+sample.to_csv("submission.csv", index=False)
+"""
+_READING = {
+    "classes": 'train = pd.read_csv("train.csv", converters={target: str})\ntest = pd.read_csv("test.csv")\n',
+    "numbers": 'train = pd.read_csv("train.csv")\ntest = pd.read_csv("test.csv")\n',
+}
+_PREDICTING = {
+    "classes": (
+        "values = model.predict_proba(test.drop(columns=key))\n"
+        "if len(model.classes_) == 2:\n"
+        "    sample[target] = values[:, 1]\n"
+        "else:\n"
+        "    sample[list(model.classes_)] = values"
+    ),
+    "numbers": "sample[target] = model.predict(test.drop(columns=key))",
+}
+SAMPLE = """\
+import shutil
+shutil.copy("sample_submission.csv", "submission.csv")
+"""
+
+
+def script(output: str, program: str) -> str:
+    """Returns a competition's script around a program that defines `build_model`."""
+    return SCRIPT.format(reading=_READING[output], program=program, predicting=_PREDICTING[output])
+
+
+def random_script(output: str, rng: np.random.Generator) -> str:
+    """Returns a random player's script for a competition."""
+    if rng.random() < 0.25:
+        return SAMPLE if rng.random() < 0.5 else 'print("done")\n'
+    return script(output, random_program(output, rng))

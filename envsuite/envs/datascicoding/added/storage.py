@@ -24,7 +24,7 @@ from envsuite.envs.datascicoding.added import leaderboards, reading
 from envsuite.envs.datascicoding.added.findings import TableFinding
 from envsuite.envs.datascicoding.added.partition import PARTS, partition
 from envsuite.envs.datascicoding.added.preparation import TableColumn, prepare
-from envsuite.envs.datascicoding.datasets import SOURCES
+from envsuite.envs.datascicoding.datasets import SOURCES, Dataset
 from envsuite.envs.datascicoding.metrics import REGRESSION
 from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
 
@@ -122,6 +122,27 @@ def add(
         raise UsageError(f"There is another table {name!r}: give --name, or `envsuite-data remove {name}` first.")
     _write(name, record, arrays)
     return load(name), [*findings, *prepared.findings]
+
+
+def from_dataset(data: Dataset) -> StoredTable:
+    """Returns a data set of envsuite as a table with a split, without storing it. All its columns stay."""
+    name = "target" if "target" not in data.features.columns else "class"
+    frame = data.features.assign(**{name: data.labels.astype(str)})
+    prepared = prepare(frame, name, metrics.CLASSIFICATION, tuple(map(str, data.features.columns)))
+    parts = partition(prepared)
+    arrays = {"values": prepared.values, "target": prepared.target.values, "parts": parts}
+    return StoredTable(
+        name=data.name,
+        target=name,
+        kind=prepared.target.kind,
+        classes=prepared.target.classes,
+        columns=prepared.columns,
+        values=prepared.values,
+        answers=prepared.target.values,
+        parts=parts,
+        digest=_digest(data.name, arrays),
+        metric=metrics.DEFAULTS[prepared.target.kind],
+    )
 
 
 def names() -> list[str]:
