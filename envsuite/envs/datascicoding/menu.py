@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from envsuite.envs.datascicoding.generated import levels as generated
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
@@ -95,3 +96,5 @@ register(
         summary="a competition in the form of MLE-bench: files, submission.csv, public and private score, medals",
     )
 )
+for _task in generated.TASKS:
+    register(_task)
