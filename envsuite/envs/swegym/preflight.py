@@ -59,7 +59,7 @@ def gold_failure(problem: PublishedProblem, seconds: float) -> str:
     return verdict.reason
 
 
-class Verdict(NamedTuple):
+class PreflightVerdict(NamedTuple):
     """What the preflight of a record found."""
 
     reason: str
@@ -70,12 +70,12 @@ class Verdict(NamedTuple):
     """how FAIL_TO_PASS fails before the change, as far as the log says"""
 
 
-def examine(problem: PublishedProblem, seconds: float) -> tuple[Verdict, bool]:
+def examine(problem: PublishedProblem, seconds: float) -> tuple[PreflightVerdict, bool]:
     """Grades the gold patch; returns the verdict and whether that lasts."""
     try:
         gold = problem.gold()
     except DataError as error:
-        return Verdict(f"its gold patch does not apply ({error}).", problem.sealed, {}), True
+        return PreflightVerdict(f"its gold patch does not apply ({error}).", problem.sealed, {}), True
     report = problem.judge(gold, seconds)
     if not report.resolved and problem.sealed and report.fault != "timeout":
         problem.sealed = False
@@ -84,9 +84,9 @@ def examine(problem: PublishedProblem, seconds: float) -> tuple[Verdict, bool]:
         log, _ = problem.log_of({}, seconds)
         before = messages(between_markers(log) or "") if problem.sealed else {}
         wanted = problem.record.fail_to_pass
-        return Verdict("", problem.sealed, {test: before[test] for test in wanted if test in before}), True
+        return PreflightVerdict("", problem.sealed, {test: before[test] for test in wanted if test in before}), True
     reason = f"its gold patch fails ({_failure(problem, report, seconds)})."
-    return Verdict(reason, problem.sealed, {}), report.fault != "timeout"
+    return PreflightVerdict(reason, problem.sealed, {}), report.fault != "timeout"
 
 
 def _failure(problem: PublishedProblem, report: Report, seconds: float) -> str:
@@ -106,10 +106,10 @@ def _key(problem: PublishedProblem) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
-def _cached(file: Any) -> Verdict | None:
+def _cached(file: Any) -> PreflightVerdict | None:
     try:
         stored = json.loads(file.read_text())
-        verdict = Verdict(stored["reason"], stored["sealed"], stored["failures"])
+        verdict = PreflightVerdict(stored["reason"], stored["sealed"], stored["failures"])
         fits = isinstance(verdict.reason, str) and isinstance(verdict.sealed, bool)
         return verdict if fits and all(len(failure) == 2 for failure in verdict.failures.values()) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

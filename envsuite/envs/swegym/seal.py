@@ -98,7 +98,7 @@ class Seal:
             self.tampered.add(item.nodeid)
 
 
-class Selection:
+class TestSelection:
     """Leaves only tests whose id without parameters is in `only`."""
 
     def __init__(self, only: "list[str]") -> None:
@@ -136,7 +136,7 @@ def pytest_configure(config: Any) -> None:
     config.pluginmanager.register(Seal(tampered, Verdicts))
     config.pluginmanager.register(Verdicts(tampered))
     if plan["only"] is not None:
-        config.pluginmanager.register(Selection(plan["only"]))
+        config.pluginmanager.register(TestSelection(plan["only"]))
 
 
 def take_out(variable: str, part: str, separator: str) -> None:
