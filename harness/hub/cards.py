@@ -16,7 +16,7 @@ NOTICE = "Uploaded with `envsuite-hub push` of envsuite {version}."
 
 def card(settings: Mapping[str, Any], body: str) -> bytes:
     """Returns a README.md; `settings` without a value are left out."""
-    front = "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items() if value)
+    front = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items() if value)
     return f"---\n{front}---\n\n{body.strip()}\n\n{NOTICE.format(version=__version__)}\n".encode()
 
 
