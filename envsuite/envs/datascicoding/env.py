@@ -114,7 +114,7 @@ class DataSciCoding(TextEnv):
             "sandbox",
             "auto",
             "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.DRIVERS),
+            choices=("auto", *drivers.names()),
             trusted_only=True,
         ),
     )
@@ -362,7 +362,7 @@ class DataSciCoding(TextEnv):
         return pipelines.random_program(self.variant, rng)
 
     def labels(self) -> dict[str, str]:
-        leaky = self.game.leaky or self.driver == "process"
+        leaky = self.game.leaky or drivers.is_leaky(self.driver)
         kind = "binary" if len(self.game.classes) == 2 else "multi-class"
         labels = {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
         if self._bugs:

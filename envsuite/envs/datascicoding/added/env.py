@@ -22,6 +22,7 @@ from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
 from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
+from envsuite.sandbox import drivers
 from envsuite.types import Knob
 
 MODELS = {
@@ -119,7 +120,7 @@ class AddedTable(DataSciCoding):
     def labels(self) -> dict[str, str]:
         kind = "regression" if self.table.is_regression else "binary" if len(self.table.classes) == 2 else "multi-class"
         labels = {"instance": self.table.name, "digest": self.table.digest, "task_type": kind}
-        return {**labels, "isolation": self.driver, "leaky": str(self.driver == "process").lower()}
+        return {**labels, "isolation": self.driver, "leaky": str(drivers.is_leaky(self.driver)).lower()}
 
     def metrics(self) -> dict[str, float]:
         ran = self._best.verdict == "ok"
