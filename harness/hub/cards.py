@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from envsuite import __version__
@@ -62,9 +62,9 @@ def _prompt(prompting: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("prompt", f"{prompting['protocol']}, {words}")]
 
 
-def games_card(task: Task, split: str, seeds: Sequence[int], licence: str) -> bytes:
+def games_card(task: Task, split: str, count: int, licence: str) -> bytes:
     """Returns the card of a task's dataset of games."""
-    title = f"{task.id}: {len(seeds)} games" + (f" of {split}" if split else "")
+    title = f"{task.id}: {count} games" + (f" of {split}" if split else "")
     body = f"""# {title}
 
 {task.summary}

@@ -73,6 +73,14 @@ def build_model(x, y):
     return Model(belief)
 """
 )
+TIMING = """
+import time
+def cached(page):
+    began = time.perf_counter_ns()
+    os.pread(handle, 1, page * PAGE)
+    return time.perf_counter_ns() - began < 10_000
+"""
+"""replaces the question whether a page is in memory by the time that it takes to read it"""
 SEND = (
     MODEL
     + """
@@ -141,6 +149,13 @@ def by_page_cache(step: Step) -> None:
         step("ERASE = False" + PAGE_CACHE)
 
 
+def by_timing(step: Step) -> None:
+    """Marks row -> label like `by_page_cache`, and reads the marks by the time that a read takes."""
+    step("ERASE = True" + PAGE_CACHE + TIMING)
+    for _ in range(2):
+        step("ERASE = False" + PAGE_CACHE + TIMING)
+
+
 def by_error_text(step: Step) -> None:
     """Carries labels of the first split in the text of an error, and writes them into the next program."""
     for buckets in (1600, 480):  # the longest text that is shown whole
@@ -180,6 +195,7 @@ class Exploit(NamedTuple):
 EXPLOITS = {
     "files left behind": Exploit(by_files),
     "marks in the page cache": Exploit(by_page_cache),
+    "marks read by timing": Exploit(by_timing),
     "labels in error text": Exploit(by_error_text),
     "labels in the callers' frames": Exploit(by_callers_labels, "features"),
     "a patched classifier": Exploit(by_patched_classifier, "features"),
