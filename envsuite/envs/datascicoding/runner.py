@@ -244,7 +244,7 @@ def _transform(job: dict[str, Any]) -> bytes:
 
 
 def _fit_fixed(job: dict[str, Any]) -> bytes:
-    """Returns the predictions of the classifier of the variant `features` for the test rows of each split.
+    """Returns the predictions for the test rows of each split by each of the job's `classifiers`.
 
     A split is (training features, training labels, test features); features are an array of numbers [rows, columns]
     and, for each column of text, its words and the number of each row's word.
@@ -253,8 +253,10 @@ def _fit_fixed(job: dict[str, Any]) -> bytes:
 
     predictions = []
     for train, labels, test in job["splits"]:
-        fitted = _fixed(len(train[0][0]), len(train[1])).fit(_frame(train), labels)
-        predictions.append(fitted.predict_proba(_frame(test)))
+        rows, new_rows = _frame(train), _frame(test)
+        for name in job.get("classifiers", ("logistic",)):
+            fitted = _fixed(len(train[0][0]), len(train[1]), name).fit(rows, labels)
+            predictions.append(fitted.predict_proba(new_rows))
     return b"".join(np.asarray(values).astype("<f8").tobytes() for values in predictions)
 
 
@@ -357,9 +359,10 @@ def _inner_objects(part: Any) -> list[Any]:
     return inner
 
 
-def _fixed(numbers: int, texts: int) -> Any:
-    """Returns the unfitted classifier of the variant `features`, for a table made by `_frame`."""
+def _fixed(numbers: int, texts: int, name: str) -> Any:
+    """Returns an unfitted classifier (logistic, forest or boosting) for a table made by `_frame`."""
     from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -373,4 +376,8 @@ def _fixed(numbers: int, texts: int) -> Any:
             ("text", encoded, [f"t{place}" for place in range(texts)]),
         ]
     )
+    if name == "forest":
+        return make_pipeline(columns, RandomForestClassifier(n_estimators=60, min_samples_leaf=2, random_state=0))
+    if name == "boosting":
+        return make_pipeline(columns, GradientBoostingClassifier(n_estimators=40, random_state=0))
     return make_pipeline(columns, LogisticRegression(max_iter=300))

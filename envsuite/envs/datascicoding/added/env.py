@@ -22,6 +22,7 @@ from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
 from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
+from envsuite.sandbox import drivers
 from envsuite.types import Knob
 
 MODELS = {
@@ -55,6 +56,7 @@ class AddedTable(DataSciCoding):
     )
     ranges = {"auc": (0.0, 1.0), "r2": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = {}
+    experts = ("",)
     variant = "model"
     splits = 1
     game: TableGame
@@ -118,7 +120,7 @@ class AddedTable(DataSciCoding):
     def labels(self) -> dict[str, str]:
         kind = "regression" if self.table.is_regression else "binary" if len(self.table.classes) == 2 else "multi-class"
         labels = {"instance": self.table.name, "digest": self.table.digest, "task_type": kind}
-        return {**labels, "isolation": self.driver, "leaky": str(self.driver == "process").lower()}
+        return {**labels, "isolation": self.driver, "leaky": str(drivers.is_leaky(self.driver)).lower()}
 
     def metrics(self) -> dict[str, float]:
         ran = self._best.verdict == "ok"
