@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ from envsuite.errors import EnvsuiteError
 ROOT = Path(__file__).resolve().parents[1]
 TORCH = os.environ.get("TORCH", "torch==2.13.0+cpu")
 INDEX = os.environ.get("TORCH_INDEX", "")
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""asked for the CPU build of torch if the usual indexes and folders do not have it"""
 
 
 @dataclass(frozen=True)
@@ -117,11 +120,16 @@ def _environment(name: str, recipe: Recipe) -> Path:
         uv: list[str | Path] = ["uv"]
         run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder], log, "uv venv")
         install = [*uv, "pip", "install", "--quiet", "--python", python]
-        for index in filter(None, [INDEX]):
-            install += ["--extra-index-url", index]
+        if INDEX:
+            install += ["--extra-index-url", INDEX]
         if recipe.alone:
             run([*install, "--no-deps", *recipe.alone], log, f"uv pip install {' '.join(recipe.alone)}")
-        run([*install, *wanted], log, f"uv pip install {name}")
+        try:
+            run([*install, *wanted], log, f"uv pip install {name}")
+        except EnvsuiteError:
+            if INDEX or "+cpu" not in TORCH:
+                raise
+            run([*install, "--extra-index-url", CPU_INDEX, *wanted], log, f"uv pip install {name}")
         stamp.write_text(written)
     return python
 
@@ -137,7 +145,12 @@ def _prove(recipe: Recipe, python: Path) -> dict[str, Any]:
     print(done.stdout[-3000:], file=sys.stderr)
     summary = (done.stdout.strip().splitlines() or ["no output"])[-1]
     failed = bool(done.returncode) or "skipped" in summary
-    return {"rows": [json.loads(line) for line in lines], "summary": summary.strip("= "), "failed": failed}
+    passed = re.search(r"\d+ passed", summary)
+    return {
+        "rows": [json.loads(line) for line in lines],
+        "summary": passed[0] if passed else summary,
+        "failed": failed or not passed,
+    }
 
 
 def _page(results: dict[str, dict[str, Any]]) -> str:
@@ -163,7 +176,7 @@ def _page(results: dict[str, dict[str, Any]]) -> str:
         recipe = RECIPES[name]
         packages = ", ".join(f"`{word}`" for word in (*recipe.alone, *recipe.packages[:1]) if "==" in word)
         note = f" ({recipe.note})" if recipe.note else ""
-        lines.append(f"| {name} | {packages}{note} | {result['summary'].partition(' in ')[0]} |")
+        lines.append(f"| {name} | {packages}{note} | {result['summary']} |")
     return "\n".join(lines) + "\n"
 
 

@@ -15,6 +15,9 @@ from rich.progress import track
 
 from envsuite import registry
 from envsuite.cache import cache_dir, write_atomically
+from envsuite.envs.datascicoding.added import storage
+from envsuite.envs.datascicoding.added.findings import TableFinding
+from envsuite.envs.datascicoding.added.reading import Format
 from envsuite.errors import MissingExtra, UsageError, did_you_mean
 from harness import cli
 from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
@@ -52,10 +55,10 @@ def parser() -> argparse.ArgumentParser:
         default=None,
         help="for prompts/NAME: a checkout of the protocol's repository, in place of the download",
     )
-    add = verbs.add_parser("add", help="add your own copy of a dataset file, after a check of its schema and checksum")
-    add.add_argument("name", help="name of the data set")
-    add.add_argument("file", type=Path, help="your copy")
-    verbs.add_parser("list", help="list the cache")
+    _add_adding(verbs)
+    verbs.add_parser("list", help="list your tables and the cache")
+    remove = verbs.add_parser("remove", help="delete one of your tables")
+    remove.add_argument("name", help="name of the table, as `list` shows it")
     export = verbs.add_parser("export", help="export a finished run for other tools: " + ", ".join(EXPORTS))
     export.add_argument("run", type=Path, help="run folder, or its results.jsonl")
     export.add_argument(
@@ -96,6 +99,36 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_adding(verbs: Any) -> None:
+    add = verbs.add_parser(
+        "add",
+        help="add a CSV or Parquet file as a table for DataSciCoding, or your copy of a known data set",
+        description="FILE --target COLUMN: checks a table, splits its rows into train, validation and holdout, and "
+        "stores it for -e DataSciCoding-local --set table=NAME. NAME FILE: adds your copy of a data set that envsuite "
+        "knows, after a check of its columns and checksum.",
+    )
+    add.add_argument("words", nargs="+", metavar="[NAME] FILE", help="a file, or a known data set and your copy of it")
+    add.add_argument("--target", default="", metavar="COLUMN", help="column to predict")
+    add.add_argument("--name", default="", help="name of the table (default: from the file's name)")
+    add.add_argument(
+        "--kind", choices=("auto", "classification", "regression"), default="auto", help="auto: from the target"
+    )
+    add.add_argument(
+        "--keep", action="append", default=[], metavar="COLUMN", help="keep a column that a check leaves out"
+    )
+    add.add_argument("--time", default="", metavar="COLUMN", help="hold out the rows that are last by this column")
+    add.add_argument("--encoding", default="", help="of a CSV (default: detected)")
+    add.add_argument("--delimiter", default="", help="between the columns of a CSV (default: detected)")
+    add.add_argument(
+        "--metric",
+        default="",
+        help="of the competition form: auc, accuracy, log_loss, r2, rmse, mae (default: auc, r2)",
+    )
+    add.add_argument(
+        "--leaderboard", type=Path, default=None, metavar="FILE", help="CSV with a column score, for medals"
+    )
+
+
 def _add_episodes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-e", "--env", required=True, help="family or task id")
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
@@ -128,9 +161,13 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.verb == "get":
         console.print(f"{args.name}: {_get(args.name, args.local)}", highlight=False, soft_wrap=True)
     elif args.verb == "add":
-        stored = registry.load(ADDERS["datascicoding"])(args.name, args.file)
-        console.print(f"{args.name}: kept as {stored}", highlight=False, soft_wrap=True)
+        _add(args)
+    elif args.verb == "remove":
+        storage.remove(args.name)
+        cli.print_safely(f"{args.name}: removed")
     elif args.verb == "list":
+        for name in storage.names():
+            cli.print_safely(f"table {name:14} {storage.describe(name)}")
         for folder in sorted(path for path in cache_dir().iterdir() if path.is_dir()):
             files = [path for path in folder.rglob("*") if path.is_file()]
             console.print(f"{folder.name:20} {len(files):6} files {sum(f.stat().st_size for f in files) / 1e6:9.1f} MB")
@@ -159,6 +196,46 @@ def _get(name: str, local: Path | None) -> object:
     if local is not None:
         raise UsageError(f"--from is for {PROMPTS}NAME, not for {name}.")
     return registry.load(FETCHERS[name])()
+
+
+def _add(args: argparse.Namespace) -> None:
+    """Adds a table, or a copy of a known data set if two words are given."""
+    if len(args.words) > 2:
+        raise UsageError(f"add takes FILE --target COLUMN, or NAME FILE, not {len(args.words)} words.")
+    if len(args.words) == 2 and not args.target:
+        name, file = args.words
+        stored = registry.load(ADDERS["datascicoding"])(name, Path(file))
+        cli.print_safely(f"{name}: kept as {stored}")
+        return
+    if len(args.words) == 2:
+        raise UsageError(f"add FILE --target {args.target} takes one file: give the name by --name.")
+    if not args.target:
+        raise UsageError(f"add {args.words[0]} needs --target COLUMN, the column to predict.")
+    table, findings = _with_pandas(args)
+    for finding in findings:
+        cli.print_safely(f"- {finding.line()}")
+    cli.print_safely(f"{table.name}: {storage.describe(table.name)}")
+    cli.print_safely(f"play it: envsuite-eval -m expert -e DataSciCoding-local --set table={table.name} -n 1")
+
+
+def _with_pandas(args: argparse.Namespace) -> tuple[storage.StoredTable, list[TableFinding]]:
+    try:
+        return storage.add(
+            Path(args.words[0]),
+            args.target,
+            args.name,
+            args.kind,
+            args.keep,
+            args.time,
+            Format(args.encoding, args.delimiter.replace("\\t", "\t")),
+            args.metric,
+            args.leaderboard,
+        )
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"Adding a table needs the package {error.name!r}, which is not installed: "
+            "pip install 'envsuite[datascicoding]'"
+        ) from error
 
 
 def _export(args: argparse.Namespace) -> None:

@@ -1,18 +1,82 @@
-"""Messages, tools and tool calls in inspect_ai's types."""
+"""Messages, tools and tool calls in inspect_ai's types.
+
+Providers sign the reasoning of their models, and some refuse a tool call that comes back without it.
+`ProviderMessages` therefore keeps the messages of an episode as inspect returned them.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envsuite.escaping import sendable
-from harness.prompting.tool_calls import for_template
-from harness.types import Message, ToolCall
+from harness.prompting.tool_calls import assistant_message, for_template, with_ids
+from harness.reasoning import closed, joined
+from harness.types import Message, Prompt, Reply, ToolCall
+
+CAPACITY = 4096
+"""Number of conversations whose messages are kept; the least recently used ones are dropped."""
+
+
+class ProviderMessages:
+    """Messages of a model as its provider wrote them, by conversation.
+
+    They hold what our format has no place for: signatures of Anthropic's thinking, Gemini's thought signatures, and
+    the reasoning items of OpenAI's Responses API.
+    """
+
+    def __init__(self) -> None:
+        self._conversations: OrderedDict[str, list[tuple[Message, dict[str, Any]]]] = OrderedDict()
+
+    def remember(self, prompt: Prompt, reply: Reply, message: dict[str, Any]) -> None:
+        """Stores the message of a reply: inspect's, as JSON; {} if the reply differs from it."""
+        if not prompt.key:
+            return
+        if not prompt.turn:
+            self._conversations[prompt.key] = []
+        shown = assistant_message(closed(reply.text), with_ids(reply.calls, prompt.turn))
+        self._conversations.setdefault(prompt.key, []).append((shown, message))
+        self._conversations.move_to_end(prompt.key)
+        if len(self._conversations) > CAPACITY:
+            self._conversations.popitem(last=False)
+
+    def converted(self, prompt: Prompt, messages: Sequence[Message]) -> list[Any]:
+        """Converts messages of a prompt to inspect's; replies that they show unchanged are the provider's messages.
+
+        A reply with tool calls is the provider's message even if its reasoning is left out of `messages`.
+        """
+        from inspect_ai.model import ChatMessageAssistant
+
+        replies = self._conversations.get(prompt.key, []) if prompt.turn else []
+        indices = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        converted = chat_messages(messages)
+        for index, (shown, message) in zip(reversed(indices), reversed(replies), strict=False):
+            if message and _shows(messages[index], shown):
+                converted[index] = ChatMessageAssistant.model_validate(message)
+        return converted
+
+
+def _shows(message: Message, reply: Message) -> bool:
+    """Returns True if a message is that of a reply, or has its tool calls."""
+    return message == reply or bool(message.get("tool_calls") and message["tool_calls"] == reply.get("tool_calls"))
+
+
+def as_json(message: Any, reply: Reply) -> dict[str, Any]:
+    """Returns inspect's message as JSON for `ProviderMessages`; {} if the reply differs from it, for example because
+    a secret is hidden in it.
+    """
+    if joined(reasoning_of(message), message.text) != reply.text or tuple(calls_in(message)) != reply.calls:
+        return {}
+    if [call.id for call in with_ids(reply.calls, 0)] != [call.id for call in message.tool_calls or ()]:
+        return {}
+    values: dict[str, Any] = message.model_dump(mode="json", exclude_none=True)
+    return values
 
 
 def chat_messages(messages: Sequence[Message]) -> list[Any]:
-    """Converts messages in OpenAI's format to inspect's."""
+    """Converts messages in OpenAI's format to inspect's, one for one."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageTool, ChatMessageUser
     from inspect_ai.tool import ToolCall as InspectCall
 

@@ -18,7 +18,7 @@ from envsuite.escaping import one_line, public_url, sendable
 from harness.policies.chat_completions import Price, closed, hidden
 from harness.policies.connections.event_loop import RequestingPolicy
 from harness.policies.connections.failures import api_key
-from harness.policies.inspect_messages import calls_in, chat_messages, reasoning_of, tool_infos
+from harness.policies.inspect_messages import ProviderMessages, as_json, calls_in, reasoning_of, tool_infos
 from harness.policies.reply_cache import ReplyCache
 from harness.policies.request_fields import FLAGS, TOO_LONG, parsed_headers
 from harness.prompting.messages import plain_text, without_oldest_turn
@@ -32,8 +32,12 @@ REFUSALS = (400, 413, 422)
 _NO_INFLUENCE = ("attempt_timeout", "max_retries", "max_connections", "batch", "extra_headers")
 """Fields that do not change a reply."""
 _COMMAND = re.compile(r"[.:]? (Install|Upgrade) [^:]*with: .*")
-_BODY = re.compile(r"(?:error code: )?\d{3}\b[^{]*(\{.*\})\s*", re.IGNORECASE | re.DOTALL)
+_PREFIX = re.compile(r"\Aerror code: \d{3} - ", re.IGNORECASE)
+_BODY = re.compile(r"(?:\d{3}\b[^{]*)?(\{.*\})\s*", re.DOTALL)
 _STATUS = re.compile(r"\berror code: (\d{3})\b", re.IGNORECASE)
+_BATCH_CODE = re.compile(r"\(code: (\d{1,3})\)\Z")
+RPC_STATUS = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 16: 401}
+"""HTTP status by the code of Google's remote procedure calls, which its batches return."""
 PROVIDERS = ("anthropic", "google", "openai", "mistral", "grok", "groq", "together", "openrouter", "bedrock", "azureai")
 """The providers of inspect_ai that its users name most; inspect_ai has more."""
 INSTALL = {
@@ -110,6 +114,7 @@ class InspectPolicy(RequestingPolicy):
             raise UsageError(f"inspect:{model}: {one_line(str(error))[:MOST_ERROR]}") from error
         self._defaulted = [] if temperature is not None else ["temperature"]
         self._replies = ReplyCache(temperature) if reply_cache else None
+        self._messages = ProviderMessages()
         self._address = public_url(base_url) if base_url else ""
         self._notes = _Notes()
         self._model = self._open(base_url, self._options(outputs))
@@ -165,6 +170,7 @@ class InspectPolicy(RequestingPolicy):
             reply = await self._ask(prompt, messages)
             if reply is not None:
                 reply.dropped_turns = dropped
+                self._messages.remember(prompt, reply, reply.extra.pop("message", {}))
                 return reply
             shorter = without_oldest_turn(messages)
             if shorter is None:
@@ -185,7 +191,9 @@ class InspectPolicy(RequestingPolicy):
             return known
         config = self._config.model_copy(update=fields)
         try:
-            output = await self._model.generate(chat_messages(messages), tool_infos(prompt.tools), config=config)
+            output = await self._model.generate(
+                self._messages.converted(prompt, messages), tool_infos(prompt.tools), config=config
+            )
         except Exception as error:  # each provider raises other types
             return self._failed(error)
         if output.error:
@@ -214,6 +222,8 @@ class InspectPolicy(RequestingPolicy):
             reply.reasoning_tokens = usage.reasoning_tokens or 0
             cost = self.price.of(reply.input_tokens, reply.output_tokens)
             reply.cost = usage.total_cost if usage.total_cost is not None else cost
+        if message_values := as_json(message, reply):
+            reply.extra["message"] = message_values
         return reply
 
     def _failed(self, error: Exception) -> Reply | None:
@@ -290,7 +300,8 @@ def _cause(error: Exception) -> Exception:
     """Returns the provider's own error, which inspect wraps: in its retries, and with the whole request."""
     attempt = getattr(error, "last_attempt", None)
     cause = attempt.exception() if attempt is not None else error.__cause__
-    return _cause(cause) if isinstance(cause, Exception) and not _status(error) else error
+    wraps = hasattr(error, "provider_message") or not _status(error)
+    return _cause(cause) if isinstance(cause, Exception) and wraps else error
 
 
 def _words(error: Exception) -> str:
@@ -299,7 +310,8 @@ def _words(error: Exception) -> str:
 
 
 def _message(text: str) -> str:
-    """Returns the message in a provider's error, which is often "Error code: 401 - " and a Python dictionary."""
+    """Returns the message in a provider's error: often "Error code: 401 - ", and a text or a Python dictionary."""
+    text = _PREFIX.sub("", text)
     match = _BODY.fullmatch(text)
     try:
         body = ast.literal_eval(match[1]) if match else None
@@ -311,9 +323,17 @@ def _message(text: str) -> str:
 
 
 def _status(error: Exception) -> int | None:
-    """Returns the HTTP status of a provider's error, if it has one."""
-    status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    return status if isinstance(status, int) else None
+    """Returns the HTTP status of a provider's error, if it has one.
+
+    The class of Anthropic's errors has the status that a request of a batch got; the object has the batch's own, 500.
+    Google's batches only have a code in the message.
+    """
+    for holder, name in ((type(error), "status_code"), (error, "status_code"), (error, "code")):
+        if isinstance(status := getattr(holder, name, None), int):
+            return status
+    match = _BATCH_CODE.search(str(error))
+    code = int(match[1]) if match else 0
+    return RPC_STATUS.get(code, code if code >= 400 else None)
 
 
 def identity_of(model: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "cost": (int, float),
     "estimated": (list, type(None)),
     "calls": list,
+    "extra": dict,
 }
 """Fields of a reply that are stored."""
 
@@ -43,7 +44,7 @@ class ReplyCache:
         """Returns the stored reply to a request, which includes what identifies the weights; None if there is none."""
         self.requests += 1
         try:
-            values = read_json(self._path(request))
+            values = {"extra": {}, **read_json(self._path(request))}
             fields = {name: values[name] for name in FIELDS}
             fields["calls"] = [ToolCall(*map(str, call)) for call in fields["calls"]]
         except (DataError, ValueError, KeyError, TypeError):  # damaged files are written anew

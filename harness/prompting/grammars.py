@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from envsuite.errors import UsageError
 from envsuite.tools import BadArguments, Tool
 from harness.prompting.tool_calls import command_of
-from harness.reasoning import PATTERN as THOUGHT
+from harness.reasoning import separate
 from harness.types import ToolCall
 
 
@@ -78,9 +78,8 @@ class ActionTags(_Text):
         return "Each turn, answer with exactly one command between <action> and </action>, and nothing else."
 
     def parse(self, text: str) -> Parsed:
-        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
-        # A command quoted while reasoning is not the command.
-        commands = [part.strip() for part in _ACTION.findall(THOUGHT.sub("", text))]
+        thought, answer = separate(text)  # a command quoted while reasoning is not the command
+        commands = [part.strip() for part in _ACTION.findall(answer)]
         commands = [command for command in commands if command]
         if not commands:
             return Parsed((), thought, "Your reply held no command between <action> and </action>.")
@@ -99,8 +98,8 @@ class BareLine(_Text):
         return "Each turn, answer with the command alone, on one line."
 
     def parse(self, text: str) -> Parsed:
-        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
-        lines = [line.strip() for line in THOUGHT.sub("", text).splitlines() if line.strip()]
+        thought, answer = separate(text)
+        lines = [line.strip() for line in answer.splitlines() if line.strip()]
         if not lines:
             return Parsed((), thought, "Your reply held no command.")
         return Parsed((lines[-1].removeprefix(">").strip(),), thought or "\n".join(lines[:-1]))
@@ -127,7 +126,7 @@ class ManyActions(ActionTags):
 
     def parse(self, text: str) -> Parsed:
         parsed = super().parse(text)
-        commands = [part.strip() for part in _ACTION.findall(THOUGHT.sub("", text))]
+        commands = [part.strip() for part in _ACTION.findall(separate(text)[1])]
         return parsed._replace(commands=tuple([command for command in commands if command][: self.most]))
 
 
@@ -175,9 +174,9 @@ class FencedCommand(_Text):
         )
 
     def parse(self, text: str) -> Parsed:
-        outside = THOUGHT.sub("", text)
-        blocks, before = self._blocks(outside.split("\n"))
-        thought = "\n".join([*(part.strip() for part in THOUGHT.findall(text)), before]).strip()
+        reasoning, answer = separate(text)
+        blocks, before = self._blocks(answer.split("\n"))
+        thought = f"{reasoning}\n{before}".strip()
         if len(blocks) != 1 or not blocks[0]:
             return Parsed((), thought, f"Your reply held {len(blocks)} code blocks ```bash; write exactly one.")
         return Parsed((blocks[0],), thought)
@@ -235,9 +234,8 @@ class JsonCommand(_Text):
         )
 
     def parse(self, text: str) -> Parsed:
-        outside = THOUGHT.sub("", text)
-        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
-        calls = [call for call in _json_objects(outside) if self.command(call)]
+        thought, answer = separate(text)
+        calls = [call for call in _json_objects(answer) if self.command(call)]
         if not calls:
             return Parsed((), thought, "Your reply held no tool call that could be read.")
         return Parsed((self.command(calls[0]),), thought)
@@ -267,8 +265,7 @@ class NativeCalls:
         return f"Each turn, {first}call exactly one of the tools. They carry out the commands."
 
     def parse(self, text: str) -> Parsed:
-        thought = "\n".join(part.strip() for part in THOUGHT.findall(text))
-        return Parsed((), thought, "Your reply called no tool.")
+        return Parsed((), separate(text)[0], "Your reply called no tool.")
 
     def spell(self, command: str, thought: str) -> str:
         raise UsageError("Grammar 'tools' has no text for a command: choose another --action-grammar.")

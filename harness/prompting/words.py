@@ -30,13 +30,13 @@ class SourceFiles:
     """Files in which the words of a protocol are published."""
 
     url: str
-    """address of a repository's files at a commit; with `commits`, of the repository's files at any commit"""
+    """address of a repository's files at a commit; with `commits`, the part of it that all files share"""
     files: Mapping[str, Mapping[str, str]]
     """for each path below it, our names of the words and the names that the file gives them"""
     sha256: str
     """`digest` of the words"""
     commits: Mapping[str, str] = field(default_factory=dict)
-    """commit of each path, for words that come from files of different commits"""
+    """commit of each path, or its repository and commit ("owner/name/commit"), for words from different ones"""
 
     def address(self, path: str) -> str:
         """Returns the address of a file."""

@@ -85,10 +85,14 @@ def events(message: dict[str, Any]) -> str:
     parts = []
     for index, block in enumerate(message["content"]):
         kind = block["type"]
-        start = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+        if kind == "tool_use":
+            start = {**block, "input": {}}
+            deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        else:
+            start = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+            deltas = [{"type": f"{kind}_delta", kind: block[kind]}]
+            deltas += [{"type": "signature_delta", "signature": block["signature"]}] if kind == "thinking" else []
         parts.append({"type": "content_block_start", "index": index, "content_block": start})
-        deltas = [{"type": f"{kind}_delta", kind: block[kind]}]
-        deltas += [{"type": "signature_delta", "signature": block["signature"]}] if kind == "thinking" else []
         parts += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         parts.append({"type": "content_block_stop", "index": index})
     first = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}

@@ -11,7 +11,7 @@ pytest.importorskip("inspect_ai", reason="inspect_ai is not installed")
 
 from inspect_ai.model import BatchConfig
 
-from harness.policies.inspect_models import InspectPolicy
+from harness.policies.inspect_models import InspectPolicy, _status
 from tests.api.providers import TEXT, anthropic
 from tests.api.server import send, serving
 from tests.api.test_inspect_models import INSTALLED, prompt
@@ -58,9 +58,14 @@ class Handler(BaseHTTPRequestHandler):
         }
 
     def result(self, request):
-        """Answers a request of a batch with its own last message."""
+        """Answers a request of a batch with its own last message, or with the error that the server has for it."""
+        content = json.dumps(request["params"]["messages"][-1]["content"])
+        for word, (kind, text) in self.server.errors.items():
+            if word in content:
+                error = {"type": "error", "error": {"type": kind, "message": text}, "request_id": None}
+                return {"custom_id": request["custom_id"], "result": {"type": "errored", "error": error}}
         message = anthropic(cut=False)
-        message["content"][1]["text"] = f"{TEXT} {json.dumps(request['params']['messages'][-1]['content'])}"
+        message["content"][1]["text"] = f"{TEXT} {content}"
         return {"custom_id": request["custom_id"], "result": {"type": "succeeded", "message": message}}
 
     def log_message(self, *_):
@@ -74,6 +79,7 @@ class Batches(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.lock, self.batches, self.polls = threading.Lock(), [], 0
+        self.errors = {}
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -90,6 +96,31 @@ def test_prompts_of_one_turn_are_a_batch_and_each_gets_its_own_reply(monkeypatch
     first, second, third = replies
     assert TEXT in first.text and "one" in first.text and "two" in second.text and "three" in third.text
     assert (first.input_tokens, first.cached_tokens, first.output_tokens) == (100, 60, 12) and first.cost > 0
+
+
+@pytest.mark.skipif(not INSTALLED["anthropic"], reason="anthropic 2 is not installed")
+def test_a_refused_request_of_a_batch_is_reported_as_a_refused_request(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-0123456789abcdef")
+    long = "prompt is too long: 210000 tokens > 200000 maximum"
+    with serving(Batches()) as server:
+        server.errors = {
+            "two": ("invalid_request_error", "messages: refused"),
+            "three": ("invalid_request_error", long),
+        }
+        policy = InspectPolicy("anthropic/claude-test", base_url=server.url, batch=FAST, max_retries=0)
+        try:
+            first, second, third = policy.act([prompt("one"), prompt("two"), prompt("three")])
+        finally:
+            policy.close()
+    assert first.error == "" and TEXT in first.text
+    assert second.finish_reason == "refused" and "claude-test answered 400: messages: refused" in second.error
+    assert third.finish_reason == "context"
+
+
+@pytest.mark.parametrize(("code", "status"), [("3", 400), ("14", None), ("404", 404)])
+def test_an_error_of_googles_batches_has_the_status_of_its_code(code, status):
+    assert _status(RuntimeError(f"The model refuses this (code: {code})")) == status
+    assert _status(RuntimeError(f"The model (code: {code}) refuses this")) is None
 
 
 def test_a_batch_has_no_time_limit_of_its_own():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import re
 from collections import deque
 
 import pytest
@@ -214,6 +215,14 @@ def test_each_file_of_published_words_can_have_its_own_commit():
     assert source.address("a.py") == "https://host/repository/0123/a.py"
     files = protocols.load("verlog").source_files
     assert files.commits.keys() == files.files.keys() and all(len(commit) == 40 for commit in files.commits.values())
+
+
+@pytest.mark.parametrize("name", [name for name in protocols.names() if protocols.load(name).source_files])
+def test_published_words_come_from_fixed_versions(name):
+    files = protocols.load(name).source_files
+    assert files.commits.keys() <= files.files.keys()
+    for path in files.files:
+        assert re.search(r"/([0-9a-f]{40}|v\d+\.\d+\.\d+)/", files.address(path)), "a branch changes under its hash"
 
 
 def test_published_words_that_are_not_here_end_in_one_line(tmp_path, monkeypatch):

@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 
 from envsuite import registry
 from harness import reasoning, records, steps
+from harness.prompting.grammars import GRAMMARS
 from harness.prompting.prompting import Prompting
+from harness.prompting.tool_calls import read_text
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
 from harness.types import Reply, Turn, episode
 from tests import toys  # noqa: F401  registers the toys
 
-TEXTS = st.lists(st.sampled_from(["<think>", "</think>", "a", "<action>go</action>", " "]), max_size=7).map("".join)
+PARTS = ["<think>", "</think>", "a", "<action>go</action>", " ", "<tool_call>", "</tool_call>", "{"]
+TEXTS = st.lists(st.sampled_from(PARTS), max_size=7).map("".join)
 
 
 @given(TEXTS, st.sampled_from([(), ("go",), ("a",)]))
@@ -58,6 +61,39 @@ def test_reasoning_at_the_start_is_a_field_of_its_own(text, stored, answer):
 )
 def test_a_reply_without_an_answer_is_still_thinking(text, thinking):
     assert reasoning.is_thinking(text) is thinking
+
+
+@given(TEXTS)
+def test_the_definitions_of_reasoning_agree(text):
+    thought, answer = reasoning.separate(text)
+    assert bool(reasoning.blocks(text)) is (reasoning.end_of_reasoning(text) > 0)
+    assert answer.endswith(text[reasoning.end_of_reasoning(text) :])
+    assert reasoning.without(text) in (text, answer.strip())
+    if parts := reasoning.parts(text):
+        assert thought.startswith(parts[0].strip())
+
+
+CALL = '<tool_call>{"name": "write", "arguments": {"text": "<think>a</think> b </think>"}}</tool_call>'
+JSON_CALL = '{"name": "write", "parameters": {"text": "<think>a</think> b </think>"}}'
+
+
+@pytest.mark.parametrize("call", [CALL, JSON_CALL, f"<|python_tag|>{JSON_CALL}", f"[{JSON_CALL}]"])
+@pytest.mark.parametrize("before", ["", "<think>why</think>", "<think>why</think>\n", "why</think>"])
+def test_the_tags_of_reasoning_in_a_calls_arguments_belong_to_the_arguments(before, call):
+    text, calls = read_text(before + call)
+    assert [(name, json.loads(arguments)) for name, arguments in calls] == [
+        ("write", {"text": "<think>a</think> b </think>"})
+    ]
+    assert text.strip() == before.strip() and not reasoning.is_open(before + call)
+    assert reasoning.separate(before + call) == ("why" if before else "", before.partition("</think>")[2] + call)
+
+
+@pytest.mark.parametrize("grammar", ["action", "actions", "bare", "tool", "bash"])
+def test_a_command_in_reasoning_that_the_prompt_opened_is_not_played(grammar):
+    no, yes = (GRAMMARS[grammar].spell(command, "") for command in ("no", "yes"))
+    parsed = Prompting(grammar).parse(f"First {no}? No.</think>\n{yes}")
+    assert parsed.commands == ("yes",) and "No." in parsed.thought
+    assert Prompting(grammar).parse(f"First {no}? No.</think>").commands == ()
 
 
 class Thinker:

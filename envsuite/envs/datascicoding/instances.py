@@ -6,15 +6,41 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from envsuite.envs.datascicoding.datasets import Dataset
+from envsuite.envs.datascicoding.metrics import mean_auc
 from envsuite.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class PlayableTable(Protocol):
+    """A table that is ready to be played, with its splits, as `scoring.evaluate` needs it."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the table and what is held out."""
+
+    @property
+    def output(self) -> str:
+        """Predictions of a submission's model: `classes` (probabilities) or `numbers`."""
+
+    def splits(self, count: int) -> list[tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]]:
+        """Returns (x_train, y_train, x_test, y_test) of each split."""
+
+    def held_out(self) -> tuple[pd.DataFrame, np.ndarray]:
+        """Returns features and answers of the rows that count and are never shown; empty without any."""
+
+    def width(self, y_train: np.ndarray) -> int:
+        """Returns the number of columns of predictions."""
+
+    def measure(self, y_train: np.ndarray, y: np.ndarray, values: np.ndarray) -> float:
+        """Returns the score of predictions [rows, width] for the answers `y`."""
+
 
 BANDS = ("very low", "low", "middle", "high", "very high")
 
@@ -34,6 +60,16 @@ class Instance:
     digest: str
     holdout: np.ndarray
     """[rows] True for rows that count and whose labels never enter a sandbox; all False without a holdout"""
+
+    output = "classes"
+
+    def width(self, y_train: np.ndarray) -> int:
+        """Returns the number of classes in the training rows."""
+        return len(np.unique(y_train))
+
+    def measure(self, y_train: np.ndarray, y: np.ndarray, values: np.ndarray) -> float:
+        """Returns the ROC AUC of probabilities [rows, classes]."""
+        return mean_auc(y, values, np.unique(y_train))
 
     @lru_cache(maxsize=4)  # noqa: B019  every attempt of an episode uses the same splits
     def splits(self, count: int) -> list[tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]]:
@@ -81,7 +117,7 @@ def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
         keep = _unbalanced(codes, settings.imbalance, rng)
     seen, counted = keep[~held[keep]], keep[held[keep]]
     if 0 < settings.rows < len(seen):
-        first = _few_of_each(codes, seen, rng) if held.any() else seen[:0]
+        first = few_of_each(codes, seen, rng) if held.any() else seen[:0]
         drawn = rng.choice(np.setdiff1d(seen, first), max(0, settings.rows - len(first)), replace=False)
         seen = np.concatenate([first, drawn])
     keep = np.sort(np.concatenate([seen, counted]))
@@ -107,7 +143,7 @@ def instance(table: Dataset, settings: SimpleNamespace, seed: int) -> Instance:
     return Instance(table.name, table.about, frame, codes, tuple(map(str, classes)), table.leaky, digest, held)
 
 
-def _few_of_each(codes: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def few_of_each(codes: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Returns four of `rows` of every class, so that a small sample can be split into halves that have all classes."""
     return np.concatenate([rng.permutation(rows[codes[rows] == label])[:4] for label in np.unique(codes)])
 

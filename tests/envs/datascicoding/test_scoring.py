@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsuite.envs.datascicoding import datasets, instances, scoring
+from envsuite.envs.datascicoding import datasets, instances, metrics
 from envsuite.errors import UsageError
 from tests.envs.datascicoding.programs import PLAIN, game
 
@@ -25,7 +25,7 @@ def test_the_auc_is_scikit_learns(classes, seed, ties):
     if ties:
         values = values.round(1) + 0.01
         values /= values.sum(axis=1, keepdims=True)
-    ours = scoring.mean_auc(labels, values, np.arange(classes))
+    ours = metrics.mean_auc(labels, values, np.arange(classes))
     if classes == 2:
         theirs = roc_auc_score(labels, values[:, 1])
     else:
@@ -35,8 +35,8 @@ def test_the_auc_is_scikit_learns(classes, seed, ties):
 
 def test_a_class_that_the_test_rows_lack_is_left_out():
     labels, values = np.array([0, 0, 1]), np.array([[0.8, 0.1, 0.1], [0.7, 0.2, 0.1], [0.2, 0.7, 0.1]])
-    assert scoring.mean_auc(labels, values, np.arange(3)) == 1.0
-    assert scoring.mean_auc(np.zeros(3, int), values, np.arange(3)) == 0.5
+    assert metrics.mean_auc(labels, values, np.arange(3)) == 1.0
+    assert metrics.mean_auc(np.zeros(3, int), values, np.arange(3)) == 0.5
 
 
 def test_the_splits_are_the_papers_with_shuffled_rows_and_a_fresh_index():
@@ -61,7 +61,7 @@ def test_the_splits_are_the_papers_with_shuffled_rows_and_a_fresh_index():
     [([0.9, 0.8], [0.1, 0.2], 1.0), ([0.1], [0.9], 0.0), ([0.5, 0.9], [0.5], 0.75), ([], [0.3], 0.5), ([0.3], [], 0.5)],
 )
 def test_the_area_under_the_curve_counts_pairs_and_ties_half(positive, negative, area):
-    assert scoring._auc(np.array(positive), np.array(negative)) == area
+    assert metrics._auc(np.array(positive), np.array(negative)) == area
 
 
 def held_rows(instance) -> set[tuple]:

@@ -1,0 +1,102 @@
+"""envsuite-hub: uploads a run or a task to the Hugging Face hub or to prime's environments hub."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from envsuite import registry
+from envsuite.errors import UsageError
+from envsuite.types import RewardMode
+from harness import cli
+from harness.hub.bundle import KINDS, Bundle, Target
+from harness.suites.plan import parse_setting
+
+
+def parser() -> argparse.ArgumentParser:
+    commands = argparse.ArgumentParser(prog="envsuite-hub", description="Share runs and tasks on a hub.")
+    verbs = commands.add_subparsers(dest="verb", required=True)
+    push = verbs.add_parser(
+        "push",
+        help="upload a run or a task",
+        description="Upload a run or a task. Files with secrets, or with paths of this computer, are refused.",
+        epilog="Example: envsuite-hub push runs/BabyAI-goto-v0--random/0123abcd4567 dataset:my-name/goto-random "
+        "--dry-run",
+    )
+    push.add_argument("source", help="folder of a finished run, or a task id")
+    push.add_argument(
+        "target",
+        metavar="KIND:OWNER/NAME",
+        help="; ".join(f"{kind}: {text}" for kind, text in KINDS.items()),
+    )
+    push.add_argument(
+        "--dry-run", action="store_true", help="upload nothing: print the target, the files with sizes, and the card"
+    )
+    push.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write the files to this folder as well")
+    push.add_argument("--private", action="store_true", help="create a private repository")
+    push.add_argument("--license", default="", metavar="NAME", help="licence for the card, such as mit")
+    push.add_argument("--message", default="Upload by envsuite-hub", help="message of the commit")
+    push.add_argument(
+        "--allow", action="append", default=[], metavar="TEXT", help="a path or name that may be uploaded; repeatable"
+    )
+    group = push.add_argument_group("tasks")
+    group.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob; may be repeated")
+    group.add_argument("--split", default="", help="games of this split (default: the task's last one)")
+    group.add_argument("-n", "--episodes", type=int, default=100, help="games (default: 100)")
+    group.add_argument("--reward", default="sparse", choices=[str(mode) for mode in RewardMode], help="reward mode")
+    group.add_argument(
+        "--wheel", type=Path, metavar="FILE", help="for space and prime: upload this wheel of envsuite, and install it"
+    )
+    group.add_argument(
+        "--module", action="append", default=[], help="Python module that registers your own environments"
+    )
+    cli.add_verbose(verbs)
+    return commands
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    cli.run(_main, argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    args = parser().parse_args(argv)
+    target = Target.parse(args.target)
+    bundle = _bundle(args, target)
+    bundle.check_private(args.allow)
+    for line in bundle.lines():
+        cli.print_safely(line)
+    if args.output:
+        bundle.write(args.output)
+        cli.print_safely(f"written to {args.output}")
+    if args.dry_run:
+        cli.print_safely(f"\nREADME.md:\n\n{bundle.card}\nnothing was uploaded (--dry-run)")
+        return 0
+    from harness.hub.upload import push
+
+    cli.print_safely(f"uploaded: {push(bundle, args.private, args.message)}")
+    return 0
+
+
+def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
+    """Returns the files of the run or task that the arguments name. Raises UsageError."""
+    from harness.hub.contents import TaskOptions, of_run, of_task
+
+    source = Path(args.source)
+    if source.is_dir():
+        return of_run(source, target, args.license)
+    if source.exists():
+        raise UsageError(f"{source} is a file: name the folder of the run, which has config.json.")
+    cli.import_modules(args.module)
+    (task, *more) = registry.tasks(args.source)
+    if more:
+        raise UsageError(f"{args.source!r} names {len(more) + 1} tasks: upload one at a time.")
+    if args.episodes < 1:
+        raise UsageError(f"--episodes must be at least 1, not {args.episodes}.")
+    knobs = registry.overrides(task, dict(parse_setting(word) for word in args.set))
+    options = TaskOptions(args.split, args.episodes, knobs, tuple(args.set), args.reward, args.license, args.wheel)
+    return of_task(task, target, options)
+
+
+if __name__ == "__main__":
+    main()
