@@ -120,6 +120,8 @@ class DataSciCoding(TextEnv):
     )
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
+    experts = ("", "blend")
+    """'': the program that sets the threshold; `blend`: the strongest one, which takes longer"""
     isolate = True
     chance = 0.5
     """score of a constant prediction"""
@@ -295,6 +297,9 @@ class DataSciCoding(TextEnv):
     def _reference_program(self) -> str:
         return pipelines.expert(self.variant, self.game.name)
 
+    def _strongest_program(self) -> str:
+        return pipelines.ceiling(self.game.name)
+
     def _cached_score(self, program: str) -> float:
         from importlib.metadata import version
 
@@ -340,7 +345,9 @@ class DataSciCoding(TextEnv):
     def expert(self, kind: str = "") -> str | None:
         if self.settings.mode == "improve" and self._reached():
             return "done"
-        return ("# submit\n" if self._explorer is not None else "") + self._reference_program()
+        blends = kind == "blend" and self.variant != "features"
+        program = self._strongest_program() if blends else self._reference_program()
+        return ("# submit\n" if self._explorer is not None else "") + program
 
     def remaining(self) -> int | None:
         if self.settings.mode == "improve":

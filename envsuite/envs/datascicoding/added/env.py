@@ -56,6 +56,7 @@ class AddedTable(DataSciCoding):
     )
     ranges = {"auc": (0.0, 1.0), "r2": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = {}
+    experts = ("",)
     variant = "model"
     splits = 1
     game: TableGame  # type: ignore[assignment]

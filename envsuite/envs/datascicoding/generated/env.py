@@ -78,6 +78,7 @@ class GeneratedTables(DataSciCoding):
     )
     ranges = {"share": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LEVELS
+    experts = ("",)
     variant = "model"
     splits = 1
     chance = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib.metadata
 import re
@@ -189,10 +190,14 @@ def archives_of(name: str, folder: Path | None, most: int) -> list[str | Path]:
     """
     if folder is None:
         return [f"{name}=={version}" for version in archives.releases(name)[-most:]]
-    from packaging.version import Version
+    from packaging.version import InvalidVersion, Version
 
     pattern = re.compile(rf"{re.escape(name)}-([\w.]+)\.tar\.gz")
-    found = [(Version(match[1]), path) for path in folder.iterdir() if (match := pattern.fullmatch(path.name))]
+    found = []
+    for path in folder.iterdir():
+        if match := pattern.fullmatch(path.name):
+            with contextlib.suppress(InvalidVersion):
+                found.append((Version(match[1]), path))
     if not found:
         raise DataError(f"{folder} contains no archive {name}-VERSION.tar.gz.")
     return [path for _, path in sorted(found)][-most:]
