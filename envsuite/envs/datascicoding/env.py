@@ -28,7 +28,7 @@ import hashlib
 import json
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,7 +75,7 @@ HOLDOUT = {
 class DataSciCoding(TextEnv):
     """A data set for which the player writes scikit-learn code. Rules: docs/envs/datascicoding.md."""
 
-    knobs = (
+    knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("variant", "model", "kind of program to write", choices=("model", "features", "debug")),
         Knob("dataset", datasets.EMBEDDED, "data sets, used in turn by seed", choices=tuple(datasets.SOURCES)),
         Knob("csv", "", "CSV file to use instead of `dataset`"),
@@ -120,7 +120,7 @@ class DataSciCoding(TextEnv):
     )
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
-    experts = ("", "blend")
+    experts: ClassVar[tuple[str, ...]] = ("", "blend")
     """'': the program that sets the threshold; `blend`: the strongest one, which takes longer"""
     isolate = True
     chance = 0.5

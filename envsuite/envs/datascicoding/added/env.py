@@ -40,7 +40,7 @@ ENDINGS = {
     "improve": " You have {attempts} attempts, or say done to stop. You are shown the score on validation rows. What "
     "counts is the score, on further rows, of the program with the best score shown.",
 }
-KEPT = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
+KEPT: tuple[str, ...] = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
 KEPT += ("explore", "explore_chars", "explore_seconds")
 
 

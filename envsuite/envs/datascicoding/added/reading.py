@@ -61,7 +61,8 @@ def read(path: Path, options: Format = DETECT) -> tuple[pd.DataFrame, list[Table
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
         if is_parquet or path.suffix.lower() in PARQUET:
-            frame, findings = _read_parquet(path), []
+            findings: list[TableFinding] = []
+            frame = _read_parquet(path)
         else:
             frame, findings = _read_csv(path, options)
     except OSError as error:

@@ -43,7 +43,16 @@ ENDINGS = {
     "first": " The first code that runs counts; you have {attempts} attempts.",
     "improve": " The program with the best score shown counts; you have {attempts} attempts, or say done to stop.",
 }
-KEPT = ("mode", "attempts", "explore", "explore_chars", "explore_seconds", "forbidden", "max_code", "memory_mb")
+KEPT: tuple[str, ...] = (
+    "mode",
+    "attempts",
+    "explore",
+    "explore_chars",
+    "explore_seconds",
+    "forbidden",
+    "max_code",
+    "memory_mb",
+)
 KEPT += ("sandbox",)
 
 

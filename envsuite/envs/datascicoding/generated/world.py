@@ -231,7 +231,7 @@ def _with_outcome(world: World, causes: Sequence[int], settings: SimpleNamespace
     seen = world.seen(z, world.absent(reference.fork("absent"), REFERENCE_ROWS))
     terms = [
         draw_term(world.mechanism_family, parents, settings.nonlinear, stream.fork("term", number)).fitted(seen)
-        for number, parents in enumerate([(cause,) for cause in causes] + together)
+        for number, parents in enumerate([*((cause,) for cause in causes), *together])
     ]
     total = float(np.sum([term(seen) for term in terms], axis=0).std())
     terms = [replace(term, weight=term.weight / max(0.05, total)) for term in terms]

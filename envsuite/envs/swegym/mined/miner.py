@@ -150,7 +150,7 @@ def _mine_package(
     newer: Release | None = None
     try:
         for old, new in reversed(list(pairwise(sources))):
-            titles = tuple(_version(source) for source in (old, new))
+            titles = (_version(old), _version(new))
             if time.monotonic() >= until or journal.count(name) >= plan.most:
                 return
             if (name, *titles) in journal.done:

@@ -8,7 +8,7 @@ debugging (Misherghi and Su, 2006).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -17,7 +17,7 @@ class OutOfBudget(Exception):
     """More checks would be needed than the budget allows."""
 
 
-class CheckBudget:
+class CheckBudget(Generic[Item]):
     """Counts checks, and remembers the result of each."""
 
     def __init__(self, check: Callable[[frozenset[Item]], bool], most: int) -> None:

@@ -9,7 +9,7 @@ import importlib.metadata
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
@@ -183,7 +183,7 @@ def _paragraphs(text: str) -> list[str]:
     return [entry for entry in joined if len(entry) > 10 and re.search(r"[a-z]{3}", entry)]
 
 
-def archives_of(name: str, folder: Path | None, most: int) -> list[str | Path]:
+def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Path]:
     """Returns the latest `most` releases, oldest first: requirements, or archives in `folder`.
 
     Raises DataError.
