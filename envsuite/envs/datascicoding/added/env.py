@@ -59,7 +59,7 @@ class AddedTable(DataSciCoding):
     experts = ("",)
     variant = "model"
     splits = 1
-    game: TableGame
+    game: TableGame  # type: ignore[assignment]
 
     def _load_data(self) -> None:
         self.table = storage.load(self.settings.table)
@@ -80,7 +80,7 @@ class AddedTable(DataSciCoding):
             answer=exploring.instructions(settings) if settings.explore else ANSWER,
         )
 
-    def _new_game(self, seed: int) -> TableGame:
+    def _new_game(self, seed: int) -> TableGame:  # type: ignore[override]
         return table_game(self.table, self.settings.rows, seed)
 
     def _write_objective(self) -> str:
