@@ -11,6 +11,7 @@ from envsuite.envs.datascicoding import datasets
 from envsuite.envs.datascicoding.added import competition, preparation, storage
 from envsuite.envs.datascicoding.added.reading import Format
 from envsuite.errors import DataError, UsageError
+from envsuite.sandbox import drivers
 
 pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
 
@@ -109,3 +110,12 @@ def test_classes_that_end_with_a_space_and_used_names_of_ids_can_be_submitted(wr
     game = competition.Competition(table)
     assert game.header == ["id_2", "a ", "b", "c"]
     assert game.scores(game.files["sample_submission.csv"]) == (0.5, 0.5)
+
+
+def test_every_form_marks_its_results_under_a_driver_that_hides_no_labels(build):
+    for task in ("DataSciCoding-iris-v0", "DataSciCoding-generated-easy-v0"):
+        env = build(task, "sparse", holdout=0.3) if "iris" in task else build(task, "sparse")
+        env.reset(seed=0)
+        assert env.labels()["leaky"] == str(drivers.is_leaky(env.driver)).lower()
+        env.driver = "swerex"
+        assert env.labels()["leaky"] == "true"

@@ -29,6 +29,7 @@ from envsuite.envs.datascicoding.generated.columns import KINDS_OF_LEVELS, NUMBE
 from envsuite.envs.datascicoding.generated.levels import LEVELS
 from envsuite.envs.datascicoding.generated.table import HELD_ROWS, SHOWN_ROWS, CausalTable, draw_table
 from envsuite.errors import UsageError
+from envsuite.sandbox import drivers
 from envsuite.types import Knob
 
 INSTRUCTIONS = (
@@ -155,7 +156,7 @@ class GeneratedTables(DataSciCoding):
     def labels(self) -> dict[str, str]:
         world = self.game.world
         labels = {"task_type": self.game.output, "graph": world.graph_family, "mechanism": world.mechanism_family}
-        return {**labels, "isolation": self.driver, "leaky": str(self.driver == "process").lower()}
+        return {**labels, "isolation": self.driver, "leaky": str(drivers.is_leaky(self.driver)).lower()}
 
     def metrics(self) -> dict[str, float]:
         ran = self._best.verdict == "ok"

@@ -71,7 +71,10 @@ def _recipe_in(record: records.Record, source: str) -> dict[str, Any] | None:
     """Returns the recipe in a record's own field `recipe`; None without one. Raises DataError."""
     if "recipe" not in record.extra:
         return None
-    return places.check_recipe(record.extra["recipe"], f"of {record.instance_id} in {source}")
+    where = f"of {record.instance_id} in {source}"
+    recipe = places.check_recipe(record.extra["recipe"], where)
+    places.check_named(recipe, where)
+    return recipe
 
 
 def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
