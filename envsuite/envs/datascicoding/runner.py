@@ -23,7 +23,6 @@ import linecache
 import os
 import pickle
 import random
-import sys
 import traceback
 import types
 from collections.abc import Callable, Iterable
@@ -296,12 +295,9 @@ def _disable(forbidden: set[str], sealed: tuple[str, ...]) -> None:
     `sealed`: the modules that define them; their files cannot be read from here, so that no second copy can be made.
     """
     for name in sealed:
-        importlib.import_module(name)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("sklearn."):
-            for value in list(vars(module).values()):
-                if isinstance(value, type) and value.__name__ in forbidden and value.__module__.startswith("sklearn."):
-                    _empty(value)
+        for value in list(vars(importlib.import_module(name)).values()):
+            if isinstance(value, type) and value.__name__ in forbidden and value.__module__ == name:
+                _empty(value)
 
 
 def _empty(kind: type) -> None:
