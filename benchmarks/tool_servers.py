@@ -106,8 +106,8 @@ def play(kind: str, task_id: str, base_url: str, served_name: str, out: Path) ->
     if base_url:
         policy: _Observed = _Observed(MODEL, base_url=base_url, served_model_name=served_name, **options)
     else:
-        server = {"server_context": 4096, "max_concurrent": 2, "server_args": ARGS[kind]}
-        policy = _Managed(kind, MODEL, _say, **server, **options)
+        options |= {"server_context": 4096, "max_concurrent": 2, "server_args": ARGS[kind]}
+        policy = _Managed(kind, MODEL, _say, **options)
     policy.exchanges = exchanges = Exchanges()
     run = RunConfig(
         registry.TASKS[task_id],
