@@ -98,9 +98,9 @@ class _Managed(_Observed, ManagedPolicy):
     """An observed policy on a server that this process starts."""
 
 
-def play(kind: str, task_id: str, base_url: str, served_name: str, out: Path) -> str:
-    """Plays games of a task on a server and returns the row of the table."""
-    games, turns = TASKS[task_id]
+def play(kind: str, task_id: str, size: tuple[int, int], base_url: str, served_name: str, out: Path) -> str:
+    """Plays games of a task on a server, at most so many turns each, and returns the row of the table."""
+    games, turns = size
     options: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temperature": 1.0, "thinking": False}
     options["extra_body"] = '{"tool_choice": "required"}'
     if base_url:
@@ -175,6 +175,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", default=list(ARGS), help="default: all")
     parser.add_argument("--task", action="append", choices=list(TASKS), help="only this task; may be repeated")
+    parser.add_argument("--size", type=int, nargs=2, metavar=("GAMES", "TURNS"), help="instead of each task's own")
     parser.add_argument("--base-url", default="", help="a server of that kind that runs already, with the same flags")
     parser.add_argument("--served-model-name", default=MODEL, help="the model's name on that server")
     parser.add_argument("--markdown", type=Path, help="write the section of this page")
@@ -186,7 +187,16 @@ def main() -> int:
                 RECIPES[kind](_say)
             for task_id in args.task or TASKS:
                 with tempfile.TemporaryDirectory() as folder:
-                    rows.append(play(kind, task_id, args.base_url, args.served_model_name, Path(folder)))
+                    rows.append(
+                        play(
+                            kind,
+                            task_id,
+                            tuple(args.size or TASKS[task_id]),
+                            args.base_url,
+                            args.served_model_name,
+                            Path(folder),
+                        )
+                    )
                 print(rows[-1], flush=True)
         except EnvsuiteError as error:
             print(f"{kind}: {error}", file=sys.stderr)
