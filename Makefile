@@ -123,6 +123,12 @@ sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docke
 	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox
 	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m pytest -q tests/sandbox
 	.ci/dockerd $(BIN)/python -m benchmarks.sandbox_red_team --markdown benchmarks/sandbox_red_team.md
+	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m benchmarks.sandbox_red_team --rows >> benchmarks/sandbox_red_team.md
+
+swerex-proof: dev  ## the swe-rex driver against a real server, which is installed in its own environment in build/swerex
+	@test -e build/swerex/.installed || { $(PYTHON) -m venv build/swerex && \
+	  build/swerex/bin/pip install -q 'swe-rex>=1.4' && touch build/swerex/.installed; }
+	$(BIN)/python -m pytest -q tests/sandbox/test_swerex.py
 
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py

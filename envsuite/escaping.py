@@ -24,6 +24,13 @@ def terminal(text: object) -> str:
     return _CONTROL.sub(lambda match: _spelled(match[0]), str(text))
 
 
+def setting(name: str, value: object, most: int = 4) -> str:
+    """Returns NAME=VALUE for people; of a longer list, the first `most` values and their number."""
+    if isinstance(value, (list, tuple)) and len(value) > most:
+        return f"{name}={', '.join(map(str, value[:most]))}, ... ({len(value)} in all)"
+    return f"{name}={value}"
+
+
 def one_line(text: object) -> str:
     """Returns text as one line that is safe on a terminal."""
     return " ".join(terminal(text).split())

@@ -27,7 +27,7 @@ FOLDERS = {
         ["suites"],
         ["report", "interop", "agents"],
         ["cli"],
-        ["verification", "watch", "grading", "hub"],
+        ["verification", "watch", "grading", "hub", "audit", "mining"],
     ],
     "baselines": [
         ["configs", "math", "distributed", "logging"],

@@ -78,6 +78,7 @@ def launch(spec: Spec, home: Path) -> BubbleProcess:
         namespaces=True,
         uid=None if uid is None else INSIDE_UID,
         own_user=True,
+        sealed=[f"/envsuite/packages/{name}" for name, _ in local.sealed_paths(spec)],
         seccomp=True,
         program="/envsuite/code/program.py" if spec.program else None,
         workspace=spec.workspace or None,

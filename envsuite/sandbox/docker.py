@@ -216,10 +216,22 @@ def _rules(spec: Spec) -> dict[str, list[str]]:
     workspace = [spec.workspace] if spec.workspace else []
     if spec.image:
         return {"listed": [], "read": ["/"], "write": ["/dev/null", "/tmp", *workspace]}
-    read = ["/usr", packages.interpreter_root(), "/envsuite/code", "/envsuite/packages", "/etc"]
+    read = ["/usr", packages.interpreter_root(), "/envsuite/code", "/etc", *_packages(spec)]
     read += [target for _, target in spec.read_only]
-    read += ["/dev/urandom", "/dev/random", "/dev/zero", "/sys/devices/system/cpu"]
-    return {"listed": [], "read": read, "write": ["/dev/null", *workspace]}
+    read += ["/dev/urandom", "/dev/random", "/dev/zero", "/sys/devices/system/cpu", *local.PROCESSOR_FILES]
+    return {"listed": ["/envsuite/packages"], "read": read, "write": ["/dev/null", *workspace]}
+
+
+def _packages(spec: Spec) -> list[str]:
+    """Returns paths that together cover the packages inside, without the sealed files."""
+    sealed = [path for _, path in local.sealed_paths(spec)]
+    if not sealed:
+        return ["/envsuite/packages"]
+    paths = []
+    for name, path in packages.closure(spec.distributions).items():
+        root, inside = os.path.realpath(path), f"/envsuite/packages/{name}"
+        paths += [inside + allowed[len(root) :] for allowed in packages.allowed_around(root, sealed)]
+    return paths
 
 
 def _container_options(spec: Spec, home: Path, link: Path, user: int, complete: bool) -> dict[str, Any]:

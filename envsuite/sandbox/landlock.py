@@ -67,12 +67,14 @@ def launch_here(spec: Spec, home: Path, locked: bool) -> local.LocalProcess:
         workspace=str(workspace) if spec.workspace else None,
         workspace_inside=str(workspace) if spec.workspace else "",
     )
-    return local.LocalProcess(local.boot(code, site, settings), cwd=str(scratch))
+    command = local.boot(code, site, settings)
+    return local.LocalProcess(command, cwd=str(scratch), environment=local.environment(spec))
 
 
 def _rules(spec: Spec, home: Path, code: str, site: str) -> dict[str, list[str]]:
     """Returns which paths runs may list, read and write."""
     hidden = [*packages.foreign_packages(), *local.hidden_paths(spec)]
+    hidden += [path for _, path in local.sealed_paths(spec)]
     # Landlock cannot mount a folder over another path; it hides the path instead.
     hidden += [target for path, target in spec.read_only if str(path) != target]
     entries = packages.closure(spec.distributions).values()
@@ -80,7 +82,8 @@ def _rules(spec: Spec, home: Path, code: str, site: str) -> dict[str, list[str]]
     if spec.program:
         roots.append(os.path.realpath(spec.program))
     roots += [str(packages.INSIDE), *(str(path) for path, _ in spec.read_only)]
-    roots += ["/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu"]
+    roots += ["/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"]
+    roots += ["/sys/devices/system/cpu", *local.PROCESSOR_FILES]
     roots += ["/dev/urandom", "/dev/random", "/dev/zero"]
     own = [path for path in hidden if path not in {os.path.realpath(item) for item in entries}]
     read = [path for root in roots if os.path.lexists(root) for path in packages.allowed_around(root, own)]

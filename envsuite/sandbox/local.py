@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ def config(spec: Spec, **own: Any) -> dict[str, Any]:
         "own_user": False,  # the runs' user has no other processes, so that a plain process limit holds
         "shared_user": False,  # the runs' user owns other files: the zygote guards changes of attributes
         "rules": None,  # Landlock: {"listed", "read", "write"}
+        "sealed": [],  # files that each run hides under an empty one, with `namespaces`
         "seccomp": False,
         "sockets": True,
         "signals": True,
@@ -80,7 +81,13 @@ def unused_uid(home: Path) -> int | None:
 class LocalProcess:
     """A zygote started by Popen, with its standard error in a file."""
 
-    def __init__(self, command: Sequence[str], cwd: str | None = None, handles: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: str | None = None,
+        handles: Iterable[int] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """The descriptors `handles` are passed on; `{parent}` in a word becomes that of a pidfd of this process."""
         parent = os.pidfd_open(os.getpid())
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by kill
@@ -90,7 +97,7 @@ class LocalProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                env=ENVIRONMENT,
+                env=ENVIRONMENT if environment is None else environment,
                 cwd=cwd,
                 bufsize=0,
                 start_new_session=True,
@@ -151,12 +158,30 @@ def hidden_paths(spec: Spec) -> list[str]:
     return [os.path.realpath(root / below) for root, below in roots if root is not None]
 
 
+def sealed_paths(spec: Spec) -> list[tuple[str, str]]:
+    """Returns the Python files that runs cannot read, and their compiled forms: (path in `packages`, host path)."""
+    entries = packages.closure(spec.distributions)
+    paths = []
+    for name in spec.sealed:
+        top, _, below = name.partition("/")
+        source = entries[top] / below
+        for path in (source, *sorted(source.parent.glob(f"__pycache__/{source.stem}.*"))):
+            paths.append((f"{top}/{path.relative_to(entries[top])}", os.path.realpath(path)))
+    return paths
+
+
 def open_to_all(paths: Iterable[str]) -> bool:
     """Returns True if an unprivileged user can reach each path: every parent folder is searchable by
     others.
     """
     folders = {parent for path in paths for parent in Path(path).resolve().parents}
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in folders)
+
+
+PROCESSOR_FILES = tuple(
+    f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+)
+"""files in which libraries look up how many processors they may use"""
 
 
 def boot(code: str, site: str, settings: dict[str, Any]) -> list[str]:

@@ -23,15 +23,19 @@ class Pool:
 
     def call(self, payload: bytes, limits: Limits | None = None) -> Result:
         """Runs the Spec's program on `payload` in a free sandbox. Raises EngineFailure."""
-        session = self._take()
+        session = self.take()
         try:
             return session.call(payload, limits)
         finally:
-            with self._change:
-                self._idle.append(session)
-                self._change.notify()
+            self.give_back(session)
 
-    def _take(self) -> Session:
+    def give_back(self, session: Session) -> None:
+        with self._change:
+            self._idle.append(session)
+            self._change.notify()
+
+    def take(self) -> Session:
+        """Returns a free sandbox, which nobody else gets until `give_back`."""
         with self._change:
             while True:
                 if self._closed:
@@ -58,17 +62,21 @@ class _SharedPool:
     holders: int = 0
 
 
-_pools: dict[tuple[int, Spec, str], _SharedPool] = {}
+_pools: dict[tuple[int, Spec, str, int], _SharedPool] = {}
 _lock = threading.Lock()
 
 
 class Lease:
-    """A share in this process's pool for (`spec`, `driver`). The pool closes with its last lease."""
+    """A share in this process's pool for (`spec`, `driver`, `size`). The pool closes with its last lease.
 
-    def __init__(self, spec: Spec, driver: str) -> None:
-        self._key = (os.getpid(), spec, drivers.choose(driver))
+    `size`: sandboxes at most; 0 for one per processor.
+    """
+
+    def __init__(self, spec: Spec, driver: str, size: int = 0) -> None:
+        self._key = (os.getpid(), spec, drivers.choose(driver), size)
         with _lock:
-            shared = _pools.setdefault(self._key, _SharedPool(Pool(spec, self._key[2], len(os.sched_getaffinity(0)))))
+            pool = Pool(spec, self._key[2], size or len(os.sched_getaffinity(0)))
+            shared = _pools.setdefault(self._key, _SharedPool(pool))
             shared.holders += 1
         self._open = True
         self.pool = shared.pool

@@ -19,6 +19,7 @@ class Fate(StrEnum):
     TIMEOUT = "timeout"
     MEMORY = "memory"  # all its processes together
     OUTPUT = "output"  # endless printing
+    PAUSED = "paused"  # a dialogue's turn has ended; its processes are stopped until the next one
     DISK = "disk"  # its folder on disk; a full /tmp in memory is an ordinary error inside the program
 
 
@@ -49,6 +50,7 @@ class Spec:
         str, ...
     ] = ()  # pip distributions visible inside, with all their requirements and nothing else
     hidden: tuple[str, ...] = ()  # parts of these to hide, e.g. "sklearn/datasets/data"
+    sealed: tuple[str, ...] = ()  # Python files of these that only the warm process may read
     read_only: tuple[tuple[Path, str], ...] = ()  # further host folders: (host path, path inside)
     workspace: str = ""  # path inside of a folder that persists between runs ("" for none)
     fresh: bool = True  # every run starts with an empty /tmp
@@ -68,6 +70,22 @@ class Result:
     value: bytes  # the program's return value as the child wrote it: do not trust it
     seconds: float  # as `Limits.seconds` counts them
     cut: bool = False  # the middle of a stream was dropped
+
+
+class Dialogue(ABC):
+    """A run that keeps its state between turns."""
+
+    @abstractmethod
+    def ask(self, payload: bytes, limits: Limits) -> Result:
+        """Runs one turn.
+
+        The result's fate is PAUSED if the dialogue goes on; otherwise all its processes have ended. Raises
+        EngineFailure if the sandbox itself fails, and UsageError once the dialogue has ended.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends its processes, so that the session takes other jobs again."""
 
 
 class Session(ABC):
@@ -94,6 +112,14 @@ class Session(ABC):
     @abstractmethod
     def call(self, payload: bytes, limits: Limits | None = None) -> Result:
         """Runs the Spec's program on `payload` in a fork of the warm process."""
+
+    @abstractmethod
+    def dialogue(self, payload: bytes, limits: Limits | None = None) -> Dialogue:
+        """Starts the Spec's program as a run that keeps its state between turns. No other job may run meanwhile.
+
+        `limits.seconds` is for all turns together [processor time]. The program defines `converse(payload, messages,
+        end_turn)`: it takes each turn's payload from `messages` and ends the turn by `end_turn(mark)`, one byte.
+        """
 
     @abstractmethod
     def copy_in(self, source: Path, path: str = "") -> None:

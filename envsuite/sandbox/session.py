@@ -19,8 +19,9 @@ from typing import Protocol
 from envsuite.errors import DataError, EngineFailure, UsageError
 from envsuite.reading import check_tar
 from envsuite.sandbox import leftovers
+from envsuite.sandbox.dialogue import ZygoteDialogue
 from envsuite.sandbox.inside import archive, wire
-from envsuite.sandbox.protocol import Fate, Limits, Result, Session, Spec
+from envsuite.sandbox.protocol import Dialogue, Fate, Limits, Result, Session, Spec
 
 START_SECONDS = 120.0  # imports may take long on a cold disk
 GRACE_SECONDS = 20.0  # beyond a run's own limit; after that the sandbox itself is considered hung
@@ -98,6 +99,12 @@ class ZygoteSession(Session):
         if self.spec.program is None:
             raise UsageError("This sandbox was opened without a program: give Spec(program=FILE) to use call().")
         return self._run_job({"kind": "call"}, payload, limits or self.spec.limits)
+
+    def dialogue(self, payload: bytes, limits: Limits | None = None) -> Dialogue:
+        if self.spec.program is None:
+            raise UsageError("This sandbox was opened without a program: give Spec(program=FILE) to use dialogue().")
+        self._run_job({"kind": "dialogue"}, payload, limits or self.spec.limits)
+        return ZygoteDialogue(self._run_job)
 
     def copy_in(self, source: Path, path: str = "") -> None:
         self._need_workspace()

@@ -51,35 +51,43 @@ class Volume:
     written: float
     record_mb: float
 
+    def times(self, count: float) -> Volume:
+        """Returns the volume of `count` such episodes."""
+        return Volume(self.turns * count, self.read * count, self.written * count, self.record_mb * count)
 
-def lengths(profile: Profile, config: RunConfig, player: str) -> Iterator[int]:
+
+def lengths(profile: Profile, player: str, most_turns: int | None) -> Iterator[int]:
     """Yields episode lengths of a player from the profile, in an endless cycle."""
     measured = profile.turns.get(player) or profile.turns["random"]
     spread = [measured[index * 7919 % len(measured)] for index in range(len(measured))]
-    return (min(turns, config.max_turns or turns) for turns in itertools.cycle(spread))
+    return (min(turns, most_turns or turns) for turns in itertools.cycle(spread))
 
 
-def volume(config: RunConfig, profile: Profile, player: str, reply_chars: float) -> Volume:
-    """Returns tokens and bytes of a run with episodes as long as `player`'s and replies of `reply_chars`."""
-    count, history = len(config.all_episodes()), config.prompting.history
+def episode_volume(
+    profile: Profile, player: str, reply_chars: float, history: int, most_turns: int | None = None
+) -> Volume:
+    """Returns tokens and bytes of a mean episode as long as `player`'s, with replies of `reply_chars`.
+
+    `history` is the number of remembered turns; -1 for all.
+    """
     turns = read = 0.0
-    measured = list(
-        itertools.islice(lengths(profile, config, player), len(profile.turns.get(player) or profile.turns["random"]))
-    )
+    count = len(profile.turns.get(player) or profile.turns["random"])
+    measured = list(itertools.islice(lengths(profile, player, most_turns), count))
     for length in measured:
         for turn in range(length):
             remembered = turn if history < 0 else min(turn, history)
             seen = profile.observation_chars * (remembered + 1) + reply_chars * remembered
             read += (profile.instruction_chars + seen) / CHARS_PER_TOKEN
         turns += length
-    share = count / len(measured)
     longer = mean(measured) / profile.mean_turns("random")
-    return Volume(
-        turns * share,
-        read * share,
-        turns * share * reply_chars / CHARS_PER_TOKEN,
-        count * profile.record_bytes * longer / 1e6,
-    )
+    written = turns * reply_chars / CHARS_PER_TOKEN
+    return Volume(turns / count, read / count, written / count, profile.record_bytes * longer / 1e6)
+
+
+def volume(config: RunConfig, profile: Profile, player: str, reply_chars: float) -> Volume:
+    """Returns tokens and bytes of a run with episodes as long as `player`'s and replies of `reply_chars`."""
+    one = episode_volume(profile, player, reply_chars, config.prompting.history, config.max_turns)
+    return one.times(len(config.all_episodes()))
 
 
 def cluster(config: RunConfig, head: Head, hardware: PlannedHardware, reply_tokens: float) -> Cluster:
@@ -109,7 +117,7 @@ def run_time(config: RunConfig, profile: Profile, player: str, target: Cluster) 
     work = Work(
         profile.reset_s,
         profile.turn_s,
-        list(itertools.islice(lengths(profile, config, player), simulated)),
+        list(itertools.islice(lengths(profile, player, config.max_turns), simulated)),
         profile.record_bytes,
     )
     simulation = simulate(work, target)

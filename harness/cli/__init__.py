@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.errors import EnvsuiteError, UsageError
-from envsuite.escaping import one_line
+from envsuite.escaping import one_line, setting
 from harness.cli.common.terminal import SafeConsole, accept_any_text, console, print_safely
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 
 def titled(task: str, knobs: Mapping[str, Any]) -> str:
     """Returns a task with its knobs, as people read it."""
-    return " ".join([task, *(f"{name}={value}" for name, value in knobs.items())])
+    return " ".join([task, *(setting(name, value) for name, value in knobs.items())])
 
 
 def plural(count: int, noun: str) -> str:

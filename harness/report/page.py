@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from envsuite.errors import UsageError
-from envsuite.escaping import embedded
+from envsuite.escaping import embedded, setting
 from harness.report.charts import learning_curves
 from harness.report.pack import Packed, pack
 from harness.report.read import Curve, ReportData
@@ -105,7 +105,7 @@ def _group(runs: Sequence[Run]) -> dict[str, Any]:
     labels = [f"{run.name} ({run.config['run_id'][:6]})" if names.count(run.name) > 1 else "" for run in runs]
     return {
         "task": config["task"],
-        "knobs": ", ".join(f"{name}={value}" for name, value in config["knobs"].items()),
+        "knobs": ", ".join(setting(name, value) for name, value in config["knobs"].items()),
         "protocol": _protocol(runs),
         "rows": [
             {"name": run.name, "label": label, **summary}

@@ -107,9 +107,10 @@ def plan(request: RunRequest, patterns: Iterable[str], notices: list[str] | None
     return list(runs.values())
 
 
-def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
-    """Returns the runs of a suite by (task, canonical knobs), for the random player."""
-    runs = plan(RunRequest("random"), [suites.PREFIX + suite])
+def prescribed(suite: str, protocol: str = "") -> dict[tuple[str, str], Planned]:
+    """Returns the runs of a suite by (task, canonical knobs), with our prompt or under its published one."""
+    request = RunRequest("random", protocol=protocol, explicit=frozenset({"protocol"} if protocol else ()))
+    runs = plan(request, [suites.PREFIX + suite])
     return {(run.config.task.id, knobs_json(run.config.knobs)): run for run in runs}
 
 

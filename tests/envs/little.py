@@ -53,17 +53,27 @@ def instances(folder: Path, records: list[dict], python: str = "", test_tools: b
         place.mkdir(parents=True)
         (place / "instance.json").write_text(json.dumps(row))
         (place / "replay.json").write_text(json.dumps(recipe))
+    environment(recipe, test_tools)
     home = places.home_of(recipe)
-    with FileLock(home / "lock"):  # `places.prepare` takes it too, and other processes' tests share the folder
-        if not (home / "venv" / "ready").exists():
-            _write(home, places.python_of(recipe).executable, test_tools)
+    with FileLock(home / "lock"):
+        if not (home / "source" / "calc.py").exists():
+            (home / "source" / "tests").mkdir(parents=True, exist_ok=True)
+            (home / "source" / "tests" / "test_calc.py").write_text(TESTS)
+            (home / "source" / "calc.py").write_text(CODE)
     return str(folder)
 
 
+def environment(recipe: dict, test_tools: bool = True) -> None:
+    """Puts the recipe's virtual environment where pip would create it, with this process's pytest."""
+    home = places.environment_of(recipe)
+    with FileLock(home / "lock"):  # `places.prepare` takes it too, and other processes' tests share the folder
+        if not (home / "venv" / "ready").exists():
+            _write(home, places.python_of(recipe).executable, test_tools)
+
+
 def _write(home: Path, python: str, test_tools: bool) -> None:
-    """Writes a virtual environment with pytest, and the source tree."""
-    for part in ("venv", "source"):  # remains of an interrupted test
-        shutil.rmtree(home / part, ignore_errors=True)
+    """Writes a virtual environment with pytest."""
+    shutil.rmtree(home / "venv", ignore_errors=True)  # remains of an interrupted test
     subprocess.run([python, "-m", "venv", "--without-pip", str(home / "venv")], check=True)
     if test_tools:
         (packages,) = (home / "venv" / "lib").glob("python3*/site-packages")
@@ -73,7 +83,4 @@ def _write(home: Path, python: str, test_tools: bool) -> None:
         script = home / "venv" / "bin" / "pytest"
         script.write_text('#!/bin/sh\nexec python -m pytest "$@"\n')
         script.chmod(0o755)
-    (home / "source" / "tests").mkdir(parents=True)
-    (home / "source" / "calc.py").write_text(CODE)
-    (home / "source" / "tests" / "test_calc.py").write_text(TESTS)
     (home / "venv" / "ready").touch()

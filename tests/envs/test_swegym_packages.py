@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from envsuite import registry
-from envsuite.envs.swegym.generated import build, packages, sdists, tasks
+from envsuite.envs.swegym.generated import batch, build, packages, sdists, tasks
 from envsuite.errors import DataError, EnvsuiteError, MissingExtra, UsageError
 from envsuite.sandbox import drivers
 from tests.index import use_alone, write_wheel
@@ -249,6 +249,22 @@ def test_a_suite_that_does_not_pass_here_is_refused_with_the_cure(tmp_path, test
     chosen = build.admit(tmp_path, str(sdist(tmp_path / "index", {**TREE, "tests/test_wordy.py": tests})))
     with pytest.raises(DataError, match=words):
         build.build(tmp_path, [chosen], 1, 60, 1)
+
+
+def test_a_package_without_tasks_gets_a_line_with_the_reason_and_does_not_stop_the_others(tmp_path):
+    empty = str(sdist(tmp_path / "index", {**TREE, "tests/test_wordy.py": "x = 1\n"}))
+    names = [str(tmp_path / "missing.tar.gz"), empty]
+    shown = []
+    jobs = batch.build_all(tmp_path / "tasks", names, 1, 60.0, 1, shown.append)
+    assert [job.package for job in jobs] == [job.package for job in shown] == names
+    assert "cannot be read" in jobs[0].error
+    assert "do not run here" in jobs[1].error
+    assert (jobs[1].version, jobs[1].licence, jobs[1].tasks, jobs[1].rate) == ("1.0", "MIT", 0, 0.0)
+    assert batch.build_all(tmp_path / "tasks", names, 1, 60.0, 1, shown.append) == jobs
+    assert len(shown) == 2  # jobs with a line are not done again
+    (tmp_path / "tasks" / batch.JOBS).write_text("{}\n")
+    with pytest.raises(DataError, match=r"jobs\.jsonl, line 1: not a job"):
+        batch.build_all(tmp_path / "tasks", names, 1, 60.0, 1)
 
 
 @pytest.fixture

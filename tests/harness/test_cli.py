@@ -146,3 +146,11 @@ def test_every_model_named_is_played_once(tmp_path, capsys):
     assert sorted(path.parent.parent.name for path in tmp_path.glob("*/*/summary.json")) == [
         "HiLo-v0--expert", "HiLo-v0--idle", "HiLo-v0--random",
     ]  # fmt: skip
+
+
+def test_a_long_list_of_instances_does_not_fill_a_headline():
+    names = tuple(f"a__b-{number}" for number in range(60))
+    assert cli.titled("T-v0", {"instances": names}) == (
+        "T-v0 instances=a__b-0, a__b-1, a__b-2, a__b-3, ... (60 in all)"
+    )
+    assert cli.titled("T-v0", {"size": 8, "deny": ("x",)}) == "T-v0 size=8 deny=('x',)"

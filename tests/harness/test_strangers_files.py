@@ -122,7 +122,7 @@ def test_knobs_that_name_files_are_taken_from_the_user_alone(task, knobs):
 @pytest.mark.parametrize(
     ("family", "names"),
     [
-        ("DataSciCoding", {"seconds", "memory_mb", "sandbox"}),
+        ("DataSciCoding", {"seconds", "explore_seconds", "memory_mb", "sandbox"}),
         ("SWEGym", {"build", "command_seconds", "grade_seconds", "memory_mb", "disk_mb", "sandbox"}),
     ],
 )

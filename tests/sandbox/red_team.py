@@ -1,7 +1,8 @@
 """Red team of DataSciCoding: players that try to score on labels that are pure noise.
 
-Each exploit carries labels of training rows from one run to the next. On the paper's overlapping halves that pays,
-because each test row is a training row of another split. With a holdout it must not: an honest ROC AUC is 0.5.
+Exploits carry labels of training rows from one run to the next. On the paper's overlapping halves that pays, because
+each test row is a training row of another split. With a holdout it must not: an honest ROC AUC is 0.5. In the variant
+`features` no exploit finds a label at all, because the classifier is fitted in another process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +73,14 @@ def build_model(x, y):
     return Model(belief)
 """
 )
+TIMING = """
+import time
+def cached(page):
+    began = time.perf_counter_ns()
+    os.pread(handle, 1, page * PAGE)
+    return time.perf_counter_ns() - began < 10_000
+"""
+"""replaces the question whether a page is in memory by the time that it takes to read it"""
 SEND = (
     MODEL
     + """
@@ -90,6 +99,43 @@ def build_model(x, y): return Model(lambda row: float(bits[row % BUCKETS]))
 )
 
 
+FRAMES = """
+import gc, sys
+def labels(count):
+    frame, seen = sys._getframe(), []
+    while frame:
+        seen += [*frame.f_locals.values(), *frame.f_globals.values()]
+        frame = frame.f_back
+    seen += [value for thing in [*seen, *gc.get_objects()] if type(thing) is dict for value in list(thing.values())]
+    for value in seen:
+        if type(value) is np.ndarray and value.shape == (count,) and value.dtype.kind in 'iu': return value
+def transform(df):
+    y = labels(len(df))
+    if y is not None: build_model(df, y)
+    return pd.DataFrame({'belief': [belief(key(row)) for row in df.to_numpy()]})
+"""
+PATCH = """
+import sys
+from sklearn.linear_model import LogisticRegression
+class Marks(LogisticRegression):
+    def fit(self, x, y):
+        build_model(pd.DataFrame(np.asarray(x)), y)
+        return self
+    def predict_proba(self, x): return Model(belief).predict_proba(pd.DataFrame(np.asarray(x)))
+for name, module in list(sys.modules.items()):
+    if getattr(module, 'LogisticRegression', None) is LogisticRegression: module.LogisticRegression = Marks
+LogisticRegression.fit, LogisticRegression.predict_proba = Marks.fit, Marks.predict_proba
+def transform(df): return df
+"""
+FORGE = """
+import json, os
+def transform(df):
+    body = np.tile([0.0, 1.0], len(df) * 20).tobytes()
+    os.write(3, json.dumps({'verdict': 'ok', 'auc': 1.0, 'rows': len(df), 'columns': 2}).encode() + b'\\n' + body)
+    os._exit(0)
+"""
+
+
 def by_files(step: Step) -> None:
     """Leaves row -> label in every folder that might be shared between runs."""
     for _ in range(3):
@@ -103,6 +149,13 @@ def by_page_cache(step: Step) -> None:
         step("ERASE = False" + PAGE_CACHE)
 
 
+def by_timing(step: Step) -> None:
+    """Marks row -> label like `by_page_cache`, and reads the marks by the time that a read takes."""
+    step("ERASE = True" + PAGE_CACHE + TIMING)
+    for _ in range(2):
+        step("ERASE = False" + PAGE_CACHE + TIMING)
+
+
 def by_error_text(step: Step) -> None:
     """Carries labels of the first split in the text of an error, and writes them into the next program."""
     for buckets in (1600, 480):  # the longest text that is shown whole
@@ -112,10 +165,41 @@ def by_error_text(step: Step) -> None:
             return
 
 
-EXPLOITS: dict[str, Callable[[Step], None]] = {
-    "files left behind": by_files,
-    "marks in the page cache": by_page_cache,
-    "labels in error text": by_error_text,
+def by_callers_labels(step: Step) -> None:
+    """Looks for labels in the frames of the callers and in all objects, and marks them in the page cache."""
+    step("ERASE = True" + PAGE_CACHE + FRAMES)
+    for _ in range(2):
+        step("ERASE = False" + PAGE_CACHE + FRAMES)
+
+
+def by_patched_classifier(step: Step) -> None:
+    """Replaces the fixed classifier by one that marks and reads labels in the page cache."""
+    step("ERASE = True" + PAGE_CACHE + PATCH)
+    for _ in range(2):
+        step("ERASE = False" + PAGE_CACHE + PATCH)
+
+
+def by_forged_answer(step: Step) -> None:
+    """Writes predictions to the descriptor of the answer, then submits an honest program."""
+    step(FORGE)
+    step("def transform(df): return df")
+
+
+class Exploit(NamedTuple):
+    """Plays an episode of a variant with exploits."""
+
+    play: Callable[[Step], None]
+    variant: str = "model"
+
+
+EXPLOITS = {
+    "files left behind": Exploit(by_files),
+    "marks in the page cache": Exploit(by_page_cache),
+    "marks read by timing": Exploit(by_timing),
+    "labels in error text": Exploit(by_error_text),
+    "labels in the callers' frames": Exploit(by_callers_labels, "features"),
+    "a patched classifier": Exploit(by_patched_classifier, "features"),
+    "a forged answer": Exploit(by_forged_answer, "features"),
 }
 
 
@@ -134,10 +218,11 @@ def attack(exploit: str, table: Path, driver: str, version: int) -> dict[str, fl
     `version`: 0 for the paper's protocol, 1 for the one with a holdout.
     """
     settings: dict[str, Any] = {"csv": str(table), "target": "label", "mode": "improve", "attempts": 6, "seconds": 60.0}
+    settings["variant"] = EXPLOITS[exploit].variant
     env = registry.build(f"DataSciCoding-iris-v{version}", "dense", sandbox=driver, **settings)
     try:
         env.reset(seed=0)
-        EXPLOITS[exploit](lambda code: env.step(code)[0])
+        EXPLOITS[exploit].play(lambda code: env.step(code)[0])
         best = env._best  # type: ignore[attr-defined]
         held = int(env.game.holdout.sum()) or len(env.game.labels) // 2  # type: ignore[attr-defined]
     finally:

@@ -3,7 +3,7 @@
 import pytest
 
 from envsuite import registry, sandbox
-from envsuite.envs.datascicoding import scoring
+from envsuite.envs.datascicoding import pipelines, scoring
 from envsuite.sandbox.pool import Lease
 from tests.sandbox.conftest import working
 
@@ -176,10 +176,47 @@ FAILURES = {
 }
 
 
+FORBIDDEN = {
+    "through the module's dictionary": "def build_model(x, y): return vars(m)['SV' + 'C']().fit(x, y)",
+    "through a subclass": "def build_model(x, y): return type('Mine', (vars(m)['SV' + 'C'],), {})().fit(x, y)",
+    "without its constructor": "def build_model(x, y): return object.__new__(vars(m)['SV' + 'C']).fit(x, y)",
+    "after replacing the search for it": (
+        "import sys\nfor module in list(sys.modules.values()):\n"
+        "    if hasattr(module, '_look_inside'): module._look_inside = lambda *_: None\n"
+        "def build_model(x, y): return vars(m)['SV' + 'C']().fit(x, y)"
+    ),
+    "inside a wrapper that keeps only its numbers": (
+        "class W:\n    def predict_proba(self, x): return self.values[: len(x)]\n"
+        "def build_model(x, y):\n    w = W()\n"
+        "    w.values = vars(m)['SV' + 'C'](probability=True).fit(x, y).predict_proba(x)\n    return w"
+    ),
+    "by unpickling": (
+        "import pickle\ndef build_model(x, y): return pickle.loads(b'csklearn.svm._classes\\nSVC\\n.')().fit(x, y)"
+    ),
+}
+SECOND_COPY = {
+    "by reloading its module": "import importlib\nimportlib.reload(m._classes)",
+    "by importing everything anew": (
+        "import sys\nfor name in [name for name in sys.modules if name.startswith('sklearn')]: del sys.modules[name]\n"
+        "import sklearn.svm"
+    ),
+    "from its source": "text = open(m._classes.__file__).read()\nassert not text, 'the file was read'\nraise OSError",
+    "from its compiled file": (
+        "data = open(m._classes.__cached__, 'rb').read()\nassert not data, 'the file was read'\nraise OSError"
+    ),
+    "in a new interpreter": (
+        "import os, subprocess, sys\nsource = 'import sklearn.svm'\n"
+        "environment = {**os.environ, 'PYTHONPATH': ':'.join(sys.path)}\n"
+        "done = subprocess.run([sys.executable, '-c', source], env=environment, capture_output=True, text=True)\n"
+        "assert done.returncode, 'it was imported'\nraise ImportError(done.stderr[-60:])"
+    ),
+}
+
+
 @pytest.fixture(scope="module", params=sandbox.DRIVERS)
 def game(request):
     """Yields one environment per driver, warm for the whole module."""
-    lease = Lease(scoring.SPEC, working(request.param))
+    lease = Lease(scoring.spec(("GridSearchCV", "SVC")), working(request.param))
     env = registry.build("DataSciCoding-breast-cancer-v0", "dense", sandbox=request.param, attempts=50, seconds=120)
     yield env
     env.close()
@@ -201,6 +238,112 @@ def test_a_forged_answer_is_a_typed_failure(name, game):
     game.reset(seed=0)
     text, reward, *_, info = game.step(code)
     assert (info["verdict"], reward) == (verdict, -1.0), text
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_a_forbidden_estimator_cannot_be_used(name, game):
+    game.reset(seed=0)
+    text, reward, *_, info = game.step("import sklearn.svm as m\n" + FORBIDDEN[name])
+    assert (info["verdict"], reward) == ("forbidden", -1.0), text
+
+
+@pytest.mark.parametrize("name", SECOND_COPY)
+def test_no_second_copy_of_a_forbidden_estimator_can_be_made(name, game):
+    if game.driver == "process":
+        pytest.skip("the process driver lets submissions read every file")
+    game.reset(seed=0)
+    text, *_, info = game.step("import sklearn.svm as m\n" + SECOND_COPY[name])
+    assert info["verdict"] == "exception", text
+    assert "AssertionError" not in text
+    assert "Error" in text
+
+
+CLASSIFIER = {
+    "replace the fixed classifier": """
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
+class Trees(ExtraTreesClassifier):
+    def __init__(self, max_iter=1): super().__init__(random_state=0)
+LogisticRegression.fit = lambda self, x, y: vars(self).update(trees=ExtraTreesClassifier().fit(x, y)) or self
+LogisticRegression.predict_proba = lambda self, x: self.trees.predict_proba(x)
+import sklearn.linear_model, sys
+sklearn.linear_model.LogisticRegression = Trees
+for module in list(sys.modules.values()):
+    if hasattr(module, '_fixed'): module._fixed = lambda *_: Trees()
+def transform(df): return df
+""",
+    "take the labels from the callers": """
+import gc, sys
+def transform(df):
+    frame, labels = sys._getframe(), []
+    while frame:
+        things = [*frame.f_locals.values(), *[v for d in frame.f_locals.values() if isinstance(d, dict) for v in d.values()]]
+        labels += [v for v in things if getattr(v, 'dtype', None) == int and getattr(v, 'shape', 0) == (len(df),)]
+        frame = frame.f_back
+    labels += [v for d in gc.get_objects() if isinstance(d, dict) for k, v in d.items() if k in ('y_train', 'splits')]
+    return df.assign(label=labels[0]) if labels else df
+""",
+}
+TABLES = {
+    "forge words without end": 'os.write(3, ok + b\'{"numbers": 0, "texts": [[\' + b\'"a",\' * 10**6 + b\'""]]}\\n\')',
+    "forge a negative number of columns": 'os.write(3, ok + b\'{"numbers": -1, "texts": []}\\n\')',
+    "forge a number of columns that is true": "os.write(3, ok + b'{\"numbers\": true, \"texts\": []}\\n' + b'x' * 8 * rows)",
+    "forge no columns": 'os.write(3, ok + b\'{"numbers": 0, "texts": []}\\n\')',
+    "forge word numbers out of range": 'os.write(3, ok + b\'{"numbers": 0, "texts": [["a"]]}\\n\' + b\'x\' * 4 * rows)',
+    "forge rows that are missing": "os.write(3, ok + b'{\"numbers\": 1, \"texts\": []}\\n' + b'x' * 8)",
+}
+
+
+@pytest.fixture(scope="module")
+def features(game):
+    """Yields the variant with a fixed classifier, in the sandboxes of `game`."""
+    env = registry.build(
+        "DataSciCoding-features-v1", "dense", sandbox=game.driver, dataset=("breast-cancer",), splits=2
+    )
+    yield env
+    env.close()
+
+
+@pytest.mark.parametrize("name", CLASSIFIER)
+def test_features_do_not_reach_the_classifier_or_the_labels(name, features):
+    rewards = []
+    for code in (pipelines.UNCHANGED, CLASSIFIER[name]):
+        features.reset(seed=0)
+        text, reward, *_, info = features.step(code)
+        assert info["verdict"] == "ok", text
+        rewards.append(reward)
+    assert rewards[0] == rewards[1]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_forged_features_are_refused(name, features):
+    features.reset(seed=0)
+    ok = 'import os\nok = b\'{"verdict": "ok"}\\n\'\n'
+    text, reward, *_, info = features.step(
+        f"{ok}def transform(df):\n    rows = 569\n    {TABLES[name]}\n    os._exit(0)"
+    )
+    assert (info["verdict"], reward) == ("bad_return", -1.0), text
+
+
+def test_missing_infinite_and_mixed_features_are_scored(features):
+    features.reset(seed=0)
+    text, *_, info = features.step(
+        "def transform(df):\n    one = df.iloc[:, 0]\n    flags = pd.Series([None, True, 'a'] * len(df)).iloc[: len(df)]\n"
+        "    return df.assign(empty=np.nan, wide=1 / (one - one.min()), flags=flags.to_numpy(), yes=one > 14, "
+        "kind=pd.cut(one, 3), whole=one.round().astype('Int64'))"
+    )
+    assert info["verdict"] == "ok", text
+
+
+@pytest.mark.parametrize("jobs", [-1, 2])
+def test_a_program_that_wants_several_processes_runs_in_one(jobs, game):
+    game.reset(seed=0)
+    text, reward, *_, info = game.step(
+        "from sklearn.linear_model import LogisticRegression\nfrom sklearn.model_selection import cross_val_score\n"
+        "def build_model(x, y):\n    model = LogisticRegression(max_iter=50)\n"
+        f"    cross_val_score(model, x[:60], y[:60], cv=2, n_jobs={jobs})\n    return model.fit(x, y)"
+    )
+    assert info["verdict"] == "ok", text
 
 
 def test_positions_known_by_heart_are_worth_nothing(game):

@@ -34,10 +34,10 @@ import numpy as np
 
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.core import TextEnv
-from envsuite.envs.datascicoding import datasets, pipelines, scoring
+from envsuite.envs.datascicoding import datasets, exploring, pipelines, replies, scoring
 from envsuite.envs.datascicoding.instances import Instance, instance
 from envsuite.envs.datascicoding.menu import LADDER
-from envsuite.envs.datascicoding.replies import extract
+from envsuite.errors import UsageError
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
 from envsuite.sandbox.protocol import Limits
@@ -53,10 +53,11 @@ TASKS = {
     "DataFrame and a Series of class numbers and returns a fitted scikit-learn classifier with predict_proba.",
 }
 RULES = (
-    " Answer with the code alone, or with one fenced code block. It is run on {splits} random halves of the data and "
+    "{answer} is run on {splits} random halves of the data and "
     "scored by ROC AUC on the other halves, with {seconds:g} seconds in all. numpy is there as np, pandas as pd; "
     "scikit-learn can be imported; there is no network.{forbidden}"
 )
+ANSWER = " Answer with the code alone, or with one fenced code block. It"
 ENDINGS = {
     "first": " The first code that runs counts; you have {attempts} attempts.",
     "improve": " Your best score counts; you have {attempts} attempts, or say done to stop.",
@@ -100,6 +101,9 @@ class DataSciCoding(TextEnv):
         Knob("attempts", 5, "programs that may be submitted", low=1, high=50),
         Knob("penalty", -1.0, "dense reward of code that fails", low=-100.0, high=0.0),
         Knob("margin", 0.02, "largest distance below the reference that counts as success", low=0.0, high=0.5),
+        Knob("explore", 0, "turns in which code runs in an interpreter on training rows", low=0, high=1_000),
+        Knob("explore_chars", 2_000, "characters of output shown per exploring turn", low=100, high=100_000),
+        Knob("explore_seconds", 10.0, "wall clock of an exploring turn", low=0.1, high=600.0, trusted_only=True),
         Knob("bugs", 1, "bugs in the program to repair", low=1, high=3),
         Knob("splits", 5, "random halves", low=1, high=50),
         Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used", trusted_only=False),
@@ -110,12 +114,14 @@ class DataSciCoding(TextEnv):
             "sandbox",
             "auto",
             "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.DRIVERS),
+            choices=("auto", *drivers.names()),
             trusted_only=True,
         ),
     )
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
+    experts = ("", "blend")
+    """'': the program that sets the threshold; `blend`: the strongest one, which takes longer"""
     isolate = True
     chance = 0.5
     """score of a constant prediction"""
@@ -129,8 +135,13 @@ class DataSciCoding(TextEnv):
         settings = self.settings
         self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
         self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
-        self.tools = (STOP, RUN_CODE) if settings.mode == "improve" else (RUN_CODE,)
+        explores = bool(getattr(settings, "explore", 0))  # a form of the game without the knob has no interpreter
+        programs = (exploring.RUN_PYTHON, exploring.SUBMIT) if explores else (RUN_CODE,)
+        self.tools = (STOP, *programs) if settings.mode == "improve" else programs
+        if explores and not getattr(settings, "holdout", True):
+            raise UsageError("explore needs a holdout, or it would show labels that count: set holdout=0.3.")
         self._load_data()
+        self._explorer = exploring.Explorer(self.driver, settings, self.limits) if explores else None
         self.instructions = self._write_instructions()
         self._lease: Lease | None = None
         self._best = scoring.Score("no_code")
@@ -151,6 +162,11 @@ class DataSciCoding(TextEnv):
     def variant(self) -> str:
         """Kind of program that the player writes."""
         return str(self.settings.variant)
+
+    @property
+    def function(self) -> str:
+        """Name of the function that a program defines."""
+        return "transform" if self.variant == "features" else "build_model"
 
     @property
     def splits(self) -> int:
@@ -177,6 +193,7 @@ class DataSciCoding(TextEnv):
             seconds=settings.seconds,
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
+            answer=exploring.instructions(settings) if settings.explore else ANSWER,
         )
         return text + HOLDOUT[settings.mode] if settings.holdout else text
 
@@ -187,6 +204,8 @@ class DataSciCoding(TextEnv):
         self.game = self._new_game(seed)
         self._best = self._last = scoring.Score("no_code")
         self._codes = 0
+        if self._explorer is not None:
+            self._explorer.reset(self.game)
         self.objective = self._write_objective()
         if self.variant == "debug":
             self._program, self._bugs = pipelines.broken(settings.bugs, np.random.default_rng(seed))
@@ -198,7 +217,13 @@ class DataSciCoding(TextEnv):
         improve = settings.mode == "improve"
         if improve and command.strip().lower().rstrip(".!") == "done":
             return Outcome("You stop here.", 0.0, done=True, success=self._reached())
-        score = self._last = self._judge(command)
+        code: str | None = replies.extract(command, self.function)
+        if self._explorer is not None:
+            code = replies.submitted(command, self.function)
+            if code is None and self._explorer.left:
+                text, ran = self._explorer.run(replies.cell(command)[: settings.max_code])
+                return Outcome(text, 0.0, valid=ran, progression=self._share())
+        score = self._last = self._judge(replies.extract(command, self.function) if code is None else code)
         self._codes += 1
         left = settings.attempts - self._codes
         ran = score.verdict == "ok"
@@ -220,8 +245,7 @@ class DataSciCoding(TextEnv):
             text += f" Attempts left: {left}."
         return Outcome(text, reward, done, done and self._reached(), valid=ran, progression=self._share())
 
-    def _judge(self, command: str) -> scoring.Score:
-        code = extract(command, "transform" if self.variant == "features" else "build_model")
+    def _judge(self, code: str) -> scoring.Score:
         if not code.strip():
             return scoring.Score("no_code")
         if len(code) > self.settings.max_code:
@@ -230,7 +254,7 @@ class DataSciCoding(TextEnv):
 
     def _evaluate(self, code: str) -> scoring.Score:
         if self._lease is None:
-            self._lease = Lease(scoring.SPEC, self.driver)
+            self._lease = Lease(scoring.spec(self.settings.forbidden), self.driver)
         settings = self.settings
         variant = "features" if self.variant == "features" else "model"
         return scoring.evaluate(
@@ -272,6 +296,9 @@ class DataSciCoding(TextEnv):
 
     def _reference_program(self) -> str:
         return pipelines.expert(self.variant, self.game.name)
+
+    def _strongest_program(self) -> str:
+        return pipelines.ceiling(self.game.name)
 
     def _cached_score(self, program: str) -> float:
         from importlib.metadata import version
@@ -316,7 +343,11 @@ class DataSciCoding(TextEnv):
         return "\n".join(text)
 
     def expert(self, kind: str = "") -> str | None:
-        return "done" if self.settings.mode == "improve" and self._reached() else self._reference_program()
+        if self.settings.mode == "improve" and self._reached():
+            return "done"
+        blends = kind == "blend" and self.variant != "features"
+        program = self._strongest_program() if blends else self._reference_program()
+        return ("# submit\n" if self._explorer is not None else "") + program
 
     def remaining(self) -> int | None:
         if self.settings.mode == "improve":
@@ -331,7 +362,7 @@ class DataSciCoding(TextEnv):
         return pipelines.random_program(self.variant, rng)
 
     def labels(self) -> dict[str, str]:
-        leaky = self.game.leaky or self.driver == "process"
+        leaky = self.game.leaky or drivers.is_leaky(self.driver)
         kind = "binary" if len(self.game.classes) == 2 else "multi-class"
         labels = {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
         if self._bugs:
@@ -340,7 +371,10 @@ class DataSciCoding(TextEnv):
 
     def metrics(self) -> dict[str, float]:
         ran = self._best.verdict == "ok"
-        return {"auc": self._best.auc, "auc_std": self._best.std, "ran": float(ran), "attempts": float(self._codes)}
+        values = {"auc": self._best.auc, "auc_std": self._best.std, "ran": float(ran), "attempts": float(self._codes)}
+        if self._explorer is not None:
+            values["explored"] = float(self._explorer.turns - self._explorer.left)
+        return values
 
     def extra_info(self) -> dict[str, Any]:
         return {
@@ -352,6 +386,8 @@ class DataSciCoding(TextEnv):
         }
 
     def close(self) -> None:
+        if self._explorer is not None:
+            self._explorer.close()
         if self._lease is not None:
             self._lease.close()
             self._lease = None

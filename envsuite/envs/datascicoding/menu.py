@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from envsuite.envs.datascicoding.generated import levels as generated
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
@@ -75,6 +76,7 @@ _FEATURES = "write a feature transformation for a fixed classifier"
 _add("features", f"{_FEATURES}; scored on the paper's halves", variant="features")
 # Only on this bundled set does the reference transformation gain more than the margin.
 _add("features", _FEATURES, version=1, variant="features", dataset=("balance-scale",), **HOLDOUT)
+_add("explore", "explore the training data in an interpreter, then submit", version=1, explore=10, **_HARDER, **HOLDOUT)
 _add_both("improve", "continue to improve for five attempts", mode="improve", **_HARDER)
 register(
     Task(
@@ -94,3 +96,15 @@ register(
         summary="a competition in the form of MLE-bench: files, submission.csv, public and private score, medals",
     )
 )
+register(
+    Task(
+        "DataSciCoding-caafe-v0",
+        "envsuite.envs.datascicoding.steps_env:FeatureSteps",
+        # Only on this bundled set does the reference step gain more than the margin.
+        kwargs={"dataset": ("balance-scale",), **HOLDOUT},
+        requires=EXTRA,
+        summary="feature engineering in steps that are kept if they help, scored by several classifiers, as in CAAFE",
+    )
+)
+for _task in generated.TASKS:
+    register(_task)

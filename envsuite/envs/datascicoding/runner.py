@@ -1,22 +1,32 @@
 """Program of the sandbox: runs one submission on one split. It sees no test label and no other part of
 envsuite.
 
-`handle` takes a pickle made by `scoring` and returns a line of JSON (`verdict`, `message`, `line`,
-`rows`, `columns`) and, for "ok", the predictions as rows x columns little-endian float64.
-Everything it returns is checked outside, where the labels are: a submission that forges the answer
-only replaces its own predictions.
+`converse` is the interpreter of the exploring turns.
+
+`handle` takes a pickle made by `scoring`. Its `variant` is `model` (the submission fits a model and predicts),
+`features` (the submission transforms two tables, and gets no label at all) or `fixed` (the fixed classifier of
+`features` is fitted in a new process, which no submission has touched).
+
+It returns a line of JSON (`verdict`, `message`, `line`) and, for "ok", little-endian arrays: probabilities
+[rows, columns] as float64, or the tables in the form of `features.read`. Everything is checked outside, where the test
+labels are: a submission that forges the answer only replaces its own predictions or features.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
+import importlib
 import json
 import linecache
+import os
 import pickle
 import random
+import sys
 import traceback
 import types
+from collections.abc import Callable, Iterable
 from typing import Any
 
 NAME = "<submission>"
@@ -43,9 +53,12 @@ def warm_up() -> None:
             "b": rng.normal(size=size),
             "c": np.array(["x", "y"] * (size // 2), object),
         }
-        job = {"forbidden": (), "x_train": frame, "x_test": frame, "y_train": np.arange(size) % kinds}
-        for variant, code in (("features", "def transform(df): return df"), ("model", _TOY)):
-            head = handle(pickle.dumps({**job, "variant": variant, "code": code})).partition(b"\n")[0]
+        labels = np.arange(size) % kinds
+        job = {"forbidden": (), "sealed": (), "x_train": frame, "x_test": frame, "y_train": labels}
+        plain = (np.column_stack([frame["a"], frame["b"]]), [(["x", "y"], labels % 2)])
+        splits = [(plain, labels, plain)]
+        for variant, code in (("features", "def transform(df): return df"), ("model", _TOY), ("fixed", "")):
+            head = handle(pickle.dumps({**job, "variant": variant, "code": code, "splits": splits})).partition(b"\n")[0]
             if json.loads(head)["verdict"] != "ok":
                 raise RuntimeError(f"the toy program failed: {head.decode()}")
 
@@ -77,7 +90,7 @@ def handle(payload: bytes) -> bytes:
     random.seed(0)
     np.random.seed(0)
     try:
-        return _answer("ok", values=_predict(job))
+        return _answer("ok", body=VARIANTS[job["variant"]](job))
     except Rejection as refusal:
         return _answer(refusal.verdict, str(refusal), refusal.line)
     except MemoryError:
@@ -88,10 +101,46 @@ def handle(payload: bytes) -> bytes:
         return _answer("exception", f"{type(error).__name__}: {error}", _line(error))
 
 
-def _answer(verdict: str, message: str = "", line: int = 0, values: Any = None) -> bytes:
-    rows, columns = (0, 0) if values is None else values.shape
-    head = {"verdict": verdict, "message": message[:1000], "line": line, "rows": rows, "columns": columns}
-    return json.dumps(head).encode() + b"\n" + (b"" if values is None else values.astype("<f8").tobytes())
+def converse(payload: bytes, messages: Iterable[bytes], end_turn: Callable[[bytes], None]) -> None:
+    """Runs pieces of code in one namespace, with training rows and labels; prints what a notebook would show.
+
+    The mark of a turn is b"+" if its code raised no error.
+    """
+    import numpy as np
+    import pandas as pd
+
+    job: dict[str, Any] = pickle.loads(payload)
+    os.dup2(1, 2)  # one stream, in the order of printing
+    random.seed(0)
+    np.random.seed(0)
+    _disable(set(job["forbidden"]), job["sealed"])
+    rows, labels = pd.DataFrame(job["x_train"]), pd.Series(job["y_train"], name="target")
+    names: dict[str, Any] = {"__name__": "exploring", "np": np, "pd": pd, "x_train": rows, "y_train": labels}
+    for number, message in enumerate(messages, 1):
+        end_turn(b"+" if _run_cell(message.decode(), f"<turn {number}>", names) else b"-")
+
+
+def _run_cell(code: str, name: str, names: dict[str, Any]) -> bool:
+    """Runs code and prints the value of its last expression; False, after the traceback, if it raises an error."""
+    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+    try:
+        tree = ast.parse(code, name)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, name, "exec"), names)
+        value = eval(compile(ast.Expression(last.value), name, "eval"), names) if isinstance(last, ast.Expr) else None
+        if value is not None:
+            print(repr(value))
+        return True
+    except Exception as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith("<turn ")]
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
+        print("".join([*lines, *traceback.format_exception_only(error)]).rstrip())
+        return False
+
+
+def _answer(verdict: str, message: str = "", line: int = 0, body: bytes = b"") -> bytes:
+    head = {"verdict": verdict, "message": message[:1000], "line": line}
+    return json.dumps(head).encode() + b"\n" + body
 
 
 def _line(error: BaseException) -> int:
@@ -100,13 +149,14 @@ def _line(error: BaseException) -> int:
     return lines[-1] if lines else 0
 
 
-def _predict(job: dict[str, Any]) -> Any:
+def _submitted(job: dict[str, Any]) -> Any:
+    """Runs the submission's code; returns the function that it defines."""
     import numpy as np
     import pandas as pd
 
     code, forbidden = job["code"], set(job["forbidden"])
     program = _compile(code, forbidden)
-    look_inside = _look_inside  # a submission may replace the module's own
+    _disable(forbidden, job["sealed"])
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
     names: dict[str, Any] = {"__name__": "submission", "np": np, "pd": pd}
     exec(program, names)
@@ -114,21 +164,28 @@ def _predict(job: dict[str, Any]) -> Any:
     function = names.get(function_name)
     if not callable(function):
         raise Rejection("bad_return", f"the code defines no function {function_name}")
+    return function
+
+
+def _predict(job: dict[str, Any]) -> bytes:
+    """Returns the probabilities that the submission's model predicts for the test rows."""
+    import numpy as np
+    import pandas as pd
+
+    look_inside = _look_inside  # a submission may replace the module's own
+    function = _submitted(job)
     x_train, x_test = pd.DataFrame(job["x_train"]), pd.DataFrame(job["x_test"])
     y_train = pd.Series(job["y_train"], name="target")
     if job.get("output") == "numbers":
-        return _numbers(function(x_train.copy(), y_train.copy()), x_test, forbidden, look_inside)
+        return _numbers(function(x_train, y_train), x_test, set(job["forbidden"]), look_inside)
     classes = np.unique(y_train)
-    if job["variant"] == "features":
-        model, x_test = _fixed(function, x_train, y_train.to_numpy(), x_test)
-    else:
-        model = function(x_train.copy(), y_train.copy())
-        if model is None:
-            raise Rejection("bad_return", "build_model returned None: return the fitted estimator")
-        if not hasattr(model, "predict_proba"):
-            raise Rejection("bad_return", f"{type(model).__name__} has no predict_proba")
-        look_inside(model, forbidden)
-    values = np.asarray(model.predict_proba(x_test.copy()))
+    model = function(x_train, y_train.copy())
+    if model is None:
+        raise Rejection("bad_return", "build_model returned None: return the fitted estimator")
+    if not hasattr(model, "predict_proba"):
+        raise Rejection("bad_return", f"{type(model).__name__} has no predict_proba")
+    look_inside(model, set(job["forbidden"]))
+    values = np.asarray(model.predict_proba(x_test))
     if values.dtype.kind not in "biuf":
         raise Rejection("bad_return", f"predict_proba returned {values.dtype}, not numbers")
     if values.ndim != 2 or values.shape != (len(x_test), len(classes)):
@@ -136,22 +193,85 @@ def _predict(job: dict[str, Any]) -> Any:
     order = getattr(model, "classes_", None)
     if order is not None and len(order) == len(classes) and set(order) == set(classes):
         values = values[:, np.argsort(order)]
-    return values.astype(float)
+    return bytes(values.astype("<f8").tobytes())
 
 
-def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> Any:
+def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> bytes:
     """Returns the predictions [rows, 1] of a regression model."""
     import numpy as np
 
     if not hasattr(model, "predict"):
         raise Rejection("bad_return", f"build_model returned {type(model).__name__}: return the fitted estimator")
     look_inside(model, forbidden)
-    values = np.asarray(model.predict(x_test.copy()))
+    rows = len(x_test)
+    values = np.asarray(model.predict(x_test))
     if values.dtype.kind not in "biuf":
         raise Rejection("bad_return", f"predict returned {values.dtype}, not numbers")
-    if values.shape not in ((len(x_test),), (len(x_test), 1)):
-        raise Rejection("bad_return", f"predict gave shape {values.shape}, not {(len(x_test),)}")
-    return values.reshape(-1, 1).astype(float)
+    if values.shape not in ((rows,), (rows, 1)):
+        raise Rejection("bad_return", f"predict gave shape {values.shape}, not {(rows,)}")
+    return bytes(values.astype("<f8").tobytes())
+
+
+def _transform(job: dict[str, Any]) -> bytes:
+    """Returns the submission's features of training and test rows as plain arrays: see `features.read`."""
+    import numpy as np
+    import pandas as pd
+
+    function = _submitted(job)
+    frames = []
+    for part in (pd.DataFrame(job["x_train"]), pd.DataFrame(job["x_test"])):
+        rows = len(part)
+        result = function(part)
+        if not isinstance(result, pd.DataFrame):
+            raise Rejection("bad_return", f"transform returned {type(result).__name__}, not a DataFrame")
+        if len(result) != rows:
+            raise Rejection("bad_return", f"transform returned {len(result)} rows for {rows}")
+        frames.append(result)
+    if list(frames[0].columns) != list(frames[1].columns) or not frames[0].columns.is_unique:
+        raise Rejection("bad_return", "transform must give the same columns, each once, whatever rows it is given")
+    numeric = list(frames[0].select_dtypes("number").columns)
+    numbers, texts, codes = [], [], []
+    for name in frames[0].columns:
+        parts = [frame[name] for frame in frames]
+        if name in numeric:
+            numbers.append(np.concatenate([part.to_numpy(dtype="<f8", na_value=np.nan) for part in parts]))
+        else:
+            words, numbered = np.unique([str(value) for part in parts for value in part], return_inverse=True)
+            texts.append(words.tolist())
+            codes.append(numbered.astype("<i4"))
+    head = json.dumps({"numbers": len(numbers), "texts": texts}).encode()
+    return head + b"\n" + b"".join(column.tobytes() for column in (*numbers, *codes))
+
+
+def _fit_fixed(job: dict[str, Any]) -> bytes:
+    """Returns the predictions for the test rows of each split by each of the job's `classifiers`.
+
+    A split is (training features, training labels, test features); features are an array of numbers [rows, columns]
+    and, for each column of text, its words and the number of each row's word.
+    """
+    import numpy as np
+
+    predictions = []
+    for train, labels, test in job["splits"]:
+        rows, new_rows = _frame(train), _frame(test)
+        for name in job.get("classifiers", ("logistic",)):
+            fitted = _fixed(len(train[0][0]), len(train[1]), name).fit(rows, labels)
+            predictions.append(fitted.predict_proba(new_rows))
+    return b"".join(np.asarray(values).astype("<f8").tobytes() for values in predictions)
+
+
+def _frame(features: Any) -> Any:
+    import numpy as np
+    import pandas as pd
+
+    numbers, texts = features
+    columns = {f"n{place}": numbers[:, place] for place in range(numbers.shape[1])}
+    for place, (words, codes) in enumerate(texts):
+        columns[f"t{place}"] = np.array(words, object)[codes]
+    return pd.DataFrame(columns)
+
+
+VARIANTS = {"model": _predict, "features": _transform, "fixed": _fit_fixed}
 
 
 def _compile(code: str, forbidden: set[str]) -> Any:
@@ -168,6 +288,39 @@ def _compile(code: str, forbidden: set[str]) -> Any:
         raise Rejection("syntax_error", f"{type(error).__name__}: {error.msg}", error.lineno or 0) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise Rejection("syntax_error", f"{type(error).__name__}: {error}") from None
+
+
+def _disable(forbidden: set[str], sealed: tuple[str, ...]) -> None:
+    """Makes scikit-learn's classes of these names useless in this process, however a submission gets hold of them.
+
+    `sealed`: the modules that define them; their files cannot be read from here, so that no second copy can be made.
+    """
+    for name in sealed:
+        importlib.import_module(name)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("sklearn."):
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__name__ in forbidden and value.__module__.startswith("sklearn."):
+                    _empty(value)
+
+
+def _empty(kind: type) -> None:
+    """Removes everything that a class can do. Creating an instance, or one of a subclass, raises Rejection."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Rejection("forbidden", f"{kind.__name__} may not be used")
+
+    for name, value in list(vars(kind).items()):
+        if callable(value) or hasattr(value, "__get__"):
+            with contextlib.suppress(AttributeError, TypeError):
+                delattr(kind, name)
+    kind.__bases__ = (_Nothing,)
+    for name in ("__new__", "__init__", "__init_subclass__", "fit"):
+        setattr(kind, name, refuse)
+
+
+class _Nothing:
+    """Base of an emptied class."""
 
 
 def _look_inside(model: Any, forbidden: set[str]) -> None:
@@ -206,36 +359,25 @@ def _inner_objects(part: Any) -> list[Any]:
     return inner
 
 
-def _fixed(transform: Any, x_train: Any, y_train: Any, x_test: Any) -> tuple[Any, Any]:
-    """Fits the classifier of the feature-engineering variant to the transformed training rows."""
-    import numpy as np
-    import pandas as pd
+def _fixed(numbers: int, texts: int, name: str) -> Any:
+    """Returns an unfitted classifier (logistic, forest or boosting) for a table made by `_frame`."""
     from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    tables = []
-    for part in (x_train, x_test):
-        result = transform(part.copy())
-        if not isinstance(result, pd.DataFrame):
-            raise Rejection("bad_return", f"transform returned {type(result).__name__}, not a DataFrame")
-        if len(result) != len(part):
-            raise Rejection("bad_return", f"transform returned {len(result)} rows for {len(part)}")
-        tables.append(result.reset_index(drop=True).replace([np.inf, -np.inf], np.nan))
-    if list(tables[0].columns) != list(tables[1].columns) or not tables[0].columns.is_unique:
-        raise Rejection("bad_return", "transform must give the same columns, each once, whatever rows it is given")
-    tables = [part.set_axis([str(name) for name in part.columns], axis=1) for part in tables]
-    numeric = list(tables[0].select_dtypes("number").columns)
-    text_columns = [name for name in tables[0].columns if name not in numeric]
-    tables = [part.assign(**{name: part[name].astype(str) for name in text_columns}) for part in tables]
-    numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+    scaled = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+    encoded = OneHotEncoder(handle_unknown="ignore", max_categories=20)
     columns = ColumnTransformer(
         [
-            ("numbers", numbers, numeric),
-            ("text", OneHotEncoder(handle_unknown="ignore", max_categories=20), text_columns),
+            ("numbers", scaled, [f"n{place}" for place in range(numbers)]),
+            ("text", encoded, [f"t{place}" for place in range(texts)]),
         ]
     )
-    model = make_pipeline(columns, LogisticRegression(max_iter=300))
-    return model.fit(tables[0], y_train), tables[1]
+    if name == "forest":
+        return make_pipeline(columns, RandomForestClassifier(n_estimators=60, min_samples_leaf=2, random_state=0))
+    if name == "boosting":
+        return make_pipeline(columns, GradientBoostingClassifier(n_estimators=40, random_state=0))
+    return make_pipeline(columns, LogisticRegression(max_iter=300))

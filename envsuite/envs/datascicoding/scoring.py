@@ -8,12 +8,15 @@ import json
 import pickle
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from envsuite.envs.datascicoding import features
 from envsuite.errors import EngineFailure
+from envsuite.sandbox import packages
 from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
 
 if TYPE_CHECKING:
@@ -51,8 +54,31 @@ SPEC = Spec(
     modules=MODULES,
     program=RUNNER,
     distributions=("scikit-learn", "pandas"),
+    environment=(("JOBLIB_MULTIPROCESSING", "0"),),  # no worker processes: `n_jobs=2` runs as `n_jobs=1`
     hidden=("sklearn/datasets/data", "sklearn/datasets/images", "sklearn/datasets/tests", "scipy/spatial/tests"),
 )
+
+
+@cache
+def sealed_modules(forbidden: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the modules of scikit-learn that define estimators of these names.
+
+    The program disables the classes themselves, and runs cannot read the files to make a second copy (`spec`).
+    """
+    if not forbidden:
+        return ()
+    definition = re.compile(rf"^class ({'|'.join(map(re.escape, forbidden))})\b", re.MULTILINE)
+    folder = packages.closure(("scikit-learn",))["sklearn"]
+    paths = (path for path in sorted(folder.rglob("*.py")) if "tests" not in path.parts)
+    defining = [path for path in paths if definition.search(path.read_text(encoding="utf-8"))]
+    return tuple(".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in defining)
+
+
+@cache
+def spec(forbidden: tuple[str, ...]) -> Spec:
+    """Returns the sandbox in which submissions run that may not use these estimators."""
+    return replace(SPEC, sealed=tuple(name.replace(".", "/") + ".py" for name in sealed_modules(forbidden)))
+
 
 VERDICTS = {
     "ok": "",
@@ -101,36 +127,62 @@ def evaluate(
 ) -> Score:
     """Runs `code` on every split, each in a separate fork; stops at the first that fails.
 
-    `limits.seconds` covers all splits together. `error_characters`: length of an error's text, in
-    ASCII; 0 for the long form of the paper's protocol. Raises EngineFailure if the sandbox fails.
+    In the variant `features` the code gets no label; the fixed classifier is fitted to its features in one more run,
+    which the code has not touched. `limits.seconds` covers all runs together. `error_characters`: length of an error's
+    text, in ASCII; 0 for the long form of the paper's protocol. Raises EngineFailure if the sandbox fails.
     """
     import pandas as pd
 
-    shown: list[float] = []
-    counted: list[float] = []
     left = limits.seconds
     x_held, y_held = instance.held_out()
-    for number, (x_train, y_train, x_test, y_test) in enumerate(instance.splits(splits)):
-        tests = len(x_test)
-        order = _order(tests, len(x_held), instance.digest, number)
+    job: dict[str, object] = {"code": code, "variant": variant, "output": instance.output}
+    job.update(forbidden=forbidden, sealed=sealed_modules(forbidden))
+    parts = instance.splits(splits)
+    orders = [_order(len(part[2]), len(x_held), instance.digest, number) for number, part in enumerate(parts)]
+    predictions: list[np.ndarray] = []
+    fits: list[object] = []
+    shapes = [(len(order), instance.width(part[1])) for order, part in zip(orders, parts, strict=True)]
+    for (x_train, y_train, x_test, _), order, shape in zip(parts, orders, shapes, strict=True):
         rows = pd.concat([x_test, x_held]).iloc[order] if len(x_held) else x_test
-        job: dict[str, object] = {"code": code, "variant": variant, "forbidden": forbidden}
-        job.update(x_train=_plain(x_train), y_train=y_train, x_test=_plain(rows), output=instance.output)
-        result = _run(pool, job, replace(limits, seconds=max(0.05, left)))
-        if result is None:
-            return Score("crash", "it took the sandbox down")
-        left -= result.seconds
-        score, values = read(result, len(rows), instance.width(y_train), error_characters)
-        if score.verdict == "timeout":
-            score = replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
-        if values is None:
-            return score
+        tables: dict[str, object] = {"x_train": _plain(x_train), "x_test": _plain(rows)}
+        if variant != "features":
+            tables["y_train"] = y_train
+        score, body, seconds = _run(pool, job | tables, replace(limits, seconds=max(0.05, left)), error_characters)
+        left -= seconds
+        if score.verdict == "ok" and variant == "features":
+            try:
+                table = features.read(body, len(x_train) + len(rows))
+            except ValueError as error:
+                return Score("bad_return", str(error))
+            fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
+        elif score.verdict == "ok":
+            score, values = _values(body, [shape])
+            predictions += values
+        if score.verdict != "ok":
+            return _with_limit(score, limits, splits)
+    if variant == "features":
+        fixed = {"variant": "fixed", "splits": fits}
+        score, body, _ = _run(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
+        if score.verdict == "ok":
+            score, predictions = _values(body, shapes)
+        if score.verdict != "ok":
+            return _with_limit(score, limits, splits)
+    shown: list[float] = []
+    counted: list[float] = []
+    for (_, y_train, x_test, y_test), order, values in zip(parts, orders, predictions, strict=True):
         values = values[np.argsort(order)]
-        shown.append(instance.measure(y_train, y_test, values[:tests]))
+        shown.append(instance.measure(y_train, y_test, values[: len(x_test)]))
         if len(x_held):
-            counted.append(instance.measure(y_train, y_held, values[tests:]))
+            counted.append(instance.measure(y_train, y_held, values[len(x_test) :]))
     counts = counted or shown
     return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
+
+
+def _with_limit(score: Score, limits: Limits, splits: int) -> Score:
+    """Returns a failed score; a timeout names the limit."""
+    if score.verdict != "timeout":
+        return score
+    return replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
 
 
 def _order(tests: int, held: int, digest: str, split: int) -> np.ndarray:
@@ -141,17 +193,19 @@ def _order(tests: int, held: int, digest: str, split: int) -> np.ndarray:
     return np.random.default_rng(list(key)).permutation(tests + held)
 
 
-def _run(pool: Pool, job: dict[str, object], limits: Limits) -> Result | None:
-    """Runs a job; None if the job takes the sandbox down. Raises EngineFailure if the sandbox fails by itself.
+def _run(pool: Pool, job: dict[str, object], limits: Limits, error_characters: int) -> tuple[Score, bytes, float]:
+    """Runs a job; returns its score without numbers, what it returned if that is "ok", and its seconds.
 
-    The sandbox fails by itself unless it fails twice on the job and a harmless program runs afterwards.
+    Raises EngineFailure if the sandbox fails by itself: unless it fails twice on the job and a harmless program runs
+    afterwards.
     """
     payload = pickle.dumps(job)
     for _ in range(2):
         with contextlib.suppress(EngineFailure):
-            return pool.call(payload, limits)
-    pool.call(pickle.dumps({**job, "code": ""}))
-    return None
+            result = pool.call(payload, limits)
+            return *read(result, error_characters), result.seconds
+    pool.call(pickle.dumps({**job, "variant": "model", "code": ""}))
+    return Score("crash", "it took the sandbox down"), b"", 0.0
 
 
 def _plain(frame: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -159,17 +213,14 @@ def _plain(frame: pd.DataFrame) -> dict[str, np.ndarray]:
     return {str(name): frame[name].to_numpy(dtype=float if frame[name].dtype == float else object) for name in frame}
 
 
-def read(result: Result, rows: int, columns: int, error_characters: int = 0) -> tuple[Score, np.ndarray | None]:
-    """Returns the score of a run, and its predictions [rows, columns] if they are valid.
-
-    Trusts nothing from inside.
-    """
+def read(result: Result, error_characters: int = 0) -> tuple[Score, bytes]:
+    """Returns the verdict of a run, and what it returned if that is "ok". Trusts nothing from inside."""
     if result.fate is not Fate.EXITED:
-        return Score(str(result.fate)), None
+        return Score(str(result.fate)), b""
     if result.exit_code < 0:
-        return Score("crash", f"signal {-result.exit_code}"), None
+        return Score("crash", f"signal {-result.exit_code}"), b""
     if not result.value:
-        return Score("exit", f"exit status {result.exit_code}"), None
+        return Score("exit", f"exit status {result.exit_code}"), b""
     first, _, body = result.value.partition(b"\n")
     try:
         head = json.loads(first) if len(first) < _HEAD else None
@@ -177,25 +228,29 @@ def read(result: Result, rows: int, columns: int, error_characters: int = 0) -> 
         head = None
     verdict = head.get("verdict") if isinstance(head, dict) else None
     if not isinstance(head, dict) or not isinstance(verdict, str) or verdict not in _OF_THE_RUNNER:
-        return Score("bad_return", "the answer is garbled"), None
+        return Score("bad_return", "the answer is garbled"), b""
     if verdict != "ok":
-        return Score(verdict, _clean(head.get("message"), head.get("line"), error_characters)), None
-    if len(body) != rows * columns * 8:
-        return Score("bad_return", "the answer is garbled"), None
-    values = np.frombuffer(body, dtype="<f8").reshape(rows, columns)
+        return Score(verdict, _clean(head.get("message"), head.get("line"), error_characters)), b""
+    return Score("ok"), body
+
+
+def _values(body: bytes, shapes: list[tuple[int, int]]) -> tuple[Score, list[np.ndarray]]:
+    """Returns the predictions of one or more splits, arrays of `shapes` (rows, columns), if they are valid."""
+    sizes = [rows * columns for rows, columns in shapes]
+    if len(body) != sum(sizes) * 8:
+        return Score("bad_return", "the answer is garbled"), []
+    values = np.frombuffer(body, dtype="<f8")
     if not np.isfinite(values).all():
-        return Score("bad_return", "the predictions are not all finite"), None
-    return Score("ok"), values
+        return Score("bad_return", "the predictions are not all finite"), []
+    parts = np.split(values, np.cumsum(sizes)[:-1])
+    return Score("ok"), [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _clean(message: object, line: object, characters: int = 0) -> str:
     """Returns a message fit for the player, equal on every machine: no control characters, addresses
     or temporary paths.
     """
-    text = message if isinstance(message, str) else ""
-    text = re.sub(r"0x[0-9a-fA-F]+", "0x...", text)
-    text = re.sub(r"(/envsuite|/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+)/packages/", "", text)
-    text = re.sub(r"/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+(/scratch/\d+)?", "/tmp", text)
+    text = neutral(message) if isinstance(message, str) else ""
     text = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     if characters:
         text = text.encode("ascii", "replace").decode()
@@ -203,3 +258,10 @@ def _clean(message: object, line: object, characters: int = 0) -> str:
     else:
         text = text if len(text) <= 300 else text[:150] + " ... " + text[-150:]
     return f"{text} (line {line})" if isinstance(line, int) and 0 < line < 1_000_000 else text
+
+
+def neutral(text: str) -> str:
+    """Returns a text without addresses and temporary paths, which differ from run to run."""
+    text = re.sub(r"0x[0-9a-fA-F]+", "0x...", text)
+    text = re.sub(r"(/envsuite|/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+)/packages/", "", text)
+    return re.sub(r"/[^\s'\"(]*envsuite-sandbox-[^/\s'\"]+(/scratch/\d+)?", "/tmp", text)

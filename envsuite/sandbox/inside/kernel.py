@@ -16,7 +16,7 @@ from collections.abc import Iterable
 NEW_MOUNT, NEW_IPC, NEW_USER, NEW_PID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 READ_SEARCH = 2  # CAP_DAC_READ_SEARCH
 
-_NOSUID_NODEV, _NOEXEC = 2 | 4, 8
+_NOSUID_NODEV, _NOEXEC, _BIND = 2 | 4, 8, 0x1000
 _PRIVATE = 0x40000 | 0x4000  # MS_PRIVATE | MS_REC
 _SET_NO_NEW_PRIVS, _SET_SUBREAPER, _SET_DUMPABLE, _SET_KEEPCAPS, _SET_SECCOMP = 38, 36, 4, 8, 22
 _SET_DEATH_SIGNAL, _DROP_BOUNDING, _AMBIENT = 1, 24, 47
@@ -60,6 +60,11 @@ def mount_tmpfs(path: str, megabytes: int) -> None:
     """Mounts an empty folder in memory, with limited size and number of files, at `path`."""
     options = f"size={megabytes}m,nr_inodes={max(1024, megabytes * 64)},mode=1777".encode()
     _checked("tmpfs", _libc.mount(b"tmpfs", path.encode(), b"tmpfs", ctypes.c_ulong(_NOSUID_NODEV), options))
+
+
+def hide_file(path: str) -> None:
+    """Mounts /dev/null over a file."""
+    _checked("bind", _libc.mount(b"/dev/null", path.encode(), None, ctypes.c_ulong(_BIND), None))
 
 
 def mount_proc() -> None:

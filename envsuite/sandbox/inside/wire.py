@@ -52,6 +52,24 @@ def encode_job(job: dict[str, Any], payload: bytes) -> bytes:
     return _LENGTH.pack(len(head)) + head + payload
 
 
+def relay_message(handle: int, count: int) -> bytearray:
+    """Reads a payload of `count` bytes; returns it as `read_message` expects it, in a buffer that can be cleared."""
+    message = bytearray(_LENGTH.pack(count)) + bytearray(count)
+    unread = memoryview(message)[_LENGTH.size :]
+    while unread:
+        size = os.readv(handle, [unread[: 1 << 20]])
+        if not size:
+            raise EOFError("the payload was cut off")
+        unread = unread[size:]
+    return message
+
+
+def read_message(handle: int) -> bytes:
+    """Reads a turn of a dialogue. Raises EOFError at the end of the stream."""
+    (length,) = _LENGTH.unpack(read_exactly(handle, _LENGTH.size))
+    return read_exactly(handle, length)
+
+
 def write_frame(handle: int, kind: bytes, data: bytes | memoryview) -> None:
     write_all(handle, _FRAME.pack(kind, len(data)))
     write_all(handle, data)

@@ -12,7 +12,7 @@ from envsuite.sandbox.pool import Lease
 @pytest.fixture(scope="package")
 def warm():
     """Keeps one pool warm for all tests of the folder, so that environments share it."""
-    lease = Lease(scoring.SPEC, drivers.choose("auto", (*drivers.SAFE, "process")))
+    lease = Lease(scoring.spec(("GridSearchCV", "SVC")), drivers.choose("auto", (*drivers.SAFE, "process")))
     yield lease
     lease.close()
 

@@ -35,7 +35,6 @@ from envsuite.envs.datascicoding.added import competition, programs, storage
 from envsuite.envs.datascicoding.added.competition import Competition, CompetitionScore
 from envsuite.envs.datascicoding.added.env import AddedTable
 from envsuite.envs.datascicoding.added.leaderboards import MEDALS, Thresholds
-from envsuite.envs.datascicoding.replies import extract
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Lease
 from envsuite.types import Knob
@@ -70,6 +69,7 @@ class CompetitionEnv(AddedTable):
     )
     ranges = {"ran": (0.0, 1.0), "medal": (0.0, 3.0)}
     chance = 0.0
+    function = "main"
     game: Competition  # type: ignore[assignment]
 
     def _load_data(self) -> None:
@@ -114,14 +114,13 @@ class CompetitionEnv(AddedTable):
             text.append(f"train.csv: {train} rows; test.csv: {len(game.test_rows)} rows; {', '.join(listed)}.")
         text.append(f"submission.csv: {', '.join(game.header)}.")
         if settings.tell == "full":
-            wanted = game.metric.written(getattr(self.thresholds(), settings.medal))
-            text.append(f"The {settings.medal} medal needs a private score of {wanted}.")
+            score = game.metric.written(getattr(self.thresholds(), settings.medal))
+            text.append(f"The {settings.medal} medal needs a private score of {score}.")
         return "\n".join(text)
 
     # ---- scores ----------------------------------------------------------------------------------------------------
 
-    def _judge(self, command: str) -> scoring.Score:
-        code = extract(command, "main")
+    def _judge(self, code: str) -> scoring.Score:
         if not code.strip():
             return scoring.Score("no_code")
         if len(code) > self.settings.max_code:
@@ -165,8 +164,8 @@ class CompetitionEnv(AddedTable):
         return min(1.0, (getattr(limits, self.settings.medal) - floor) / (limits.gold - floor))
 
     def _reached(self) -> bool:
-        wanted = MEDALS[: MEDALS.index(self.settings.medal) + 1]
-        return isinstance(self._best, CompetitionScore) and self._best.medal in wanted
+        accepted = MEDALS[: MEDALS.index(self.settings.medal) + 1]
+        return isinstance(self._best, CompetitionScore) and self._best.medal in accepted
 
     def _floor(self) -> float:
         """Returns the sample submission's private score. Raises DataError if the medals are not above it."""

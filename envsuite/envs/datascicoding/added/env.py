@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from envsuite.envs.datascicoding import scoring
+from envsuite.envs.datascicoding import exploring, scoring
 from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
-from envsuite.envs.datascicoding.env import DataSciCoding
+from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
+from envsuite.sandbox import drivers
 from envsuite.types import Knob
 
 MODELS = {
@@ -30,7 +31,7 @@ MODELS = {
 }
 METRICS = {False: ("auc", "ROC AUC"), True: ("r2", "R2")}
 RULES = (
-    " Answer with the code alone, or with one fenced code block. It is run once, with {seconds:g} seconds, and scored "
+    "{answer} is run once, with {seconds:g} seconds, and scored "
     "by {metric}. numpy is there as np, pandas as pd; scikit-learn can be imported; there is no network.{forbidden}"
 )
 ENDINGS = {
@@ -40,6 +41,7 @@ ENDINGS = {
     "counts is the score, on further rows, of the program with the best score shown.",
 }
 KEPT = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
+KEPT += ("explore", "explore_chars", "explore_seconds")
 
 
 class AddedTable(DataSciCoding):
@@ -54,9 +56,10 @@ class AddedTable(DataSciCoding):
     )
     ranges = {"auc": (0.0, 1.0), "r2": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = {}
+    experts = ("",)
     variant = "model"
     splits = 1
-    game: TableGame
+    game: TableGame  # type: ignore[assignment]
 
     def _load_data(self) -> None:
         self.table = storage.load(self.settings.table)
@@ -74,9 +77,10 @@ class AddedTable(DataSciCoding):
             attempts=settings.attempts,
             metric=METRICS[self.table.is_regression][1],
             forbidden=f" Not allowed: {never}." if never else "",
+            answer=exploring.instructions(settings) if settings.explore else ANSWER,
         )
 
-    def _new_game(self, seed: int) -> TableGame:
+    def _new_game(self, seed: int) -> TableGame:  # type: ignore[override]
         return table_game(self.table, self.settings.rows, seed)
 
     def _write_objective(self) -> str:
@@ -116,7 +120,7 @@ class AddedTable(DataSciCoding):
     def labels(self) -> dict[str, str]:
         kind = "regression" if self.table.is_regression else "binary" if len(self.table.classes) == 2 else "multi-class"
         labels = {"instance": self.table.name, "digest": self.table.digest, "task_type": kind}
-        return {**labels, "isolation": self.driver, "leaky": str(self.driver == "process").lower()}
+        return {**labels, "isolation": self.driver, "leaky": str(drivers.is_leaky(self.driver)).lower()}
 
     def metrics(self) -> dict[str, float]:
         ran = self._best.verdict == "ok"

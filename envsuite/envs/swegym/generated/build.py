@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -240,23 +241,42 @@ def main() -> None:
     if any(options.values()) and len(args.package or ()) != 1:
         parser.error("--code, --tests, --with and --split apply to one package: name it with -p")
     try:
-        run(args, options)
+        if code := run(args, options):
+            sys.exit(code)
     except EnvsuiteError as error:
         parser.exit(2, f"error: {error}\n")
     except KeyboardInterrupt:
         parser.exit(130, "stopped; run the same command again to continue\n")
 
 
-def run(args: argparse.Namespace, options: dict[str, Any]) -> None:
-    """Runs the build that the command line asks for."""
+def why_empty(journal: BuildLog, seconds: float) -> str:
+    """Returns why a package has no task, in one line."""
+    reasons = Counter(row["no"] for row in journal.rows if "no" in row)
+    title, suite_seconds = journal.base.package.title, journal.base.seconds
+    if reasons:
+        counted = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        return f"{title} has no task: {counted}."
+    if not journal.base.sites:
+        return f"{title} has no task: no operator finds a place for a bug that a test reaches."
+    return (
+        f"{title} has no task: the {seconds:g} s were up before a candidate was decided. One run of its suite takes "
+        f"{suite_seconds:.1f} s: give it more time with --seconds."
+    )
+
+
+def run(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    """Runs the build that the command line asks for; returns the exit code, 1 if a package has no task."""
     chosen = [admit(args.folder, name, **options) for name in args.package or packages.PACKAGES]
     journals = build(args.folder, chosen, args.workers, args.seconds, args.rounds)
     for name, journal in journals.items():
         reasons = Counter(row.get("no", f"{len(row['operators'])} bug(s)") for row in journal.rows)
         print(f"{name}: {dict(reasons.most_common())}")
+        if not journal.listed(args.rounds):
+            print(why_empty(journal, args.seconds), file=sys.stderr)
     write(args.folder, packages.described(args.folder).values(), args.rounds, args.folder / tasks.MANIFEST.name)
     if args.write:
         write(args.folder, packages.PACKAGES.values(), args.rounds, tasks.MANIFEST)
+    return int(any(not journal.listed(args.rounds) for journal in journals.values()))
 
 
 def write(folder: Path, chosen: Iterable[packages.Package], rounds: int, path: Path) -> None:

@@ -108,7 +108,8 @@ def baseline(pools: Sequence[Pool], chosen: packages.Package) -> Baseline:
                 if run.fate == "timeout"
                 else f"do not run here ({run.fate}, pytest's exit code {run.exit_code})"
             )
-            raise DataError(f"The tests of {chosen.title} {problem}: use other tests or another package.")
+            message = f": {run.message}" if run.message else ""
+            raise DataError(f"The tests of {chosen.title} {problem}{message}. Use other tests or another package.")
     seen: list[set[str]] = [set(run.statuses) for run in runs]
     unstable_names = {test.partition("[")[0] for test in seen[0].union(*seen) - seen[0].intersection(*seen)}
     passing: list[set[str]] = [{test for test, status in run.statuses.items() if status == "PASSED"} for run in runs]
@@ -177,7 +178,7 @@ def verify(pools: Sequence[Pool], base: Baseline, candidates: Iterable[Sequence[
             continue
         hops = min(base.distance(path, bug.top, mutant.failing) for path, bug in mutant.bugs)
         passing = tuple(test for test in base.tests if test not in mutant.failing)
-        symptoms = _symptoms(mutant.failing, run.failures)
+        symptoms = symptoms_of(mutant.failing, run.failures)
         fails = tuple(sorted(mutant.failing))
         mutant.decision = GeneratedTask(base.package, mutant.planted, fails, passing, hops, symptoms)
     return [mutant.decision for mutant in mutants]
@@ -290,7 +291,7 @@ def _check_needs(pool: Pool, base: Baseline, mutants: Sequence[_Mutant]) -> None
             mutant.decision = "a bug is not needed"
 
 
-def _symptoms(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
+def symptoms_of(tests: Iterable[str], failures: dict[str, str]) -> tuple[Symptom, ...]:
     """Returns the errors of up to three failing tests, one per test function if there are enough."""
     by_function: dict[str, str] = {}
     failing = sorted(tests)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -79,7 +80,14 @@ def _listed(tests: tuple[str, ...]) -> str:
 
 def explain(task: GeneratedTask, symptom: Symptom) -> Check:
     """Explains the failure of one test."""
-    statement, node = _statement(task, symptom)
+    files = packages.tree(task.package)
+    tests = [file for file in files if file.endswith(".py") and not packages.is_code(task.package, file)]
+    return explain_failure(files, tests, symptom)
+
+
+def explain_failure(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) -> Check:
+    """Explains the failure of one test in the tree `files`; `tests` are its Python files that are not code."""
+    statement, node = _statement(files, tests, symptom)
     case = symptom.test.partition("[")[2].removesuffix("]")
     if statement and case and _SPOKEN.search(case):
         statement = f"# parameters: {case}\n{statement}"
@@ -204,16 +212,14 @@ def _parsed(text: str) -> _Source:
     return _Source(text.splitlines(), functions, [node for node in nodes if isinstance(node, ast.stmt)])
 
 
-def _statement(task: GeneratedTask, symptom: Symptom) -> tuple[str, ast.stmt | None]:
+def _statement(files: Mapping[str, str], tests: Sequence[str], symptom: Symptom) -> tuple[str, ast.stmt | None]:
     """Returns source and syntax tree of the statement that starts with the symptom's line of code.
 
     Without such a line, for example if a test of a base class failed, the source is the test's body.
     """
     path, _, name = symptom.test.partition("::")
     test = re.sub(r"\[.*", "", name, flags=re.DOTALL).rpartition("::")[2] or name
-    files = packages.tree(task.package)
-    test_files = [file for file in files if file.endswith(".py") and not packages.is_code(task.package, file)]
-    for file in dict.fromkeys([path, *test_files]):
+    for file in dict.fromkeys([path, *tests] if path in files else tests):
         lines, functions, statements = _parsed(files[file])
         own = [node for node in functions if node.name == test]
         if not symptom.code:

@@ -75,7 +75,7 @@ def look(
 ) -> Package:
     """Describes the package in an archive. Raises DataError, MissingExtra, UsageError."""
     try:
-        data, files, metadata = archive.read_bytes(), packages.read_archive(archive), _metadata(archive)
+        data, files, metadata = archive.read_bytes(), packages.read_archive(archive), metadata_of(archive)
     except OSError as error:
         raise DataError(f"The source archive {archive} cannot be read: {error}.") from None
     name, version = re.sub(r"[-_.]+", "-", metadata["Name"]).lower(), metadata["Version"]
@@ -89,14 +89,14 @@ def look(
                 f"There is no {path_given!r} in {name} {version}: at its top are {', '.join(_top(files))}."
             )
     needed = tuple(sorted({*_requirements(metadata), *needs}))
-    hash_, licence = hashlib.sha256(data).hexdigest(), _licence(metadata)
+    hash_, licence = hashlib.sha256(data).hexdigest(), licence_of(metadata)
     package = Package(
         name, version, licence, hash_, guessed, suites, path, split or "test", needs=needed, folder=folder
     )
     compiled = [file for file in _members(archive) if file.endswith(_COMPILED) and packages.is_code(package, file)]
     if compiled or any(file.endswith("Cargo.toml") for file in files):
         raise DataError(f"{package.title} is not pure Python ({(compiled or ['Cargo.toml'])[0]}): use another package.")
-    _check_apart(package)
+    check_apart(package)
     return package
 
 
@@ -146,7 +146,7 @@ def _members(archive: Path) -> list[str]:
         return [member.name.partition("/")[2] for member in tar if member.isfile()]
 
 
-def _metadata(archive: Path) -> Message:
+def metadata_of(archive: Path) -> Message:
     with open_tar(archive, packages.MOST_ARCHIVE) as tar:
         for member in tar:
             if member.isfile() and member.name.partition("/")[2] == "PKG-INFO":
@@ -160,7 +160,7 @@ def _metadata(archive: Path) -> Message:
     )
 
 
-def _licence(metadata: Message) -> str:
+def licence_of(metadata: Message) -> str:
     if expression := metadata["License-Expression"]:
         return str(expression)
     classified = [
@@ -241,7 +241,7 @@ def _tests(files: dict[str, str], name: str, code: tuple[str, ...]) -> tuple[str
     )
 
 
-def _check_apart(package: Package) -> None:
+def check_apart(package: Package) -> None:
     """Raises MissingExtra for a requirement that is not installed, DataError if the package could be
     imported from elsewhere.
     """

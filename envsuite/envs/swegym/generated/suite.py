@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from envsuite.envs.swegym import tampering
 from envsuite.envs.swegym.generated.packages import Package
 from envsuite.errors import EngineFailure
 from envsuite.sandbox.pool import Pool
@@ -42,6 +43,8 @@ class SuiteRun:
     failures: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     trace: dict[str, Any] = field(default_factory=dict)
+    message: str = ""
+    """last line that pytest printed, if it could not run the tests"""
 
 
 def run(
@@ -59,6 +62,7 @@ def run(
     """
     job = {
         "files": dict(files),
+        "seal": tampering.seal(),
         "path": chosen.path,
         "code": chosen.code,
         "tests": _test_files(chosen, only),
@@ -69,13 +73,15 @@ def run(
     result = pool.call(json.dumps(job).encode(), Limits(seconds=seconds, disk_mb=64))
     if result.fate is not Fate.EXITED:
         return SuiteRun(str(result.fate), seconds=result.seconds)
+    message = _last_line(result.stderr) or _last_line(result.stdout)
     try:
-        return _read(json.loads(result.value), result.seconds)
+        suite_run = _read(json.loads(result.value), result.seconds)
+        return replace(suite_run, message=message) if suite_run.exit_code > 1 else suite_run
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         # The process ended before pytest did (os._exit in the code under test), or overwrote the
         # answer.
         _complain(result.stderr)
-        return SuiteRun("crash", result.exit_code, seconds=result.seconds)
+        return SuiteRun("crash", result.exit_code, seconds=result.seconds, message=message)
 
 
 def run_each(
@@ -93,6 +99,7 @@ def run_each(
     """
     job = {
         "files": dict(files),
+        "seal": tampering.seal(),
         "path": chosen.path,
         "code": chosen.code,
         "tests": [],
@@ -111,6 +118,12 @@ def run_each(
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
         _complain(result.stderr)
         return [run(pool, chosen, {**files, **changed}, only, seconds, explain) for changed, only in variants]
+
+
+def _last_line(output: bytes) -> str:
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E ", "ERROR", "Error"))]
+    return (errors or lines or [""])[-1][:200]
 
 
 def _test_files(chosen: Package, only: Sequence[str] | None) -> list[str]:

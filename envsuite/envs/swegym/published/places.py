@@ -13,17 +13,14 @@ import json
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envsuite.cache import cache_dir
-from envsuite.envs.swegym.published import interpreters
+from envsuite.envs.swegym.published import archives, interpreters
 from envsuite.errors import DataError
-from envsuite.reading import open_tar
-from envsuite.sandbox.inside import archive
 
 _BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONDA = "/opt/miniconda3"
@@ -96,7 +93,7 @@ def of_image(name: str) -> InstancePlace:
 # ---- recipes ------------------------------------------------------------------------------------------------------
 
 
-_TEXTS = ("python", "test_cmd", "directives")
+_TEXTS = ("python", "test_cmd", "directives", "parser")
 _LISTS = ("pins", "pre_pip")
 
 
@@ -106,6 +103,11 @@ def read_recipe(path: Path) -> dict[str, Any]:
         recipe = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"The recipe {path} cannot be used ({type(error).__name__}: {error}).") from None
+    return check_recipe(recipe, str(path))
+
+
+def check_recipe(recipe: Any, where: str) -> dict[str, Any]:
+    """Returns a valid recipe. Raises DataError with `where` and the name of the invalid field."""
     source = recipe.get("source") if isinstance(recipe, dict) else None
     wrong = ""
     if (
@@ -133,7 +135,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
         elif any(re.search(r"[{}]", str(value).replace("{testbed}", "")) for value in env.values()):
             wrong = "field 'env' holds a brace that is not {testbed}"
     if wrong:
-        raise DataError(f"The recipe {path} cannot be used: {wrong}.")
+        raise DataError(f"The recipe {where} cannot be used: {wrong}.")
     return dict(recipe)
 
 
@@ -144,40 +146,56 @@ def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:
     """
     from filelock import FileLock
 
-    python, home = python_of(recipe).executable, home_of(recipe)
-    environment, source = home / "venv", home / "source"
+    home = home_of(recipe)
+    environment, source = environment_of(recipe) / "venv", home / "source"
     with FileLock(home / "lock"):
-        if not (environment / "ready").exists():
-            shutil.rmtree(environment, ignore_errors=True)
-            _run([python, "-m", "venv", str(environment)])
-            install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-            if recipe.get("pre_pip"):
-                _run([*install, *recipe["pre_pip"]])
-            _run([*install, *(["--no-build-isolation"] if recipe.get("no_build_isolation") else []), *recipe["pins"]])
-            (environment / "ready").touch()
+        _install(recipe, environment)
         if not source.is_dir():
-            _fetch(recipe["source"]["req"], environment, source)
+            downloaded = archives.fetch(recipe["source"]["req"])
+            _check_sum(downloaded, str(recipe["source"].get("sha256", "")))
+            archives.extract(downloaded, source)
     return environment, source
 
 
 def home_of(recipe: Mapping[str, Any]) -> Path:
-    """Returns the cache folder that `prepare` uses for a recipe; equal recipes share one."""
-    content = [recipe["source"], recipe["pins"], recipe.get("pre_pip"), python_of(recipe).executable]
-    name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    return cache_dir("swegym", "instances", name)
+    """Returns the cache folder that `prepare` uses for a recipe's source; equal recipes share one."""
+    return _folder(recipe, "instances", recipe["source"])
 
 
-def _fetch(requirement: str, environment: Path, target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        fetch = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", "-d", folder]
-        _run([str(environment / "bin" / "python"), "-m", "pip", *fetch, requirement])
-        downloaded = next(Path(folder).glob("*.tar.gz"), None)
-        if downloaded is None:
-            raise DataError(f"{requirement} has no .tar.gz source archive on the package index.")
-        with open_tar(downloaded) as tar:
-            archive.extract(tar, str(Path(folder, "tree")))
-        (top,) = Path(folder, "tree").iterdir()
-        top.rename(target)
+def environment_of(recipe: Mapping[str, Any]) -> Path:
+    """Returns the cache folder of a recipe's virtual environment; recipes with the same pins share one."""
+    return _folder(recipe, "environments")
+
+
+def _folder(recipe: Mapping[str, Any], kind: str, *content: Any) -> Path:
+    tools = [recipe["pins"], recipe.get("pre_pip"), python_of(recipe).executable]
+    name = hashlib.sha256(json.dumps([*content, *tools], sort_keys=True).encode()).hexdigest()[:16]
+    return cache_dir("swegym", kind, name)
+
+
+def _install(recipe: Mapping[str, Any], environment: Path) -> None:
+    """Creates the virtual environment of a recipe unless it exists. Raises DataError if pip fails."""
+    from filelock import FileLock
+
+    with FileLock(environment.parent / "lock"):
+        if (environment / "ready").exists():
+            return
+        shutil.rmtree(environment, ignore_errors=True)
+        _run([python_of(recipe).executable, "-m", "venv", str(environment)])
+        install = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        if recipe.get("pre_pip"):
+            _run([*install, *recipe["pre_pip"]])
+        _run([*install, *(["--no-build-isolation"] if recipe.get("no_build_isolation") else []), *recipe["pins"]])
+        (environment / "ready").touch()
+
+
+def _check_sum(downloaded: Path, expected: str) -> None:
+    actual = hashlib.sha256(downloaded.read_bytes()).hexdigest()
+    if expected and actual != expected:
+        raise DataError(
+            f"The source archive {downloaded.name} has the SHA-256 {actual[:16]}..., and the recipe names "
+            f"{expected[:16]}...: the index serves another file."
+        )
 
 
 def python_of(recipe: Mapping[str, Any]) -> interpreters.PythonInterpreter:

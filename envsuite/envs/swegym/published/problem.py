@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from envsuite.envs.swegym import sabotage, tampering
 from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.problems import GIT, Changes, RepairProblem
-from envsuite.envs.swegym.published import places, records
+from envsuite.envs.swegym.published import places, records, sealing
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.repos import (
     END,
@@ -27,12 +27,12 @@ from envsuite.envs.swegym.published.repos import (
     START,
     directives,
     image_name,
-    repo_of,
+    row_of,
     test_command,
     test_files,
 )
 from envsuite.envs.swegym.workspace import read_tree
-from envsuite.errors import DataError
+from envsuite.errors import DataError, did_you_mean
 from envsuite.sandbox import drivers, leftovers
 from envsuite.sandbox.protocol import Fate, Limits, Session, Spec
 
@@ -48,7 +48,7 @@ def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[s
     """
     path = Path(source).expanduser()
     if not path.is_dir():
-        return {record.instance_id: (record, None) for record in records.load(source, split)}
+        return {record.instance_id: (record, _recipe_in(record, source)) for record in records.load(source, split)}
     instances: dict[str, tuple[records.Record, dict[str, Any] | None]] = {}
     for folder in sorted(path.iterdir()):
         file = folder / "instance.json"
@@ -67,12 +67,26 @@ def find(source: str, split: str = "") -> dict[str, tuple[records.Record, dict[s
     return instances
 
 
+def _recipe_in(record: records.Record, source: str) -> dict[str, Any] | None:
+    """Returns the recipe in a record's own field `recipe`; None without one. Raises DataError."""
+    if "recipe" not in record.extra:
+        return None
+    return places.check_recipe(record.extra["recipe"], f"of {record.instance_id} in {source}")
+
+
 def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
     """Raises DataError with the remedy in one line if a record cannot be played with this driver."""
-    if record.repo.lower() not in REPOS:
+    if record.repo.lower() not in REPOS and "test_cmd" not in (recipe or {}):
         raise DataError(
-            f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Leave it out with "
-            f"--set deny={record.instance_id}; known are the repositories of SWE-Gym and SWE-bench."
+            f"{record.instance_id}: how the tests of {record.repo!r} are run is not known. Add `test_cmd` to its "
+            f"recipe, or leave it out with --set deny={record.instance_id}; known are the repositories of SWE-Gym "
+            "and SWE-bench."
+        )
+    parser = (recipe or {}).get("parser", "pytest")
+    if parser not in PARSERS:
+        raise DataError(
+            f"{record.instance_id}: its recipe's log parser {parser!r} is none of {', '.join(PARSERS)}."
+            f"{did_you_mean(parser, PARSERS)}"
         )
     if driver != "docker" and (build or recipe is None):
         raise DataError(
@@ -98,11 +112,16 @@ class PublishedProblem(RepairProblem):
         """
         check(record, recipe, driver, build)
         self.record, self.recipe, self.driver = record, recipe or {}, driver
+        self.row = row_of(record, self.recipe)
         self.instance_id, self.kind = record.instance_id, record.repo
         self.statement = record.problem_statement
         self.gold_files = tuple(test_files(record.patch))
         self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
         self.source = self.place.source
+        self.sealed = self.row.parser not in ("django", "sympy")
+        """the tests run with the plugin that detects changes to pytest; `preflight` unsets it where gold fails then"""
+        self.failures: dict[str, sabotage.Failure] = {}
+        """how FAIL_TO_PASS failed before the change, as far as `preflight` saw it"""
 
     # ---- the agent's repository ------------------------------------------------------------------------------------
 
@@ -147,7 +166,7 @@ class PublishedProblem(RepairProblem):
             return refused("nothing_admitted", fail, passing)
         if tampering.expects_failure(self._files, admitted):
             return refused("expects_failure", fail, passing)
-        parser = repo_of(record).parser
+        parser = self.row.parser
         with self._bench(seconds) as session:
             log, exit_code, fault = self.run_tests(session, admitted)
             if fault:
@@ -164,10 +183,12 @@ class PublishedProblem(RepairProblem):
                 return refused("tampered", fail, passing)
             session.reset()
             rng = random.SystemRandom()
-            sabotaged = self._sabotaged(session, admitted, passed, rng)
+            kept = [test for test in passed if test not in report.fail_to_pass]
+            selected = sabotage.sample(report.fail_to_pass, kept, rng)
+            sabotaged = self._sabotaged(session, admitted, selected, rng)
             if missed := set(report.fail_to_pass) - sabotaged.covered:
                 return refused(f"cannot_be_checked: {min(missed)}", fail, passing)
-            log, _, fault = self.run_tests(session, admitted, over=sabotaged.files)
+            log, _, fault = self.run_tests(session, admitted, over=sabotaged.files, only=sabotaged.expected)
             after = PARSERS[parser](log)
             if fault or not all(sabotage.failed(name, after, status_of(name, after)) for name in sabotaged.expected):
                 return refused("tampered", fail, passing)
@@ -179,7 +200,7 @@ class PublishedProblem(RepairProblem):
             return True
         session.reset()
         log, _, fault = self.run_tests(session, {})
-        plain = PARSERS[repo_of(self.record).parser](log)
+        plain = PARSERS[self.row.parser](log)
         return not fault and all(status_of(test, plain) == status_of(test, statuses) for test in tests)
 
     @contextlib.contextmanager
@@ -190,19 +211,24 @@ class PublishedProblem(RepairProblem):
             session.snapshot()
             yield session
 
-    def log_of_untouched(self, seconds: float) -> tuple[str, str]:
-        """Returns log and fault of the tests without any change to the repository."""
+    def log_of(self, changes: Changes, seconds: float) -> tuple[str, str]:
+        """Returns log and fault of the tests with `changes`, in a fresh sandbox."""
         with self._bench(seconds) as session:
-            log, _, fault = self.run_tests(session, {})
+            log, _, fault = self.run_tests(session, changes)
         return log, fault
 
     def run_tests(
-        self, session: Session, changes: Changes, held_out: bool = True, over: Changes | None = None
+        self,
+        session: Session,
+        changes: Changes,
+        held_out: bool = True,
+        over: Changes | None = None,
+        only: Iterable[str] | None = None,
     ) -> tuple[str, int, str]:
         """Returns log, exit code and fault ('' if there is none) of the tests in a fresh sandbox.
 
         `changes` and, with `held_out`, the held-out tests are applied first; then `over` overwrites
-        both.
+        both. `only`: ids of the tests that count; where pytest runs them, the others are left out.
         """
         if not self._apply(session, changes, held_out):
             return "", 1, "not_applied"
@@ -211,6 +237,8 @@ class PublishedProblem(RepairProblem):
         command = self._command()
         script = f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
         variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
+        if self.sealed and held_out:
+            script = sealing.sealed(script, only, random.SystemRandom())
         done = session.run(script, environment=variables)
         if done.fate is not Fate.EXITED:
             return "", 1, str(done.fate)
@@ -222,7 +250,7 @@ class PublishedProblem(RepairProblem):
         if "test_cmd" in self.recipe:
             named = self.recipe.get("directives") or " ".join(directives(self.record))
             return "", f"{self.recipe['test_cmd']} {named}"
-        row = repo_of(self.record)
+        row = self.row
         return (f"{row.before};" if row.before else ""), test_command(self.record)
 
     def _apply(self, session: Session, changes: Changes, held_out: bool) -> bool:
@@ -249,7 +277,7 @@ class PublishedProblem(RepairProblem):
         """
         sabotaged = _Sabotaged({}, set(), set())
         patched = test_files(self.record.test_patch)
-        row = repo_of(self.record)
+        row = self.row
         style = "mypy" if self.record.repo.lower() == "python/mypy" else row.parser
         style = style if style in ("mypy", "django", "sympy") else "pytest"
         if not self._apply(session, changes, held_out=True):
@@ -271,7 +299,7 @@ class PublishedProblem(RepairProblem):
                 if path.endswith(".test"):
                     changed = sabotage.in_cases(text, selected, rng)
                 else:
-                    changed = sabotage.in_python(text, selected, path, style, rng, added)
+                    changed = sabotage.in_python(text, selected, path, style, rng, added, self.failures)
                 texts[path], sabotaged.files[path] = changed.text, changed.text.encode()
                 sabotaged.expected.update(changed.expected)
                 sabotaged.covered.update(changed.covered)
@@ -293,7 +321,7 @@ class PublishedProblem(RepairProblem):
             log, _, fault = self.run_tests(session, changes, held_out=False)
         if fault:
             return f"The tests did not get through ({fault})."
-        statuses = PARSERS[repo_of(self.record).parser](log)
+        statuses = PARSERS[self.row.parser](log)
         counts = {status: list(statuses.values()).count(status) for status in sorted(set(statuses.values()))}
         failing = [test for test, status in statuses.items() if status in ("FAILED", "ERROR")][:10]
         counted = ", ".join(f"{count} {status.lower()}" for status, count in counts.items()) or "no test was run"

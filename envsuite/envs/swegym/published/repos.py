@@ -8,7 +8,8 @@ contain them.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from envsuite.envs.swegym.published.records import Record
 from envsuite.errors import DataError
@@ -76,6 +77,17 @@ def repo_of(record: Record) -> Repo:
     below, command = row.older
     version = tuple(map(int, re.findall(r"\d+", record.version)[:2]))
     return row._replace(command=command) if version and version < below else row
+
+
+def row_of(record: Record, recipe: Mapping[str, Any]) -> Repo:
+    """Returns the row of a record: its recipe's `test_cmd` and `parser`, otherwise its repository's.
+
+    Raises DataError if neither is known.
+    """
+    if "test_cmd" not in recipe:
+        return repo_of(record)
+    known = REPOS.get(record.repo.lower())
+    return Repo(recipe["test_cmd"], recipe.get("parser") or (known.parser if known else "pytest"))
 
 
 def test_files(patch: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""Real bugs, mined from consecutive source releases of packages."""

@@ -1,0 +1,257 @@
+"""Mining of packages: a journal with one line per pair of releases, so that an interrupted run loses at most
+the pairs in hand.
+
+`mine` searches packages in parallel and resumes from the journal in its folder. `records` returns the
+instances of a journal, `yields` its table.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from envsuite.cache import write_atomically
+from envsuite.envs.swegym.generated import suite
+from envsuite.envs.swegym.mined.releases import Release, ReleasePair, archives_of, check_licence, obtain
+from envsuite.envs.swegym.mined.search import Search
+from envsuite.envs.swegym.mined.verification import CandidateRejected, verify
+from envsuite.envs.swegym.published.archives import IndexFailure
+from envsuite.errors import DataError, EngineFailure
+from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Pool
+
+JOURNAL = "journal.jsonl"
+RECORDS = "records.jsonl"
+FORMAT = 1
+"""version of the miner; a journal of another version is not continued"""
+
+
+@dataclass
+class PairResult:
+    """Line of the journal: what became of one pair of releases, or, with `new` empty, of a package."""
+
+    package: str
+    old: str = ""
+    new: str = ""
+    licence: str = ""
+    reason: str = ""
+    """why there are no candidates at all; '' if there are"""
+    repaired: int = 0
+    """tests that fail on the old code and pass on the new one"""
+    candidates: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    partial: list[bool | None] = field(default_factory=list)
+    """per record: whether a part of its gold patch resolves it"""
+    seconds: float = 0.0
+    format: int = FORMAT
+
+
+class MiningJournal:
+    """The results in a folder. Every result is appended as one line, and written to disk at once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises DataError if the folder's journal is damaged before its last line."""
+        self.path, self._lock = folder / JOURNAL, Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.results: list[PairResult] = []
+        text = self.path.read_bytes() if self.path.exists() else b""
+        complete = text[: text.rfind(b"\n") + 1]
+        if complete != text:  # the process was killed in the middle of a line
+            write_atomically(self.path, complete)
+        for number, line in enumerate(complete.splitlines(), 1):
+            try:
+                result = PairResult(**json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise DataError(f"{self.path}, line {number}: not a result of mining ({error}).") from None
+            if result.format != FORMAT:
+                raise DataError(f"{self.path} is of version {result.format}, not {FORMAT}: mine into a new folder.")
+            self.results.append(result)
+        self.done = {(result.package, result.old, result.new) for result in self.results}
+
+    def add(self, result: PairResult) -> None:
+        line = json.dumps(asdict(result), ensure_ascii=False, separators=(",", ":")) + "\n"
+        with self._lock, self.path.open("ab") as file:
+            file.write(line.encode(errors="replace"))
+            file.flush()
+            self.results.append(result)
+            self.done.add((result.package, result.old, result.new))
+
+    def count(self, package: str) -> int:
+        return sum(len(result.records) for result in self.results if result.package == package)
+
+
+@dataclass(frozen=True)
+class MiningPlan:
+    """What to mine: the latest `releases` of each package, until one gives `most` instances or the time is up."""
+
+    packages: Sequence[str]
+    releases: int = 10
+    most: int = 12
+    workers: int = 1
+    archives: Path | None = None
+    """folder of source archives, instead of the package index"""
+    seconds: float = float("inf")
+
+
+def mine(plan: MiningPlan, folder: Path, show: Callable[[PairResult], None] = lambda result: None) -> MiningJournal:
+    """Mines packages in parallel, resumes an earlier run in `folder`, and writes its records.
+
+    `show` is called with each new result. A pair on which a sandbox fails has none, and the next run tries it again.
+    Raises EngineFailure if no sandbox works.
+    """
+    journal, driver, until = MiningJournal(folder), drivers.choose(), time.monotonic() + plan.seconds
+
+    def one(name: str) -> None:
+        _mine_package(name, plan, journal, driver, until, show)
+
+    with ThreadPoolExecutor(plan.workers) as threads:
+        try:
+            for _ in threads.map(one, dict.fromkeys(plan.packages)):
+                pass  # raises the errors of workers
+        finally:
+            threads.shutdown(cancel_futures=True)
+            write_records(journal, folder / RECORDS)
+    return journal
+
+
+def _mine_package(
+    name: str,
+    plan: MiningPlan,
+    journal: MiningJournal,
+    driver: str,
+    until: float,
+    show: Callable[[PairResult], None],
+) -> None:
+    def note(result: PairResult) -> None:
+        journal.add(result)
+        show(result)
+
+    if (name, "", "") in journal.done or time.monotonic() >= until:
+        return
+    began = time.monotonic()
+    try:
+        sources = archives_of(name, plan.archives, plan.releases + 1)
+    except IndexFailure as error:  # no result: the next run tries again
+        show(PairResult(name, reason=str(error)))
+        return
+    except DataError as error:
+        note(PairResult(name, reason=str(error), seconds=round(time.monotonic() - began, 1)))
+        return
+    pools: dict[tuple[str, ...], list[Pool]] = {}
+    newer: Release | None = None
+    try:
+        for old, new in reversed(list(pairwise(sources))):
+            titles = tuple(_version(source) for source in (old, new))
+            if time.monotonic() >= until or journal.count(name) >= plan.most:
+                return
+            if (name, *titles) in journal.done:
+                newer = None
+                continue
+            began = time.monotonic()
+            result = PairResult(name, *titles)
+            try:
+                release = newer or obtain(new)
+                newer = None
+                newer = obtain(old)
+                pair = ReleasePair(newer, release)
+                result.licence = newer.package.licence
+                check_licence(result.licence, newer.package.title)
+                pair.check()
+                needs = tuple(sorted({*pair.old.package.needs, *pair.new.package.needs}))
+                if needs not in pools:
+                    pools[needs] = suite.pools(driver, 1, needs)[:2]
+                _mine_pair(pair, pools[needs], driver, plan.most - journal.count(name), result)
+            except (IndexFailure, EngineFailure) as error:  # no result: the next run tries again
+                show(PairResult(name, *titles, reason=str(error)))
+                newer = None
+                continue
+            except DataError as error:
+                result.reason = str(error)
+            result.seconds = round(time.monotonic() - began, 1)
+            note(result)
+    finally:
+        for pool in (pool for group in pools.values() for pool in group):
+            pool.close()
+
+
+def _mine_pair(pair: ReleasePair, pools: Sequence[Pool], driver: str, most: int, result: PairResult) -> None:
+    """Fills in a pair's result. Raises DataError if it has no candidates."""
+    search = Search(pair, pools)
+    rejected: Counter[str] = Counter()
+    try:
+        for candidate in search.candidates():
+            if len(result.records) >= most:
+                break
+            result.candidates += 1
+            try:
+                verified = verify(candidate, driver)
+            except CandidateRejected as reason:
+                rejected[str(reason)] += 1
+                continue
+            except DataError as error:
+                rejected[str(error)[:120]] += 1
+                continue
+            result.records.append(verified.record)
+            result.partial.append(verified.partial_resolves)
+    finally:
+        result.repaired = len(search.repaired)
+        result.rejected = dict(rejected + search.rejected)
+
+
+def _version(source: str | Path) -> str:
+    if isinstance(source, Path):
+        return source.name.removesuffix(".tar.gz").rpartition("-")[2]
+    return source.partition("==")[2]
+
+
+def records(results: Iterable[PairResult]) -> list[dict[str, Any]]:
+    """Returns the records of results, without two of one id or of one gold patch."""
+    unique: dict[str, dict[str, Any]] = {}
+    patches: set[tuple[str, str]] = set()
+    for result in results:
+        for record in result.records:
+            changed = "\n".join(line for line in record["patch"].splitlines() if line[:1] in "+-")
+            if record["instance_id"] not in unique and (result.package, changed) not in patches:
+                unique[record["instance_id"]] = record
+                patches.add((result.package, changed))
+    return sorted(unique.values(), key=lambda record: str(record["instance_id"]))
+
+
+def write_records(journal: MiningJournal, path: Path) -> None:
+    """Writes the records of a journal as JSON Lines."""
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records(journal.results)]
+    write_atomically(path, "".join(lines).encode(errors="replace"))
+
+
+def yields(results: Sequence[PairResult]) -> list[dict[str, Any]]:
+    """Returns the yield of each package: pairs, candidates, kept instances, reasons of rejection and seconds."""
+    table = []
+    for name in dict.fromkeys(result.package for result in results):
+        of_package = [result for result in results if result.package == name]
+        reasons: Counter[str] = Counter()
+        for result in of_package:
+            reasons.update(result.rejected)
+            if result.reason:
+                reasons[result.reason] += 1
+        table.append(
+            {
+                "package": name,
+                "licence": next((result.licence for result in of_package if result.licence), ""),
+                "pairs": sum(bool(result.new) for result in of_package),
+                "repaired": sum(result.repaired for result in of_package),
+                "candidates": sum(result.candidates for result in of_package),
+                "kept": len(records(of_package)),
+                "seconds": round(sum(result.seconds for result in of_package), 1),
+                "reasons": dict(reasons.most_common()),
+            }
+        )
+    return table

@@ -1,0 +1,176 @@
+"""Search for real bugs in a pair of releases: tests that the changes of the code repair, and the fewest
+hunks that do it.
+
+The new release's tests run on the old code and on the new code, twice each, in processes with
+different hash seeds. A test that fails on the old code and passes on the new one is *repaired*. For
+each repaired test, delta debugging finds a smallest set of hunks with which it passes; the
+candidate is kept if these hunks break no test that passes on both releases. Other repaired tests
+that pass with the same hunks belong to the same candidate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from envsuite.envs.swegym.generated import suite
+from envsuite.envs.swegym.generated.generator import symptoms_of
+from envsuite.envs.swegym.generated.tasks import Symptom
+from envsuite.envs.swegym.mined.hunks import FileHunk, apply
+from envsuite.envs.swegym.mined.reduction import OutOfBudget, minimise
+from envsuite.envs.swegym.mined.releases import ReleasePair
+from envsuite.errors import DataError
+from envsuite.sandbox.pool import Pool
+
+SUITE_SECONDS = 30.0
+"""seconds that a complete suite may take"""
+CHECKS = 60
+"""runs of one test, at most, in the search for a smallest set of hunks"""
+MOST_HUNKS = 600
+MOST_LINES = 150
+"""changed lines of a candidate"""
+CANDIDATES = 8
+"""candidates of one pair"""
+TRIES = 14
+"""repaired tests of one pair from which the search starts"""
+_EXPLAINED = 12
+
+
+@dataclass(frozen=True)
+class BugCandidate:
+    """Hunks that repair tests and break none."""
+
+    pair: ReleasePair
+    hunks: tuple[FileHunk, ...]
+    repaired: tuple[str, ...]
+    symptoms: tuple[Symptom, ...]
+    stable: tuple[str, ...]
+    """tests that pass on both releases, and with the hunks"""
+
+    @property
+    def changes(self) -> dict[str, str | None]:
+        return apply(self.pair.old.code, self.hunks)
+
+
+@dataclass
+class Search:
+    """Searches one pair; `rejected` counts the reasons for which tests gave no candidate."""
+
+    pair: ReleasePair
+    pools: Sequence[Pool]
+    """two pools with different hash seeds"""
+    rejected: Counter[str] = field(default_factory=Counter)
+    repaired: list[str] = field(default_factory=list)
+    stable: frozenset[str] = frozenset()
+    """tests that pass on both releases in every run"""
+
+    def candidates(self) -> Iterator[BugCandidate]:
+        """Yields candidates that share no hunk. Raises DataError if no test qualifies."""
+        self._compare()
+        used: set[FileHunk] = set()
+        waiting = list(self.repaired)
+        tries = yielded = 0
+        while waiting and yielded < CANDIDATES:
+            if tries >= TRIES:
+                self.rejected["not tried"] += len(waiting)
+                return
+            test, tries = waiting[0], tries + 1
+            found = self._smallest(test)
+            if isinstance(found, str):
+                self.rejected[found] += 1
+                function = test.partition("[")[0]
+                waiting = [other for other in waiting if other.partition("[")[0] != function]
+                continue
+            hunks, repaired = found
+            waiting = [other for other in waiting if other not in repaired and other != test]
+            if used & set(hunks):
+                self.rejected["shares hunks with another"] += 1
+                continue
+            used |= set(hunks)
+            yielded += 1
+            yield BugCandidate(self.pair, hunks, tuple(repaired), self._symptoms(repaired), tuple(sorted(self.stable)))
+
+    def _run(self, hunks: Sequence[FileHunk], only: Sequence[str] | None, number: int = 0, explain: bool = False):  # type: ignore[no-untyped-def]
+        files = dict(self.pair.base)
+        for path, text in apply(self.pair.old.code, hunks).items():
+            if text is None:
+                files.pop(path, None)
+            else:
+                files[path] = text
+        return suite.run(self.pools[number], self.pair.new.package, files, only, SUITE_SECONDS, explain)
+
+    def _compare(self) -> None:
+        """Finds the repaired tests. Raises DataError with the reason if there are none."""
+        hunks = self.pair.hunks
+        after = self._run(hunks, None)
+        if after.fate != "exited" or "PASSED" not in after.statuses.values():
+            raise DataError("the new tests do not run" if after.fate != "timeout" else "the suite is too slow")
+        before = self._run([], None)
+        if before.fate != "exited":
+            raise DataError("the new tests do not end on the old code")
+        suspects = [test for test in _passing(after) if before.statuses.get(test) in ("FAILED", "ERROR")]
+        if before.uncollected:
+            self.rejected["test file cannot be imported on the old code"] += len(before.uncollected)
+        if not suspects:
+            raise DataError("no test that fails on the old code passes on the new one")
+        if len(hunks) > MOST_HUNKS:
+            raise DataError("the code changed too much")
+        again = self._run(hunks, None, 1), self._run([], None, 1)
+        passing = _passing(again[0])
+        self.repaired = [
+            test for test in suspects if test in passing and again[1].statuses.get(test) in ("FAILED", "ERROR")
+        ]
+        if unstable := len(suspects) - len(self.repaired):
+            self.rejected["unstable"] += unstable
+        self.stable = frozenset(_passing(after) & passing & _passing(before) & _passing(again[1]))
+
+    def _smallest(self, test: str) -> tuple[tuple[FileHunk, ...], list[str]] | str:
+        """Returns the hunks for a test and all tests they repair, or the reason why there are none."""
+        required = [test]
+        for _ in range(2):
+
+            def passes(hunks: frozenset[FileHunk], required: Sequence[str] = tuple(required)) -> bool:
+                statuses = self._run(sorted(hunks, key=_place), required).statuses
+                return all(statuses.get(name) == "PASSED" for name in required)
+
+            try:
+                hunks = minimise(self.pair.hunks, passes, CHECKS, group=lambda hunk: hunk.path)
+            except OutOfBudget:
+                return "no small set of hunks within the budget"
+            if sum(hunk.size for hunk in hunks) > MOST_LINES:
+                return "patch too large"
+            run = self._run(hunks, None)
+            passing = _passing(run)
+            if test not in passing:
+                return "unstable"
+            broken = sorted(self.stable - passing)
+            if not broken:
+                return tuple(hunks), [name for name in self.repaired if name in passing]
+            required += broken[:20]
+        return "breaks other tests"
+
+    def _symptoms(self, repaired: Sequence[str]) -> tuple[Symptom, ...]:
+        run = self._run([], repaired[:_EXPLAINED], explain=True)
+        symptoms = symptoms_of(repaired[:_EXPLAINED], run.failures)
+        return tuple(
+            replace(symptom, code=_own_line(run.failures.get(symptom.test, ""), symptom)) for symptom in symptoms
+        )
+
+
+def _own_line(failure: str, symptom: Symptom) -> str:
+    """Returns the traceback's first line in the test itself, not in a helper of it."""
+    path, lines = symptom.test.partition("::")[0], failure.splitlines()
+    for number, line in enumerate(lines[:-1]):
+        if re.match(rf"{re.escape(path)}:\d+: in test", line) and lines[number + 1].startswith("    "):
+            return lines[number + 1].strip()[:200]
+    return symptom.code
+
+
+def _passing(run: suite.SuiteRun) -> set[str]:
+    return {test for test, status in run.statuses.items() if status == "PASSED"}
+
+
+def _place(hunk: FileHunk) -> tuple[str, int]:
+    return hunk.path, hunk.start

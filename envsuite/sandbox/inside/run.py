@@ -1,0 +1,194 @@
+"""A run's processes as the zygote sees them: forwards their output, holds them to the limits, pauses and ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import wire
+from .attributes import AttributeGuard
+from .child import ERROR, OUTPUT, VALUE
+from .family import descendants, end_family, folder_bytes, memory_bytes, processor_seconds, waited
+
+TICK = 0.05  # seconds between checks of clock, memory and disk
+
+
+@dataclass
+class Channel:
+    """The zygote's connection to envsuite."""
+
+    commands: int
+    replies: int
+    parent: int | None
+    """a pidfd, readable once envsuite's process has ended"""
+    buffer: bytearray = field(default_factory=lambda: bytearray(1 << 16))
+    """through which all output passes; cleared before each run, so that none inherits another's"""
+
+    @property
+    def endings(self) -> list[int]:
+        """Descriptors that become readable when envsuite ends."""
+        return [] if self.parent is None else [self.parent]
+
+
+@dataclass
+class SandboxRun:
+    """The processes of one run. `folders`: those that count towards the limit on disk space [paths]."""
+
+    channel: Channel
+    child: int
+    outputs: dict[bytes, int]
+    folders: list[str]
+    baseline: int
+    """memory of the zygote, which a fork shares [bytes]"""
+    guard: AttributeGuard | None = None
+    stdin: int | None = None
+    """where the turns of a dialogue are written"""
+    seconds: float = 0.0
+    """of the last `watch`, without the time for which the child waited for a processor"""
+
+    def watch(self, limits: dict[str, float], message: bytes | bytearray = b"") -> dict[str, Any]:
+        """Forwards output until the child ends or exceeds a limit; returns its fate.
+
+        With a `message`, for a dialogue's turn, it also returns when the child reports the end of the turn: "paused".
+        """
+        began, queued = time.monotonic(), waited(self.child)
+        used = processor_seconds(descendants())
+        fate = self._watch(limits, message, (began, queued, used))
+        self.seconds = max(0.0, time.monotonic() - began - (waited(self.child) - queued))
+        return {"fate": fate}
+
+    def _watch(self, limits: dict[str, float], message: bytes | bytearray, start: tuple[float, float, float]) -> str:
+        began = start[0]
+        deadline, latest = began + limits["seconds"], began + limits["seconds"] * wire.BUSY
+        written = dict.fromkeys(self.outputs, 0)
+        allowed = {OUTPUT: limits["flood_mb"], ERROR: limits["flood_mb"], VALUE: limits["value_mb"]}
+        unsent = memoryview(message)
+        handle = os.pidfd_open(self.child)
+        poll, names = self._poll(handle)
+        if message and self.stdin is not None:
+            poll.register(self.stdin, select.POLLOUT)
+        listener = self.guard.listener if self.guard else -1
+        next_look = time.monotonic() + TICK
+        next_disk = next_look
+        try:
+            while True:
+                now = time.monotonic()
+                if now >= deadline and (now >= latest or self._had_its_time(start, limits["seconds"])):
+                    return "timeout"
+                for ready, event in poll.poll(max(1.0, (min(next_look, latest) - now) * 1e3)):
+                    if ready in names:
+                        count = self.forward(names[ready], ready)
+                        written[names[ready]] += count
+                        if not count:
+                            poll.unregister(ready)
+                        if written[names[ready]] > allowed[names[ready]] * 1e6:
+                            return "output"
+                        if message and count and names[ready] == VALUE:
+                            return "paused"
+                    elif ready == listener and self.guard:
+                        if event & select.POLLIN:
+                            self.guard.answer()
+                        else:  # every process with the filter has ended
+                            poll.unregister(listener)
+                    elif ready == self.stdin:
+                        unsent = unsent[self._send(unsent) :]
+                        if not unsent:
+                            poll.unregister(ready)
+                    elif ready == handle:
+                        return "exited"
+                    else:
+                        return "abandoned"
+                looked = time.monotonic()
+                if looked >= next_look:
+                    if (
+                        sum(max(0, memory_bytes(pid) - self.baseline) for pid in descendants())
+                        > limits["memory_mb"] * 1e6
+                    ):
+                        return "memory"
+                    # On a busy machine the check itself is slow and takes processor time from the run.
+                    next_look = time.monotonic() + max(TICK, 4 * (time.monotonic() - looked))
+                looked = time.monotonic()
+                if looked >= next_disk:
+                    allowed_bytes = limits["disk_mb"] * 1e6
+                    if sum(folder_bytes(folder, allowed_bytes) for folder in self.folders) > allowed_bytes:
+                        return "disk"
+                    next_disk = looked + max(10 * TICK, 4 * (time.monotonic() - looked))
+        finally:
+            os.close(handle)
+
+    def _poll(self, handle: int) -> tuple[select.poll, dict[int, bytes]]:
+        """Returns a poll of everything that can happen to the run, and its outputs' names by descriptor."""
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.register(self.channel.commands, 0)  # reports only hang-up: envsuite has closed the session
+        for ready in [*self.channel.endings, *self.outputs.values(), *([self.guard.listener] if self.guard else [])]:
+            poll.register(ready, select.POLLIN)
+        return poll, {output: name for name, output in self.outputs.items()}
+
+    def _had_its_time(self, start: tuple[float, float, float], seconds: float) -> bool:
+        """Returns True if a run past its deadline was not held up by others.
+
+        Time for which the child waited for a processor does not count, unless the run's own processes used the
+        processors meanwhile. `start`: time, time waited, and processor time used before.
+        """
+        began, queued, used = start
+        ran = time.monotonic() - began - (waited(self.child) - queued)
+        return ran >= seconds or processor_seconds(descendants()) - used >= seconds
+
+    def _send(self, data: memoryview) -> int:
+        """Writes a part of a message to the child; a child that has closed its end counts as one that reads all."""
+        try:
+            return os.write(self.stdin or 0, data)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            return len(data)
+
+    def forward(self, name: bytes, handle: int) -> int:
+        """Forwards one buffer of a pipe to envsuite; returns its size, 0 if there is none."""
+        try:
+            count = os.readv(handle, [self.channel.buffer])
+        except BlockingIOError:
+            return 0
+        if count:
+            wire.write_frame(self.channel.replies, name, memoryview(self.channel.buffer)[:count])
+        return count
+
+    def drain(self) -> None:
+        """Forwards everything that the run has written and nobody has read."""
+        for name, handle in self.outputs.items():
+            os.set_blocking(handle, False)
+            for _ in range(64):  # another process of the run may go on writing
+                if not self.forward(name, handle):
+                    break
+            os.set_blocking(handle, True)
+
+    def pause(self) -> None:
+        """Stops all processes of the run."""
+        stopped: set[int] = set()
+        for _ in range(100):
+            running = set(descendants()) - stopped
+            if not running:
+                return
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            stopped |= running
+
+    def resume(self) -> None:
+        for pid in descendants():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def end(self, uid: int | None, namespaced: bool) -> None:
+        """Kills all processes of the run except the child itself, which is left to be waited for."""
+        end_family(self.child, uid, namespaced)
+        if self.guard:
+            self.guard.close()
+        if self.stdin is not None:
+            os.close(self.stdin)
