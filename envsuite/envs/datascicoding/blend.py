@@ -29,18 +29,19 @@ def candidates(x, classes):
     forest = {"n_estimators": 100, "bootstrap": True, "oob_score": True, "random_state": 0}
     boosting = {"max_iter": 80, "learning_rate": 0.06, "max_leaf_nodes": 8, "min_samples_leaf": 10, "random_state": 0}
     squares = PolynomialFeatures(2, include_bias=False)
+    squared = x.shape[1] <= min(20, len(x) / 15)  # with fewer rows per column, products overfit
     if classes:
         models = [[LogisticRegression(C=c, max_iter=1000)] for c in (0.1, 3)]
         models += [[ExtraTreesClassifier(min_samples_leaf=2, **forest)]]
         models += [[RandomForestClassifier(min_samples_leaf=5, **forest)]]
         models += [[HistGradientBoostingClassifier(**boosting)]] if classes <= 5 else []
-        models += [[squares, LogisticRegression(C=0.1, max_iter=1000)]] if x.shape[1] <= 20 else []
+        models += [[squares, LogisticRegression(C=0.1, max_iter=1000)]] if squared else []
     else:
         models = [[Ridge(alpha)] for alpha in (1, 30)]
         models += [[ExtraTreesRegressor(min_samples_leaf=2, **forest)]]
         models += [[RandomForestRegressor(min_samples_leaf=5, max_features=0.5, **forest)]]
         models += [[HistGradientBoostingRegressor(**boosting)]]
-        models += [[squares, Ridge(30)]] if x.shape[1] <= 20 else []
+        models += [[squares, Ridge(30)]] if squared else []
     return [encoded(x, *steps) for steps in models]
 
 
