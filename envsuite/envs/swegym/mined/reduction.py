@@ -8,16 +8,17 @@ debugging (Misherghi and Su, 2006).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
+Part = TypeVar("Part")
 
 
 class OutOfBudget(Exception):
     """More checks would be needed than the budget allows."""
 
 
-class CheckBudget:
+class CheckBudget(Generic[Item]):
     """Counts checks, and remembers the result of each."""
 
     def __init__(self, check: Callable[[frozenset[Item]], bool], most: int) -> None:
@@ -60,7 +61,7 @@ def minimise(
     return _ddmin(chosen, lambda subset: budget.holds(frozenset(subset)))
 
 
-def _ddmin(items: list[Item], holds: Callable[[Sequence[Item]], bool]) -> list[Item]:
+def _ddmin(items: list[Part], holds: Callable[[Sequence[Part]], bool]) -> list[Part]:
     parts = 2
     while len(items) > 1:
         bounds = [len(items) * number // parts for number in range(parts + 1)]
