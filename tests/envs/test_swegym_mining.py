@@ -3,17 +3,23 @@
 import io
 import json
 import random
+import re
 import tarfile
+from pathlib import Path
 
 import pytest
 
+from envsuite import registry
 from envsuite.envs.swegym.generated.issues import Check
+from envsuite.envs.swegym.generated.tasks import Symptom
 from envsuite.envs.swegym.mined import issue, library, miner, verification
 from envsuite.envs.swegym.mined.hunks import FileHunk, apply, split
 from envsuite.envs.swegym.mined.reduction import OutOfBudget, minimise
 from envsuite.envs.swegym.mined.releases import check_licence, obtain
+from envsuite.envs.swegym.published import places, repos
 from envsuite.envs.swegym.published import problem as published
-from envsuite.errors import DataError
+from envsuite.errors import DataError, UsageError
+from harness.mining import command
 from tests.envs import little
 
 OLD = """\
@@ -114,6 +120,31 @@ def test_mining_resumes_from_complete_lines_of_its_journal(mined):
     assert [result.seconds for result in again.results] == [result.seconds for result in journal.results]
 
 
+def test_the_command_continues_a_folder_and_writes_the_yield(mined, capsys):
+    output, plan, _ = mined
+    with pytest.raises(SystemExit) as ended:
+        command.main(["mine", "tiny", "--archives", str(plan.archives), "-o", str(output)])
+    assert ended.value.code == 0
+    assert "1 instance of 1 package" in capsys.readouterr().out
+    table = (output / "yield.md").read_text()
+    assert "| tiny | MIT | 2 | 1 | 1 | 1 | no test that fails on the old code passes on the new one 1 |" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["mine"], "Name at least one package"),
+        (["mine", "-f", "missing.txt"], "missing.txt cannot be read"),
+        (["build", "x", "-j", "0"], "--workers must be at least 1, not 0"),
+    ],
+)
+def test_a_wrong_command_ends_with_one_line(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
 def test_the_records_file_is_played_with_the_recipes_in_it(mined):
     found = published.find(str(mined[0] / miner.RECORDS))
     ((record, recipe),) = found.values()
@@ -179,6 +210,13 @@ def test_a_text_with_a_sentence_of_the_changelog_is_noticed():
     assert issue.copied_words("So the parser now accepts empty lines between parts.", [note]).startswith("the parser")
 
 
+def test_an_error_with_a_name_of_its_own_is_said_to_be_raised():
+    files = {"tests/test_m.py": "def test_a():\n    value = 1\n    m.f(value)\n"}
+    symptom = Symptom("tests/test_m.py::test_a", "m.f(value)", "m.errors.Invalid: no number")
+    (check,) = issue.checks(files, list(files), [symptom], set())
+    assert check == Check("value = 1\nm.f(value)", "It raises `m.errors.Invalid: no number`.")
+
+
 @pytest.mark.parametrize("licence", ["GPL-3.0-or-later", "MPL-2.0", "not stated", "MIT OR GPL-2.0", "LGPL"])
 def test_packages_without_a_permissive_licence_are_refused(licence):
     with pytest.raises(DataError, match="not known to be permissive"):
@@ -193,3 +231,65 @@ def test_levels_follow_the_size_of_the_patch():
         "hard",
         "hard",
     ]
+
+
+# ---- the shipped list ----------------------------------------------------------------------------------------------
+
+
+def shipped():
+    return list(library.mined_tasks().values())
+
+
+def test_every_shipped_instance_has_a_valid_recipe_a_permissive_licence_and_tests():
+    assert shipped()
+    for task in shipped():
+        name = task.record.instance_id
+        recipe = places.check_recipe(task.recipe, name)
+        assert recipe["source"]["req"] == f"{task.package}=={task.record.version}"
+        assert len(recipe["source"]["sha256"]) == 64
+        check_licence(task.licence, name)
+        published.check(task.record, recipe, "bwrap")
+        assert task.record.fail_to_pass
+        assert not set(task.record.fail_to_pass) & set(task.record.pass_to_pass)
+        assert len(repos.test_files(task.record.patch)) == task.files
+        assert not set(repos.test_files(task.record.patch)) & set(repos.test_files(task.record.test_patch))
+
+
+def test_every_package_is_named_with_its_licence_in_the_page_of_licences():
+    page = (Path(__file__).parents[2] / "docs" / "licences.md").read_text()
+    for task in shipped():
+        assert f"{task.package} ({task.licence})" in page
+
+
+def test_no_shipped_patch_is_there_twice_and_no_package_is_in_two_splits():
+    patches = [task.record.patch for task in shipped()]
+    assert len(set(patches)) == len(patches)
+    splits = {(task.package, task.split) for task in shipped()}
+    assert len(splits) == len({package for package, _ in splits})
+
+
+def test_every_shipped_issue_states_a_check_and_hides_the_place_of_the_fix():
+    for task in shipped():
+        text = task.statement("symptom")
+        assert text.startswith(f"{task.package} {task.record.version} does not")
+        assert "This check fails:\n\n    " in text, task.record.instance_id
+        for got, expected in re.findall(r"^Got: `(.*)`\nExpected: `(.*)`$", text, re.MULTILINE):
+            assert got != expected, task.record.instance_id
+        assert "The fix belongs in" not in text
+        assert "The fix belongs in" in task.statement("full")
+        assert all(test in task.statement("names") for test in task.record.fail_to_pass[:1])
+        assert task.statement("nothing").count("\n") == 0
+
+
+def test_the_levels_of_the_menu_share_the_list_out():
+    known = {}
+    for level in library.LEVELS:
+        task = registry.TASKS[f"SWEGym-mined-{level}-v0"]
+        assert len(registry.panel(task)) > 0
+        for name in registry.panel(task).games:
+            assert known.setdefault(name, task.id) == task.id
+    assert set(known) == set(library.mined_tasks())
+    with pytest.raises(UsageError, match="no mined tasks of the package 'nosuch'"):
+        registry.panel(registry.TASKS["SWEGym-mined-easy-v0"], package=("nosuch",))
+    with pytest.raises(UsageError, match="one at a time"):
+        registry.panel(registry.TASKS["SWEGym-mined-easy-v0"], tasks="somewhere")

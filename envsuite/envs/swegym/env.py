@@ -41,6 +41,7 @@ from envsuite.envs.swegym.generated import suite, tasks
 from envsuite.envs.swegym.generated.statement import DETAILS
 from envsuite.envs.swegym.grading import refused, worth
 from envsuite.envs.swegym.menu import LADDER
+from envsuite.envs.swegym.mined.library import LEVELS, mined_tasks
 from envsuite.envs.swegym.problems import GeneratedProblem, RepairProblem
 from envsuite.envs.swegym.published import problem as published
 from envsuite.envs.swegym.workspace import SHOWN, CommandReply, Workspace
@@ -72,6 +73,12 @@ class SWEGym(TextEnv):
         Knob("max_steps", 50, "commands until the repository is graded as it is", low=1),
         Knob("records", "", "file of SWE-Gym or SWE-bench records, or folder of instances, instead of generated tasks"),
         Knob("data_split", "", "split of a data set on the hub; default: train of SWE-Gym, test of SWE-bench"),
+        Knob(
+            "mined",
+            "",
+            "level of mined tasks, by the size of the patch, instead of generated tasks",
+            choices=("", *LEVELS, "all"),
+        ),
         Knob("published", False, "play published records only, those that `records` names"),
         Knob("build", False, "docker: build a record's recipe into an image instead of mounting it", trusted_only=True),
         Knob("instances", (), "only these instances, by id", trusted_only=False),
@@ -131,8 +138,10 @@ class SWEGym(TextEnv):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         settings = self.settings
-        if settings.records and self.reward_mode is RewardMode.SHAPED:
-            raise UsageError("Published records have no exact expert and so no shaped reward: use sparse or dense.")
+        if (settings.records or settings.mined) and self.reward_mode is RewardMode.SHAPED:
+            raise UsageError(
+                "Published records and mined tasks have no exact expert and so no shaped reward: use sparse or dense."
+            )
         self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
         self.panel = instances.panel(**vars(settings))
         if not len(self.panel):
@@ -193,6 +202,12 @@ class SWEGym(TextEnv):
 
     def _open(self, name: str) -> RepairProblem:
         settings = self.settings
+        if settings.mined:
+            mined = mined_tasks()[name]
+            problem = published.PublishedProblem(mined.record, mined.recipe, self.driver, settings.build)
+            problem.statement = mined.statement(settings.statement)
+            preflight.require_gold(problem, settings.grade_seconds)
+            return problem
         if settings.records:
             record, recipe = instances.published_in(settings.records, settings.data_split)[name]
             problem = published.PublishedProblem(record, recipe, self.driver, settings.build)
@@ -214,7 +229,9 @@ class SWEGym(TextEnv):
         reply = self._reply(action)
         text = reply.text
         if action.kind == "shell":
-            text = f"exit code {reply.exit_code}, in {self.workspace.place}\n{reply.text or '(no output)'}"
+            ended = self.settings.mined and reply.exit_code < 0  # by a limit; the text says which
+            code = "no exit code" if ended else f"exit code {reply.exit_code}"
+            text = f"{code}, in {self.workspace.place}\n{reply.text or '(no output)'}"
         self._bytes += len(command.encode(errors="replace")) + len(text.encode(errors="replace"))
         if (reason := self._limit()) is not None:
             return self._end(text, reason, reply.ok)

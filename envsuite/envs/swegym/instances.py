@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from envsuite.envs.swegym.generated import packages, tasks
+from envsuite.envs.swegym.mined.library import MinedTask, mined_tasks
 from envsuite.envs.swegym.published import problem as published
 from envsuite.errors import DataError, MissingData, UsageError, did_you_mean
 from envsuite.panels import make_panel
@@ -24,14 +25,21 @@ def panel(**settings: Any) -> Panel:
     """
     only = set(settings["instances"])
     named, deny = _denied(settings["deny"])
-    if settings["records"] and settings["tasks"]:
-        raise UsageError("Published records and generated tasks are played one at a time: set `records` or `tasks`.")
+    if sum(bool(settings[name]) for name in ("records", "tasks", "mined")) > 1:
+        raise UsageError(
+            "Published records, generated tasks and mined tasks are played one at a time: set `records`, `tasks` or "
+            "`mined`."
+        )
     if settings["published"] and not settings["records"]:
         raise MissingData(
             "SWEGym-records plays published records, and none are named: --set records=FILE "
             "(.jsonl, .json, .parquet, a folder of instances, or a data set on the hub)."
         )
-    if settings["records"]:
+    if settings["mined"]:
+        fitting_tasks = _mined(settings)
+        rows = [(task.package, task.record.instance_id, _content(task.record)) for task in fitting_tasks]
+        name = f"swegym/mined/{settings['mined']}/{settings['split']}"
+    elif settings["records"]:
         known = published_in(settings["records"], settings["data_split"])
         rows = [(record.repo, name, _content(record)) for name, (record, _) in known.items()]
         name = f"swegym/{Path(settings['records']).name}"
@@ -49,6 +57,8 @@ def panel(**settings: Any) -> Panel:
 
 def why_none(settings: dict[str, Any]) -> str:
     """Returns advice for settings that no instance fits."""
+    if settings["mined"]:
+        return "allow another level, more packages, another number of files, or split=all."
     splits = {task.package.split for task in generated_in(settings["tasks"]).values()}
     if settings["tasks"] and settings["split"] not in ("all", *splits):
         names = " and ".join(sorted(splits))
@@ -60,11 +70,21 @@ def facts(settings: dict[str, Any]) -> dict[str, Any]:
     """Returns the entries of a difficulty card about the instances."""
     if settings["records"] or settings["published"]:
         return {}
-    fitting = _fitting(settings)
 
     def spread(values: list[int]) -> dict[str, float]:
         return {"median": statistics.median(values), "max": max(values)}
 
+    if settings["mined"]:
+        mined = _mined(settings)
+        return {
+            "instances": len(mined),
+            "packages": {task.package: task.licence for task in sorted(mined, key=lambda task: task.package)},
+            "tests": spread([len(task.record.fail_to_pass) + len(task.record.pass_to_pass) for task in mined]),
+            "fail_to_pass": spread([len(task.record.fail_to_pass) for task in mined]),
+            "gold_patch_lines": spread([task.lines for task in mined]),
+            "gold_patch_files": spread([task.files for task in mined]),
+        }
+    fitting = _fitting(settings)
     chosen = sorted({task.package for task in fitting}, key=lambda package: package.name)
     return {
         "instances": len(fitting),
@@ -88,6 +108,26 @@ def generated_in(folder: str) -> dict[str, tasks.GeneratedTask]:
 def published_in(source: str, split: str = "") -> dict[str, Any]:
     """Returns (record, recipe) of each published instance of a source, by id. Raises DataError."""
     return published.find(source, split)
+
+
+def _mined(settings: dict[str, Any]) -> list[MinedTask]:
+    """Returns the mined tasks that fit. Raises UsageError for a package without tasks."""
+    listed = mined_tasks().values()
+    known = dict.fromkeys(task.package for task in listed)
+    if wrong := [name for name in settings["package"] if name not in known]:
+        raise UsageError(
+            f"There are no mined tasks of the package {wrong[0]!r}, only of {', '.join(known)}."
+            f"{did_you_mean(wrong[0], known)} For other packages: `envsuite-swe mine NAME -o FOLDER`, then "
+            "records=FOLDER/records.jsonl."
+        )
+    return [
+        task
+        for task in listed
+        if settings["mined"] in ("all", task.level)
+        and settings["split"] in ("all", task.split)
+        and (not settings["package"] or task.package in settings["package"])
+        and settings["files"] in (0, task.files)
+    ]
 
 
 def _fitting(settings: dict[str, Any]) -> list[tasks.GeneratedTask]:

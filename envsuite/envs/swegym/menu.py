@@ -21,6 +21,11 @@ SUMMARIES = {
     "medium": "one bug in a small package; the issue tells a symptom",
     "hard": "two bugs in a small package; the issue tells symptoms, the failing tests are held out",
 }
+MINED = {
+    "easy": "a real bug between two releases of a package, mended in one file by few lines; the tests are named",
+    "medium": "a real bug between two releases of a package, mended in one file; the issue tells a symptom",
+    "hard": "a real bug between two releases of a package, mended by many lines or in several files",
+}
 
 
 def _add(
@@ -59,4 +64,6 @@ for _version in (0, 1):
         _add(_level, _text, _level, _ids, _version, **_knobs)
         _add(f"{_level}-train", f"{_text}; the packages to train on", "", _ids, _version, **_knobs, split="train")
     _add("b3", f"three bugs, each of them needed{_known}", version=_version, bugs=3, split="all")
+for _level, _summary in MINED.items():
+    _add(f"mined-{_level}", _summary, split="all", mined=_level, statement="full" if _level == "easy" else "symptom")
 _add("records", "records of SWE-Gym or SWE-bench: --set records=FILE", split="all", published=True)

@@ -36,6 +36,7 @@ _WORDS = {
     "add": r"add\w*|new|support\w*|introduc\w*|implement\w*|allow\w*|enable\w*|feature",
     "change": r"chang\w*|deprecat\w*|remov\w*|renam\w*|drop\w*|instead|default\w*|switch\w*",
 }
+_RAISED = re.compile(r"The check is false: `(\w+(?:\.\w+)*\.[A-Z]\w*(?:: .*)?)`\.", re.DOTALL)
 _TERM = re.compile(r"``?([^`\n]{2,40})``?|\b([A-Za-z]\w*(?:[._]\w+)+|[a-z]+[A-Z]\w+|[A-Z]{2,}[0-9]*)\b")
 
 
@@ -64,12 +65,18 @@ def checks(files: Mapping[str, str], tests: Sequence[str], symptoms: Sequence[Sy
     explained = list(
         dict.fromkeys(with_setup(files, symptom, explain_failure(files, tests, symptom)) for symptom in symptoms)
     )
-    complete = [check for check in explained if check.statement and check.text().strip()]
+    complete = [_with_raised(check) for check in explained if check.statement]
 
     def named(check: Check) -> int:
         return len(names & set(re.findall(r"\w+", check.statement)))
 
     return sorted(complete, key=lambda check: (named(check), len(check.statement) > 600))[:SHOWN]
+
+
+def _with_raised(check: Check) -> Check:
+    """Returns a check whose finding says that an error is raised if its name does not end like an error's."""
+    raised = _RAISED.fullmatch(check.finding)
+    return replace(check, finding=f"It raises `{raised[1]}`.") if raised else check
 
 
 def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Check:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
+Part = TypeVar("Part")
 
 
 class OutOfBudget(Exception):
@@ -60,7 +61,7 @@ def minimise(
     return _ddmin(chosen, lambda subset: budget.holds(frozenset(subset)))
 
 
-def _ddmin(items: list[Item], holds: Callable[[Sequence[Item]], bool]) -> list[Item]:
+def _ddmin(items: list[Part], holds: Callable[[Sequence[Part]], bool]) -> list[Part]:
     parts = 2
     while len(items) > 1:
         bounds = [len(items) * number // parts for number in range(parts + 1)]

@@ -92,7 +92,9 @@ class Search:
             yielded += 1
             yield BugCandidate(self.pair, hunks, tuple(repaired), self._symptoms(repaired), tuple(sorted(self.stable)))
 
-    def _run(self, hunks: Sequence[FileHunk], only: Sequence[str] | None, number: int = 0, explain: bool = False):  # type: ignore[no-untyped-def]
+    def _run(
+        self, hunks: Sequence[FileHunk], only: Sequence[str] | None, number: int = 0, explain: bool = False
+    ) -> suite.SuiteRun:
         files = dict(self.pair.base)
         for path, text in apply(self.pair.old.code, hunks).items():
             if text is None:

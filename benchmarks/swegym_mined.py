@@ -1,0 +1,182 @@
+"""Mined instances of SWE-Gym: the yield of mining, the shipped list, and the verdicts of a sample.
+
+    `python -m benchmarks.swegym_mined [--mined FOLDER] [--sample 12] [--markdown FILE]`
+
+`--mined` reads the journal of `envsuite-swe mine`, writes the shipped list from it (at most 3 MB) and
+the yield per package (`benchmarks/swegym_mined.json`). Of a sample, drawn by the ids' hash, four
+submissions are graded as the environment grades them: the gold patch must resolve the record; no
+change, an empty line in a file of the gold patch, and the gold patch without its largest hunk must
+not. Exits with 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import statistics
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from envsuite.cache import write_atomically
+from envsuite.envs.swegym.mined import library, miner
+from envsuite.envs.swegym.published.problem import PublishedProblem, changes_of
+from envsuite.errors import DataError
+from envsuite.sandbox import drivers
+from harness.mining.tables import reasons_table, yield_table
+
+YIELDS = Path(__file__).with_suffix(".json")
+LICENCES = Path(__file__).parents[1] / "docs" / "licences.md"
+MARK = "<!-- mined packages: benchmarks/swegym_mined.py writes this line -->\n"
+MOST_BYTES = 3_000_000
+SECONDS = 300.0
+SUBMISSIONS = ("gold patch", "no change", "empty line", "part of the gold patch")
+
+
+def ship(folder: Path) -> None:
+    """Writes the shipped list and the yields from a folder of `envsuite-swe mine`."""
+    journal = miner.MiningJournal(folder)
+    rows = miner.records(journal.results)
+    while (size := library.write(rows)) > MOST_BYTES:
+        largest = Counter(row["repo"] for row in rows).most_common(1)[0][0]
+        rows.remove(max((row for row in rows if row["repo"] == largest), key=lambda row: len(json.dumps(row))))
+    library.mined_tasks.cache_clear()
+    write_licences()
+    yields = {
+        "packages": miner.yields(journal.results),
+        "partial": Counter(str(verdict) for result in journal.results for verdict in result.partial),
+        "bytes": size,
+    }
+    write_atomically(YIELDS, json.dumps(yields, indent=1) + "\n")
+
+
+def write_licences() -> None:
+    """Updates the line of docs/licences.md that names the packages."""
+    licences = {task.package: task.licence for task in library.mined_tasks().values()}
+    named = ", ".join(f"{package} ({licence})" for package, licence in sorted(licences.items()))
+    before, mark, after = LICENCES.read_text().partition(MARK)
+    _, _, rest = after.partition("\n")
+    write_atomically(LICENCES, f"{before}{mark}{named}.\n{rest}")
+
+
+def listed() -> list[str]:
+    """Returns the lines about the shipped list."""
+    tasks = list(library.mined_tasks().values())
+    lines = ["| package | licence | split | easy | medium | hard | all |", "|---|---|---|---|---|---|---|"]
+    for package in sorted({task.package for task in tasks}):
+        of_package = [task for task in tasks if task.package == package]
+        levels = Counter(task.level for task in of_package)
+        counts = " | ".join(str(levels[level]) for level in library.LEVELS)
+        first = of_package[0]
+        lines.append(f"| {package} | {first.licence} | {first.split} | {counts} | {len(of_package)} |")
+    levels = Counter(task.level for task in tasks)
+    counts = " | ".join(str(levels[level]) for level in library.LEVELS)
+    lines.append(f"| all |  |  | {counts} | {len(tasks)} |")
+    if tasks:
+        fail = [len(task.record.fail_to_pass) for task in tasks]
+        size = [task.lines for task in tasks]
+        several = sum(task.files > 1 for task in tasks)
+        splits = Counter(task.split for task in tasks)
+        lines += [
+            "",
+            f"{splits['train']} instances to train on, {splits['test']} to test on. Changed lines of the gold patch: "
+            f"median {statistics.median(size):g}, most {max(size)}; {several} change several files. FAIL_TO_PASS: "
+            f"median {statistics.median(fail):g}, most {max(fail)}. {library.MANIFEST.name} takes "
+            f"{library.MANIFEST.stat().st_size / 1000:.0f} kB.",
+        ]
+    return lines
+
+
+def verdicts(count: int) -> tuple[list[str], bool]:
+    """Grades a sample; returns the lines about it, and whether every verdict is right."""
+    tasks = sorted(library.mined_tasks().values(), key=_draw)[:count]
+    resolved: Counter[str] = Counter()
+    graded: Counter[str] = Counter()
+    wrong = []
+    began = time.monotonic()
+    for task in tasks:
+        problem = PublishedProblem(task.record, task.recipe, drivers.choose())
+        for name, changes in submissions(problem).items():
+            if changes is None:
+                continue
+            report = problem.judge(changes, SECONDS)
+            graded[name] += 1
+            resolved[name] += report.resolved
+            if report.resolved != (name == "gold patch"):
+                wrong.append(f"{problem.instance_id}: {name}: {report.fault or report.status}")
+        problem.close()
+    lines = ["| submission | graded | resolved |", "|---|---|---|"]
+    lines += [f"| {name} | {graded[name]} | {resolved[name]} |" for name in SUBMISSIONS]
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    lines += ["", f"{len(tasks)} instances, {time.monotonic() - began:.0f} s; load average {load}."]
+    return [*lines, *(f"- wrong: {line}" for line in wrong)], not wrong
+
+
+def submissions(problem: PublishedProblem) -> dict[str, Any]:
+    """Returns the submissions by name; None for one that cannot be made."""
+    gold = problem.gold()
+    path = next((path for path in gold if path in problem.tree()), None)
+    part = without_largest_hunk(problem.record.patch)
+    try:
+        partial = changes_of(part, problem.source) if part else None
+    except DataError:
+        partial = None
+    return {
+        "gold patch": gold,
+        "no change": {},
+        "empty line": {path: problem.tree()[path] + b"\n"} if path else None,
+        "part of the gold patch": partial,
+    }
+
+
+def without_largest_hunk(patch: str) -> str:
+    """Returns a patch of one file without its largest hunk; '' if it has one hunk or several files."""
+    head, *hunks = re.split(r"^(?=@@ )", patch, flags=re.MULTILINE)
+    if patch.count("diff --git ") != 1 or len(hunks) < 2:
+        return ""
+    largest = max(hunks, key=len)
+    return head + "".join(hunk for hunk in hunks if hunk is not largest)
+
+
+def _draw(task: library.MinedTask) -> bytes:
+    return hashlib.sha256(task.record.instance_id.encode()).digest()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mined", type=Path, help="folder of `envsuite-swe mine`")
+    parser.add_argument("--sample", type=int, default=12)
+    parser.add_argument("--markdown", type=Path)
+    args = parser.parse_args()
+    if args.mined:
+        ship(args.mined)
+    yields = json.loads(YIELDS.read_text())
+    lines, right = verdicts(args.sample)
+    seconds = sum(row["seconds"] for row in yields["packages"])
+    kept = sum(row["kept"] for row in yields["packages"])
+    rate = f"{kept * 3600 / seconds:.1f}" if seconds else "–"
+    page = [
+        *("## The list", "", *listed(), "", "## A sample, graded", "", *lines, ""),
+        *("## The yield", "", *yield_table(yields["packages"]), ""),
+        f"{rate} instances per hour and worker, on a crowded machine. A part of the gold patch was graded for one "
+        f"candidate in three: {yields['partial'].get('True', 0)} of "
+        f"{yields['partial'].get('True', 0) + yields['partial'].get('False', 0)} resolve the record.",
+        *("", "All reasons:", "", *reasons_table(yields["packages"])),
+    ]
+    print("\n".join(page))
+    if args.markdown and right:
+        title, _, about = (__doc__ or "").partition("\n\n")
+        body = " ".join(about.split("\n\n")[1].split())
+        command = about.split("\n\n")[0].strip()
+        text = "\n".join(page)
+        args.markdown.write_text(f"# {title}\n\n{command}\n\n{body}\n\n{text}\n")
+    sys.exit(not right)
+
+
+if __name__ == "__main__":
+    main()
