@@ -286,7 +286,8 @@ class RemoteSession(ZygoteSession):
     def __init__(self, name: str, driver: Any, spec: Spec, spare: bool = False) -> None:
         super().__init__(name, driver, spec)
         self._place = shlex.quote(_folder(self._home))
-        weakref.finalize(self, _forget, self._place, os.getpid())
+        self._server = Server()
+        self._forget = weakref.finalize(self, _forget, self._server, self._place, os.getpid())
 
     def dialogue(self, payload: bytes, limits: Limits | None = None) -> Dialogue:
         """Raises UsageError: a server runs whole commands, so no state lasts from turn to turn."""
@@ -295,13 +296,13 @@ class RemoteSession(ZygoteSession):
     def snapshot(self) -> None:
         self._need_workspace()
         place = self._place
-        Server().shell(f"rm -rf {place}/snapshot && cp -a {place}/workspace {place}/snapshot")
+        self._server.shell(f"rm -rf {place}/snapshot && cp -a {place}/workspace {place}/snapshot")
 
     def reset(self, forget: bool = False) -> None:
         self._need_workspace()
         place = self._place
         drop = f"rm -rf {place}/snapshot; " if forget else ""
-        Server().shell(
+        self._server.shell(
             f"{drop}rm -rf {place}/workspace {place}/scratch; mkdir -p {place}/scratch; "
             f"if test -d {place}/snapshot; then cp -a {place}/snapshot {place}/workspace; "
             f"else mkdir {place}/workspace; fi"
@@ -309,18 +310,27 @@ class RemoteSession(ZygoteSession):
 
     def close(self) -> None:
         super().close()
-        _forget(self._place, os.getpid())
+        if self._forget.detach():
+            _remove(self._server, self._place)
 
     def _copy_limits(self) -> Limits:
         return Limits(seconds=300, memory_mb=4096, disk_mb=4096, value_mb=200)
 
 
-def _forget(place: str, owner: int) -> None:
+def _forget(server: Server, place: str, owner: int) -> None:
     """Removes a session's folder from the server, if the server still answers."""
-    if os.getpid() != owner or not os.environ.get(ADDRESS):
+    if os.getpid() != owner:
         return
-    with contextlib.suppress(EngineFailure, UsageError):  # a lost server keeps its folder below /tmp
-        Server().shell(f"rm -rf {place}", 30.0)
+    if threading.current_thread() is threading.main_thread():
+        _remove(server, place)
+    else:  # garbage collection calls this in any thread, perhaps in one that the server's answer waits for
+        threading.Thread(target=_remove, args=(server, place), daemon=True).start()
+
+
+def _remove(server: Server, place: str) -> None:
+    with contextlib.suppress(EngineFailure, UsageError, RuntimeError):  # a lost server keeps its folder below /tmp
+        server.shell(f"rm -rf {place}", 30.0)
+    server.http.close()
 
 
 session = RemoteSession

@@ -24,6 +24,7 @@ al., 2023).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import replace
@@ -305,7 +306,7 @@ class DataSciCoding(TextEnv):
 
         key = json.dumps([self.game.digest, self.splits, program, version("scikit-learn"), version("numpy")])
         path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-        if path.exists():
+        with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
             return float(json.loads(path.read_text()))
         limits = self.limits
         self.limits = replace(limits, seconds=max(120.0, limits.seconds), memory_mb=max(4096, limits.memory_mb))

@@ -101,7 +101,7 @@ class Explorer:
             assert self._game is not None
             x_train, y_train, _, _ = self._game.splits(1)[0]
             job = {"forbidden": self._forbidden, "sealed": scoring.sealed_modules(self._forbidden)}
-            payload = pickle.dumps({**job, "x_train": scoring._plain(x_train), "y_train": y_train})
+            payload = pickle.dumps({**job, "x_train": scoring.plain_table(x_train), "y_train": y_train})
             self._lease = self._lease or Lease(scoring.spec(self._forbidden), self._driver, _MOST_SESSIONS)
             self._session = self._session or self._lease.pool.take()
             limits = replace(self.limits, seconds=self.limits.seconds * (self.turns + 1))

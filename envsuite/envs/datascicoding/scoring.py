@@ -138,16 +138,16 @@ def evaluate(
     job: dict[str, object] = {"code": code, "variant": variant, "output": instance.output}
     job.update(forbidden=forbidden, sealed=sealed_modules(forbidden))
     parts = instance.splits(splits)
-    orders = [_order(len(part[2]), len(x_held), instance.digest, number) for number, part in enumerate(parts)]
+    orders = [row_order(len(part[2]), len(x_held), instance.digest, number) for number, part in enumerate(parts)]
     predictions: list[np.ndarray] = []
     fits: list[object] = []
     shapes = [(len(order), instance.width(part[1])) for order, part in zip(orders, parts, strict=True)]
     for (x_train, y_train, x_test, _), order, shape in zip(parts, orders, shapes, strict=True):
         rows = pd.concat([x_test, x_held]).iloc[order] if len(x_held) else x_test
-        tables: dict[str, object] = {"x_train": _plain(x_train), "x_test": _plain(rows)}
+        tables: dict[str, object] = {"x_train": plain_table(x_train), "x_test": plain_table(rows)}
         if variant != "features":
             tables["y_train"] = y_train
-        score, body, seconds = _run(pool, job | tables, replace(limits, seconds=max(0.05, left)), error_characters)
+        score, body, seconds = run_job(pool, job | tables, replace(limits, seconds=max(0.05, left)), error_characters)
         left -= seconds
         if score.verdict == "ok" and variant == "features":
             try:
@@ -156,15 +156,15 @@ def evaluate(
                 return Score("bad_return", str(error))
             fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
         elif score.verdict == "ok":
-            score, values = _values(body, [shape])
+            score, values = predictions_of(body, [shape])
             predictions += values
         if score.verdict != "ok":
             return _with_limit(score, limits, splits)
     if variant == "features":
         fixed = {"variant": "fixed", "splits": fits}
-        score, body, _ = _run(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
+        score, body, _ = run_job(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
         if score.verdict == "ok":
-            score, predictions = _values(body, shapes)
+            score, predictions = predictions_of(body, shapes)
         if score.verdict != "ok":
             return _with_limit(score, limits, splits)
     shown: list[float] = []
@@ -185,7 +185,7 @@ def _with_limit(score: Score, limits: Limits, splits: int) -> Score:
     return replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
 
 
-def _order(tests: int, held: int, digest: str, split: int) -> np.ndarray:
+def row_order(tests: int, held: int, digest: str, split: int) -> np.ndarray:
     """Returns the order in which a submission sees test rows and held-out rows, which tells them apart by nothing."""
     if not held:
         return np.arange(tests)
@@ -193,7 +193,7 @@ def _order(tests: int, held: int, digest: str, split: int) -> np.ndarray:
     return np.random.default_rng(list(key)).permutation(tests + held)
 
 
-def _run(pool: Pool, job: dict[str, object], limits: Limits, error_characters: int) -> tuple[Score, bytes, float]:
+def run_job(pool: Pool, job: dict[str, object], limits: Limits, error_characters: int) -> tuple[Score, bytes, float]:
     """Runs a job; returns its score without numbers, what it returned if that is "ok", and its seconds.
 
     Raises EngineFailure if the sandbox fails by itself: unless it fails twice on the job and a harmless program runs
@@ -208,7 +208,7 @@ def _run(pool: Pool, job: dict[str, object], limits: Limits, error_characters: i
     return Score("crash", "it took the sandbox down"), b"", 0.0
 
 
-def _plain(frame: pd.DataFrame) -> dict[str, np.ndarray]:
+def plain_table(frame: pd.DataFrame) -> dict[str, np.ndarray]:
     """Returns a table as arrays by column, because pandas inside may represent text differently."""
     return {str(name): frame[name].to_numpy(dtype=float if frame[name].dtype == float else object) for name in frame}
 
@@ -230,11 +230,11 @@ def read(result: Result, error_characters: int = 0) -> tuple[Score, bytes]:
     if not isinstance(head, dict) or not isinstance(verdict, str) or verdict not in _OF_THE_RUNNER:
         return Score("bad_return", "the answer is garbled"), b""
     if verdict != "ok":
-        return Score(verdict, _clean(head.get("message"), head.get("line"), error_characters)), b""
+        return Score(verdict, clean_message(head.get("message"), head.get("line"), error_characters)), b""
     return Score("ok"), body
 
 
-def _values(body: bytes, shapes: list[tuple[int, int]]) -> tuple[Score, list[np.ndarray]]:
+def predictions_of(body: bytes, shapes: list[tuple[int, int]]) -> tuple[Score, list[np.ndarray]]:
     """Returns the predictions of one or more splits, arrays of `shapes` (rows, columns), if they are valid."""
     sizes = [rows * columns for rows, columns in shapes]
     if len(body) != sum(sizes) * 8:
@@ -246,7 +246,7 @@ def _values(body: bytes, shapes: list[tuple[int, int]]) -> tuple[Score, list[np.
     return Score("ok"), [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _clean(message: object, line: object, characters: int = 0) -> str:
+def clean_message(message: object, line: object, characters: int = 0) -> str:
     """Returns a message fit for the player, equal on every machine: no control characters, addresses
     or temporary paths.
     """

@@ -88,10 +88,14 @@ def evaluate(
     parts = instance.splits(splits)
     job: dict[str, object] = {"code": program(codes), "forbidden": (), "sealed": (), "output": instance.output}
     fits: list[object] = []
-    for x_train, y_train, x_test, _ in parts:
-        rows = pd.concat([x_test, x_held])
-        tables = {"variant": "features", "x_train": scoring._plain(x_train), "x_test": scoring._plain(rows)}
-        score, body, seconds = scoring._run(
+    # Test and holdout rows are mixed, so that no step can tell them apart by their place.
+    orders = [
+        scoring.row_order(len(part[2]), len(x_held), instance.digest, number) for number, part in enumerate(parts)
+    ]
+    for (x_train, y_train, x_test, _), order in zip(parts, orders, strict=True):
+        rows = pd.concat([x_test, x_held]).iloc[order]
+        tables = {"variant": "features", "x_train": scoring.plain_table(x_train), "x_test": scoring.plain_table(rows)}
+        score, body, seconds = scoring.run_job(
             pool, job | tables, replace(limits, seconds=max(0.05, left)), error_characters
         )
         left -= seconds
@@ -103,14 +107,15 @@ def evaluate(
             return StepScore("bad_return", str(error))
         fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
     fixed = {"variant": "fixed", "splits": fits, "classifiers": list(classifiers)}
-    score, body, _ = scoring._run(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
+    score, body, _ = scoring.run_job(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
     if score.verdict != "ok":
         return StepScore(score.verdict, score.message)
     shapes = [(len(part[2]) + len(x_held), instance.width(part[1])) for part in parts for _ in classifiers]
-    score, predictions = scoring._values(body, shapes)
+    score, predictions = scoring.predictions_of(body, shapes)
     if score.verdict != "ok":
         return StepScore(score.verdict, score.message)
-    return _summary(instance, len(classifiers), parts, predictions, y_held)
+    in_order = [values[np.argsort(orders[number // len(classifiers)])] for number, values in enumerate(predictions)]
+    return _summary(instance, len(classifiers), parts, in_order, y_held)
 
 
 def _summary(

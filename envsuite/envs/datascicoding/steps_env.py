@@ -18,6 +18,7 @@ random forest and gradient boosting in place of TabPFN and AutoML systems, and s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import asdict
@@ -132,7 +133,7 @@ class FeatureSteps(DataSciCoding):
         versions = [version("scikit-learn"), version("numpy")]
         key = json.dumps(["steps", self.game.digest, self.splits, settings.downstream, codes, versions])
         path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-        if path.exists():
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # not there, or damaged
             stored = json.loads(path.read_text())
             return StepScore(**{**stored, "by_classifier": tuple(stored["by_classifier"])})
         score = self._score_steps(list(codes))

@@ -156,8 +156,17 @@ def test_the_reward_is_the_share_and_numbers_have_r2_and_rmse(build):
 
 def test_constant_predictions_broken_code_and_wrong_shapes_earn_nothing(build):
     env = build("DataSciCoding-generated-numbers-v0", rows=150)
+    env.threshold = lambda: 0.0  # as if the reference had not learnt anything
     env.reset(seed=1)
-    assert env.step("def build_model(x, y): return 1")[1] == 0.0
+    _, reward, *_, info = env.step("def build_model(x, y): return 1")
+    assert (reward, info["success"]) == (0.0, False)
+    constant = (
+        "from sklearn.dummy import DummyRegressor\ndef build_model(x, y): return DummyRegressor().fit(x.fillna(0), y)"
+    )
+    env.reset(seed=1)
+    _, reward, *_, info = env.step(constant)
+    assert (info["verdict"], reward, info["success"]) == ("ok", 0.0, False)
+    env.reset(seed=1)
     two_columns = (
         "class Two:\n    def predict(self, x): return np.zeros((len(x), 2))\ndef build_model(x, y): return Two()"
     )

@@ -182,7 +182,9 @@ def _read(result: Result, error_characters: int) -> tuple[scoring.Score, bytes]:
     if not isinstance(head, dict) or not isinstance(verdict, str) or verdict not in scoring.VERDICTS:
         return scoring.Score("exit", f"exit status {result.exit_code}"), b""
     if verdict != "ok":
-        return scoring.Score(verdict, scoring._clean(head.get("message"), head.get("line"), error_characters)), b""
+        return scoring.Score(
+            verdict, scoring.clean_message(head.get("message"), head.get("line"), error_characters)
+        ), b""
     return scoring.Score("ok"), body
 
 

@@ -20,6 +20,7 @@ score after each submission as on Kaggle, and no internet, machine or files besi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -185,7 +186,7 @@ class CompetitionEnv(AddedTable):
         table = self.game.table
         key = json.dumps([table.digest, table.metric, program, version("scikit-learn"), version("numpy")])
         path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-        if path.exists():
+        with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
             return float(json.loads(path.read_text()))
         limits = self.limits
         self.limits = replace(limits, seconds=max(300.0, limits.seconds), memory_mb=max(4096, limits.memory_mb))

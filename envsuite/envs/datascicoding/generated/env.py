@@ -144,6 +144,9 @@ class GeneratedTables(DataSciCoding):
         """Returns the share that counts as success."""
         return float(self.settings.goal * self.reference())
 
+    def _reached(self) -> bool:
+        return super()._reached() and self._best.auc > 0.0  # a constant never wins, whatever the reference reaches
+
     def _reference_program(self) -> str:
         return programs.expert(self.game.world)
 

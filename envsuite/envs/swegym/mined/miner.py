@@ -8,6 +8,7 @@ instances of a journal, `yields` its table.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -108,16 +109,21 @@ def mine(plan: MiningPlan, folder: Path, show: Callable[[PairResult], None] = la
     `show` is called with each new result. A pair on which a sandbox fails has none, and the next run tries it again.
     Raises EngineFailure if no sandbox works.
     """
-    journal, driver, until = MiningJournal(folder), drivers.choose(), time.monotonic() + plan.seconds
+    journal, driver, end = MiningJournal(folder), drivers.choose(), time.monotonic() + plan.seconds
+    stopped = threading.Event()
+
+    def is_over() -> bool:
+        return stopped.is_set() or time.monotonic() >= end
 
     def one(name: str) -> None:
-        _mine_package(name, plan, journal, driver, until, show)
+        _mine_package(name, plan, journal, driver, is_over, show)
 
     with ThreadPoolExecutor(plan.workers) as threads:
         try:
             for _ in threads.map(one, dict.fromkeys(plan.packages)):
                 pass  # raises the errors of workers
         finally:
+            stopped.set()  # after Ctrl-C or an error, other workers finish only the pair in hand
             threads.shutdown(cancel_futures=True)
             write_records(journal, folder / RECORDS)
     return journal
@@ -128,14 +134,14 @@ def _mine_package(
     plan: MiningPlan,
     journal: MiningJournal,
     driver: str,
-    until: float,
+    is_over: Callable[[], bool],
     show: Callable[[PairResult], None],
 ) -> None:
     def note(result: PairResult) -> None:
         journal.add(result)
         show(result)
 
-    if (name, "", "") in journal.done or time.monotonic() >= until:
+    if (name, "", "") in journal.done or is_over():
         return
     began = time.monotonic()
     try:
@@ -151,7 +157,7 @@ def _mine_package(
     try:
         for old, new in reversed(list(pairwise(sources))):
             titles = (_version(old), _version(new))
-            if time.monotonic() >= until or journal.count(name) >= plan.most:
+            if is_over() or journal.count(name) >= plan.most:
                 return
             if (name, *titles) in journal.done:
                 newer = None
