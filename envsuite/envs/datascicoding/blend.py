@@ -1,4 +1,4 @@
-"""The strongest reference program: a blend of linear models, forests and boosting, weighted by cross-validation."""
+"""The program of `expert:blend`: a blend of linear models, forests and boosting, weighted by cross-validation."""
 
 BLEND = '''\
 from sklearn.base import BaseEstimator

@@ -122,7 +122,7 @@ class DataSciCoding(TextEnv):
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
     experts: ClassVar[tuple[str, ...]] = ("", "blend")
-    """'': the program that sets the threshold; `blend`: the strongest one, which takes longer"""
+    """'': the program that sets the threshold; `blend`: a cross-validated blend, which takes longer"""
     isolate = True
     chance = 0.5
     """score of a constant prediction"""
@@ -298,7 +298,7 @@ class DataSciCoding(TextEnv):
     def _reference_program(self) -> str:
         return pipelines.expert(self.variant, self.game.name)
 
-    def _strongest_program(self) -> str:
+    def _blend_program(self) -> str:
         return pipelines.ceiling(self.game.name)
 
     def _cached_score(self, program: str) -> float:
@@ -347,7 +347,7 @@ class DataSciCoding(TextEnv):
         if self.settings.mode == "improve" and self._reached():
             return "done"
         blends = kind == "blend" and self.variant != "features"
-        program = self._strongest_program() if blends else self._reference_program()
+        program = self._blend_program() if blends else self._reference_program()
         return ("# submit\n" if self._explorer is not None else "") + program
 
     def remaining(self) -> int | None:

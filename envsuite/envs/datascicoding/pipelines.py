@@ -99,7 +99,7 @@ def build_model(x_train, y_train):
 
 
 def ceiling(dataset: str) -> str:
-    """Returns the strongest program: a cross-validated blend, of balance-scale on the torques of both sides."""
+    """Returns the program of `expert:blend`: a cross-validated blend, of balance-scale on the torques of both sides."""
     return BLEND + "\n" + (_TORQUE if dataset == "balance-scale" else _PLAIN_COLUMNS)
 
 
