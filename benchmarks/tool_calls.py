@@ -21,10 +21,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tool_servers import HEADING
 from envsuite import registry
 from envsuite.tools import Tool, call_of
 from harness import replay
-from harness.evaluate import Execution, RunConfig, Sampling, evaluate, open_slots
+from harness.evaluate import Execution, RunConfig, evaluate, open_slots
 from harness.policies import make_policy
 from harness.policies.openai import OpenAIPolicy
 from harness.prompting.prompting import Prompting
@@ -178,38 +179,8 @@ def _differences(text: Sequence[dict[str, Any]], native: Sequence[dict[str, Any]
     return differences
 
 
-def serve(model: str, task_id: str, games: int, turns: int, out: Path) -> str:
-    """Plays with a real model by tool calls, and returns a paragraph about its calls and their replay."""
-    run = RunConfig(
-        registry.TASKS[task_id],
-        model,
-        episodes=games,
-        max_turns=turns,
-        prompting=Prompting("tools", thinking=False),
-        sampling=Sampling(max_tokens=96),
-    )
-    policy = make_policy(model, max_tokens=96, max_concurrent=2)
-    try:
-        evaluate(run, out, lambda: policy, Execution(max_concurrent=2, num_workers=0))
-    finally:
-        policy.close()
-    file = run.folder(out) / "results.jsonl"
-    played = read_results(file)
-    steps = [step for record in played for step in record["steps"]]
-    calls = sum(len(step.get("calls", ())) for step in steps)
-    answered = sum(len(step.get("calls", ())) for record in played for step in record["steps"][:-1])
-    broken = sum(record["stop_reason"] == "broken" for record in played)
-    differing = sum(bool(verdict.difference) for verdict in replay.check(file, num_workers=0))
-    executed = sum(bool(step["commands"]) for step in steps)
-    return (
-        f"`{model}` on {task_id}: {len(steps)} replies in {len(played)} games ({broken} broken), {calls} tool calls, "
-        f"{answered} of them with a result in a later request, {executed} executed; {differing} records differ in "
-        "the replay."
-    )
-
-
-def page(rows: Sequence[str], totals: Comparison, served: Sequence[str]) -> str:
-    """Returns the Markdown page of the figures."""
+def page(rows: Sequence[str], totals: Comparison, servers: str) -> str:
+    """Returns the Markdown page of the figures; `servers` is the section of `benchmarks.tool_servers`."""
     return f"""# Text commands against tool calls
 
 Written by `python -m benchmarks.tool_calls`, Python {platform.python_version()}.
@@ -225,15 +196,17 @@ A round trip is a call whose result the next request sends back with the call's 
 
 In total {totals.records:,} records with {totals.turns:,} executed calls and {totals.calls:,} round trips; differences:
 {len(totals.differences)}.
-{"".join(f"{chr(10)}{text}{chr(10)}" for text in served)}"""
+
+{servers}"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True, help="Markdown file to write")
     parser.add_argument("--task", action="append", help="only this task; may be repeated")
-    parser.add_argument("--server", action="append", default=[], help="a model to play with too, as llamacpp:NAME")
     args = parser.parse_args()
+    _, heading, section = (args.output.read_text() if args.output.exists() else "").partition(HEADING)
+    servers = heading + section
     rows: list[str] = []
     totals = Comparison(0, 0, 0, 0, [])
     for task, games in TASKS.items():
@@ -248,13 +221,7 @@ def main() -> None:
             row = f"| {task} | {player} | {result.records} | {result.won} | {result.turns} | {result.calls} "
             rows.append(row + f"| {len(result.differences)} |")
             print(rows[-1], f"{time.monotonic() - began:.1f} s", *result.differences[:3], flush=True)
-            args.output.write_text(page(rows, totals, []))
-    served = []
-    for model in args.server:
-        with tempfile.TemporaryDirectory() as folder:
-            served.append(serve(model, "BabyAI-easy-v0", 4, 6, Path(folder)))
-            print(served[-1], flush=True)
-            args.output.write_text(page(rows, totals, served))
+            args.output.write_text(page(rows, totals, servers))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from harness.suites import leaderboard_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 HOWTO = (
-    *("install", "model-server", "own-environment", "watch", "read-episodes", "reuse-episodes"),
+    *("install", "model-server", "own-environment", "own-table", "watch", "read-episodes", "reuse-episodes"),
     *("check-results", "reproduce", "leaderboard"),
     *("train-one-gpu", "ray", "other-tools"),
 )

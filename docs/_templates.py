@@ -63,10 +63,10 @@ FAMILIES = {
 
 
 class Behaviour(NamedTuple):
-    """What a template does with the messages of a conversation."""
+    """Properties of a chat template: what it does with roles, system messages and earlier replies."""
 
     system: str  # "own message", "first user message", "last user message", "refused", "dropped" or "altered"
-    default_system: bool  # it writes a system text of its own if the conversation has none
+    default_system: bool  # it writes a default system text if the conversation has none
     date: bool
     two_users: str  # two user messages in a row: "shown", "dropped" or "refused"
     tool: str  # a message with a tool's result
@@ -204,22 +204,22 @@ def sampled(name: str, reply: str) -> SampledReply:
     chats, encoder = template(name), tokenizer(name)
     start = chats.render(chat("ONE"))
     text = chats.render(chat("ONE", reply, "TWO"))
-    said = reply.removeprefix("<think>") if chats.opening else reply
+    reply_text = reply.removeprefix("<think>") if chats.opening else reply
     if text.startswith(start) and reply in text:
-        said = text[len(start) : text.index(reply) + len(reply)]
+        reply_text = text[len(start) : text.index(reply) + len(reply)]
     head = encoder(start, add_special_tokens=False)["input_ids"]
-    ids = encoder(start + said, add_special_tokens=False)["input_ids"][len(head) :]
+    ids = encoder(start + reply_text, add_special_tokens=False)["input_ids"][len(head) :]
     ids.append(encoder.eos_token_id)
     return SampledReply(chats.message_text(ids), tuple(ids))
 
 
 def _second_prompt(name: str, reply: str) -> tuple[bool, bool]:
     """Returns whether the prompt after a reply continues the prompt before it, and whether it changes the reply."""
-    chats, said = template(name), sampled(name, reply)
+    chats, second_reply = template(name), sampled(name, reply)
     before = chats.encode(chat("ONE", system=RULES)).ids
-    after = chats.encode(chat("ONE", said.text, "TWO", system=RULES), [said])
-    whole = [*before, *said.ids]
-    return after.ids[: len(whole)] == whole, bool(after.rewritten)
+    after = chats.encode(chat("ONE", second_reply.text, "TWO", system=RULES), [second_reply])
+    expected = [*before, *second_reply.ids]
+    return after.ids[: len(expected)] == expected, bool(after.rewritten)
 
 
 @functools.cache
@@ -289,8 +289,8 @@ def page() -> str:
         cells = [_yes(facts.default_system), _yes(facts.date), facts.two_users, facts.tool]
         roles.append(f"| `{name}` | {FAMILIES[name].models} | {facts.system} | {' | '.join(cells)} |")
         flags = (facts.trims, facts.drops_reasoning, facts.opens_reasoning, facts.thinking_switch)
-        kept = ["changed" if changed else "kept" for changed in (facts.rewritten, facts.rewritten_reasoning)]
-        replies.append(f"| `{name}` | {' | '.join([*map(_yes, flags), *kept, _yes(facts.continues)])} |")
+        changes = ["changed" if changed else "kept" for changed in (facts.rewritten, facts.rewritten_reasoning)]
+        replies.append(f"| `{name}` | {' | '.join([*map(_yes, flags), *changes, _yes(facts.continues)])} |")
     return "\n".join([INTRODUCTION + ROLES + "\n".join(roles), REPLIES + "\n".join(replies), ACTIONS])
 
 

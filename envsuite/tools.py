@@ -46,6 +46,9 @@ class Tool:
     def command_of(self, arguments: Mapping[str, Any]) -> str:
         """Returns the command of a call. Raises BadArguments."""
         check_arguments(self.name, self.parameters, arguments)
+        for name in self.arguments:
+            if not arguments[name].strip():
+                raise BadArguments(f"The argument {name} of {self.name} must not be empty.")
         return _SLOT.sub(lambda slot: str(arguments[slot[1]]), self.command)
 
     def arguments_of(self, command: str) -> dict[str, Any] | None:

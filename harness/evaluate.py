@@ -80,6 +80,8 @@ class RunConfig:
 
     task: Task
     model: str
+    gguf_file: str = field(default="", kw_only=True)
+    """path of the model's file, if `model` is its name alone"""
     knobs: dict[str, Any] = field(default_factory=dict)
     split: str = ""
     episodes: int | None = None
@@ -123,7 +125,7 @@ class RunConfig:
                 del identity["prompting"]["protocol"], identity["prompting"]["words"]
             hosted = on_server(self.model, None) and not starts_server(self.model)
             # A folder here with the name of a hosted model says nothing about what the server holds.
-            identity["weights"] = "" if hosted else model_files.fingerprint(weights_path(self.model))
+            identity["weights"] = "" if hosted else model_files.fingerprint(self.gguf_file or weights_path(self.model))
         return identity
 
     @property

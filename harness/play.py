@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from envsuite.core import TextEnv
@@ -12,7 +17,11 @@ from envsuite.errors import UsageError
 from envsuite.types import StopReason
 from harness.types import Episode, Reply, Trajectory, Turn
 
-HELP = ":undo takes the last command back, :actions lists what is admissible, :quit leaves; Tab completes"
+HELP = (
+    ":undo takes the last command back, :actions lists what is admissible, :edit writes several lines in your editor, "
+    "a line of ``` begins a command that ends with another, :quit leaves; Tab completes"
+)
+FENCE = "```"
 
 
 def play(
@@ -44,12 +53,21 @@ def _episode(
     run = Trajectory(episode, env.instructions, info["objective"], dict(info["labels"]), final_observation=text)
     say(f"{env.instructions}\n\n{info['objective']}\n\n{text}")
     past: list[tuple[Any, str, dict[str, Any]]] = []
+    draft = ""
     while run.stop_reason is None:
         admissible = info["admissible_commands"]
         try:
             line = ask(admissible).strip()
+            if line == ":edit":
+                line = draft = edit(draft)
+                say(line)
+            elif line.startswith(FENCE):
+                line = _block(line, ask)
         except EOFError:
             return None
+        except UsageError as error:
+            say(str(error))
+            continue
         if line == ":quit":
             return None
         if line == ":help":
@@ -79,6 +97,35 @@ def _episode(
     say(f"[{run.stop_reason}] after {len(run.turns)} turns, reward {run.total_reward:g}")
     run.seconds = time.monotonic() - began
     return run
+
+
+def _block(first: str, ask: Callable[[list[str]], str]) -> str:
+    """Returns a command of several lines: from its first line to the line that closes its fence."""
+    fence = first[: len(first) - len(first.lstrip("`"))]
+    lines = [first]
+    while len(lines) == 1 or lines[-1].strip() != fence:
+        lines.append(ask([]).rstrip())
+    return "\n".join(lines)
+
+
+def edit(text: str = "") -> str:
+    """Opens `text` in the editor that VISUAL or EDITOR names; returns the text as it was saved.
+
+    Raises UsageError if there is no editor or it fails.
+    """
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise UsageError("No editor is set: export EDITOR=nano, or begin with a line of ``` and end with another.")
+    with tempfile.TemporaryDirectory(prefix="envsuite-edit-") as folder:
+        path = Path(folder) / "command.py"
+        path.write_text(text)
+        try:
+            done = subprocess.run([*shlex.split(editor), str(path)])
+        except (OSError, ValueError) as error:
+            raise UsageError(f"The editor {editor!r} cannot be started: {error}.") from error
+        if done.returncode:
+            raise UsageError(f"The editor {editor!r} ended with {done.returncode}: nothing was sent.")
+        return path.read_text(errors="replace")
 
 
 def _snapshot(env: TextEnv) -> Any:

@@ -56,13 +56,13 @@ def closed(text: str) -> str:
 
 
 def separate(text: str) -> tuple[str, str]:
-    """Returns the reasoning of a reply, without its tags, and the rest of the reply."""
-    thoughts, rest, position = [], "", 0
+    """Returns the reasoning of a reply, without its tags, and the answer of the reply."""
+    thoughts, answer, position = [], "", 0
     for start, end in blocks(text):
         thoughts.append(text[start:end].removeprefix(OPEN).removesuffix(CLOSE).strip())
-        rest += text[position:start]
+        answer += text[position:start]
         position = end
-    return "\n".join(thoughts), rest + text[position:]
+    return "\n".join(thoughts), answer + text[position:]
 
 
 def without(text: str) -> str:

@@ -27,6 +27,7 @@ from baselines.microbatch import crop, split
 from baselines.networks.model import Model
 from envsuite.errors import DataError
 from envsuite.types import StopReason, Task
+from harness.lm.completions import completion, completion_ids
 from harness.lm.template import SampledReply, Template
 from harness.types import Episode, Message, Reply, ToolSchema, Trajectory, Turn
 
@@ -94,19 +95,19 @@ def as_trajectory(
     last_only: bool = False,
     tools: Sequence[ToolSchema] = (),
 ) -> Trajectory:
-    """Tokenises a conversation as if its assistant had sampled it, each message followed by the
-    token `end`. Tool calls are spelled as the template spells them."""
+    """Tokenises a conversation as if its assistant had sampled it: each message as the template writes it after its
+    prompt (`completion`), followed by the token `end`."""
     run = Trajectory(_NO_EPISODE, stop_reason=StopReason.SOLVED)
     replies: list[SampledReply] = []
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        text = template.completion(messages[: place + 1], tools)
-        ids = [*template.tokenizer(text, add_special_tokens=False)["input_ids"], end]
+        text = completion(template, messages[: place + 1], tools)
+        ids = [*completion_ids(template, messages[:place], text, tools), end]
         if not last_only or place == len(messages) - 1:
             prompt = template.encode(messages[:place], replies, tools).ids
             run.turns.append(Turn("", Reply(text, prompt, ids, [0.0] * len(ids)), (text,), 0.0, {}))
-        replies.append(SampledReply(text, tuple(ids)))
+        replies.append(SampledReply(text if message.get("tool_calls") else message["content"], tuple(ids)))
     return run
 
 

@@ -60,14 +60,16 @@ def foreign_packages() -> tuple[str, ...]:
     """Returns folders of the interpreter and of /usr that may contain other packages, and so other
     data sets.
     """
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    folders = {os.path.join(interpreter_root(), "lib", version, name) for name in ("site-packages", "dist-packages")}
-    libraries = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64")
-    folders |= {str(path) for root in libraries for path in Path(root).glob("python3*/*-packages")}
-    folders |= {os.path.join(interpreter_root(), name) for name in ("pkgs", "envs")}  # conda's other packages
-    folders |= {"/usr/lib/R", "/usr/local/lib/R", "/usr/share/R", "/usr/local/src", "/usr/src"}
+    folders = {str(path) for root in (interpreter_root(), "/usr", "/usr/local") for path in package_folders(Path(root))}
     folders |= {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}
     return tuple(sorted(path for path in map(os.path.realpath, folders) if os.path.isdir(path)))
+
+
+def package_folders(root: Path) -> list[Path]:
+    """Returns the folders below the root of an installation that hold packages of Python, conda or R, and sources."""
+    folders = [path for library in ("lib", "lib64") for path in root.glob(f"{library}/python3*/*-packages")]
+    others = ("pkgs", "envs", "lib/R", "lib64/R", "share/R", "src")
+    return folders + [root / name for name in others if (root / name).is_dir()]
 
 
 def allowed_around(root: str, hidden: Iterable[str]) -> list[str]:

@@ -183,8 +183,18 @@ def _measured(entry: AuditEntry, output_dir: Path, number: float | None) -> str:
         return f"{text}, a stand-in, which says nothing about the checkpoint"
     if number is None or success["low"] is None:
         return text
+    if obstacle := _obstacle(entry):
+        return f"{text}; not comparable with the published number: {obstacle}"
     inside = success["low"] <= number <= success["high"]
     return f"{text}; the published number is {'inside' if inside else 'outside'} this 95 % interval"
+
+
+def _obstacle(entry: AuditEntry) -> str:
+    """Returns why a result cannot be compared with the published number; '' if it can."""
+    every = entry.settings["games"][entry.task]
+    if entry.games < every:
+        return f"{entry.games} of {every} games"
+    return "neutral words" if entry.words == protocols.NEUTRAL else ""
 
 
 def total(board: Sequence[AuditEntry], rates: tuple[float, float]) -> str:

@@ -18,7 +18,7 @@ from harness.cli.common.flags import Parser, add_options, execution, run_request
 from harness.cli.common.players import Players, play
 from harness.cli.common.preview import describe, show_prompt
 from harness.evaluate import Execution, RunConfig
-from harness.policies import ADVISED, is_model, record_name
+from harness.policies import ADVISED, gguf_file, is_model, record_name
 from harness.prompting import protocols
 from harness.records import Results
 from harness.stats.summary import Summary, over_tasks, repeats_table, result_table, tasks_table, type_table
@@ -75,6 +75,10 @@ def _main(argv: Sequence[str] | None) -> int:
     args.model = list(dict.fromkeys(args.model))
     for name in args.model:
         record_name(name)  # raises early if a file cannot be read
+    if args.base_url and not any(map(is_model, args.model)):
+        raise UsageError(
+            f"--base-url is the address of a model, and {', '.join(args.model)} needs none: remove the flag."
+        )
     plans = plan(run_request(args, args.model[0]), args.env, notices)
     for notice in notices:
         console.print(notice, style="yellow", highlight=False, soft_wrap=True)
@@ -132,7 +136,7 @@ def _evaluate(plans: Sequence[Planned], how: Execution, args: argparse.Namespace
 
 
 def _config_of(name: str, planned: Planned, models: Sequence[str]) -> RunConfig:
-    config = dataclasses.replace(planned.config, model=record_name(name))
+    config = dataclasses.replace(planned.config, model=record_name(name), gguf_file=gguf_file(name))
     if name not in models and planned.baseline_episodes:
         return dataclasses.replace(config, episodes=planned.baseline_episodes)
     return config

@@ -106,7 +106,7 @@ def _asker() -> Callable[[list[str]], str]:
 
     session: PromptSession[str] = PromptSession(history=FileHistory(str(cache_dir("play") / "history")))
     return lambda admissible: session.prompt(
-        "> ", completer=WordCompleter([*admissible, ":undo", ":actions", ":help", ":quit"], sentence=True)
+        "> ", completer=WordCompleter([*admissible, ":undo", ":actions", ":edit", ":help", ":quit"], sentence=True)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -26,7 +27,8 @@ SHORTEST_PLACE = 4
 """names and folders of this computer with fewer characters are not searched for"""
 PATTERNS = {
     "an access token": re.compile(
-        r"\b(hf_[A-Za-z0-9]{20,}|sk-[\w-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})\b"
+        r"\b(hf_[A-Za-z0-9]{20,}|sk-[\w-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[0-9A-Z]{16}"
+        r"|AIza[\w-]{35}|xox[abprs]-[\w-]{10,}|glpat-[\w-]{20,})"
     ),
     "a password in an address": re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/@:\"']+:[^\s/@\"']+@"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
@@ -113,12 +115,18 @@ def _private(path: str, text: str, places: Mapping[str, Sequence[str]]) -> Itera
         for match in pattern.finditer(text):
             yield kind, match[0]
     for name, value in os.environ.items():
-        if SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET and value in text:
+        if SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET and any(form in text for form in _forms(value)):
             yield f"the value of the environment variable {name}", value
     for kind, words in places.items():
         for word in words:
-            if len(word) >= SHORTEST_PLACE and re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text):
+            words_in_text = "|".join(map(re.escape, _forms(word)))
+            if len(word) >= SHORTEST_PLACE and re.search(rf"(?<![\w-])({words_in_text})(?![\w-])", text):
                 yield kind, word
     if path in SETTINGS:
         for match in LOCAL_PATH.finditer(text):
             yield "an absolute path", match[0]
+
+
+def _forms(word: str) -> set[str]:
+    """Returns the spellings of a word in text and in JSON, which escapes quotes and may escape other alphabets."""
+    return {word, json.dumps(word)[1:-1], json.dumps(word, ensure_ascii=False)[1:-1]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from envsuite import __version__
@@ -16,7 +16,7 @@ NOTICE = "Uploaded with `envsuite-hub push` of envsuite {version}."
 
 def card(settings: Mapping[str, Any], body: str) -> bytes:
     """Returns a README.md; `settings` without a value are left out."""
-    front = "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items() if value)
+    front = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items() if value)
     return f"---\n{front}---\n\n{body.strip()}\n\n{NOTICE.format(version=__version__)}\n".encode()
 
 
@@ -62,9 +62,9 @@ def _prompt(prompting: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("prompt", f"{prompting['protocol']}, {words}")]
 
 
-def games_card(task: Task, split: str, seeds: Sequence[int], licence: str) -> bytes:
+def games_card(task: Task, split: str, count: int, licence: str) -> bytes:
     """Returns the card of a task's dataset of games."""
-    title = f"{task.id}: {len(seeds)} games" + (f" of {split}" if split else "")
+    title = f"{task.id}: {count} games" + (f" of {split}" if split else "")
     body = f"""# {title}
 
 {task.summary}

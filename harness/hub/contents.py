@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envsuite import __version__, registry
+from envsuite import __version__
 from envsuite.errors import UsageError
 from envsuite.reading import read_json, read_lines
 from envsuite.types import Task
@@ -17,7 +17,7 @@ from harness import records
 from harness.config_file import CONNECTION
 from harness.hub import cards
 from harness.hub.bundle import Bundle, Target
-from harness.interop.chat_game import open_row, rows
+from harness.interop.chat_game import ChatGame, chat_config, rows
 from harness.run_folder import NOT_IDENTITY, RunFolder
 
 COMPILED = ("textworld",)
@@ -70,19 +70,19 @@ def of_task(task: Task, target: Target, options: TaskOptions) -> Bundle:
 
 def games(task: Task, target: Target, options: TaskOptions) -> Bundle:
     """Returns a dataset of a task's games with their first prompts."""
-    split = options.split or registry.default_split(task)
-    flags = {"set": list(options.set)} if options.set else {}
-    table = rows(task.id, split, options.episodes, reward=options.reward, **flags)
-    lines = []
-    for row in table:
-        environment, seed = open_row("hub", row["game"])
-        try:
-            lines.append({"task": task.id, "seed": seed, "messages": environment.begin(seed), **row})
-        finally:
-            environment.close()
+    flags: dict[str, Any] = {"set": list(options.set)} if options.set else {}
+    config = chat_config("hub", task.id, options.split, options.episodes, reward=options.reward, **flags)
+    table = rows(task.id, options.split, options.episodes, reward=options.reward, **flags)
+    environment = ChatGame(config)
+    try:
+        lines = [
+            {"task": task.id, "seed": seed, "messages": environment.begin(seed), **row}
+            for seed, row in zip(config.seeds, table, strict=True)
+        ]
+    finally:
+        environment.close()
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    seeds = [line["seed"] for line in lines]
-    readme = cards.games_card(task, split, seeds, options.licence)
+    readme = cards.games_card(task, config.split, len(lines), options.licence)
     return Bundle(target, {"README.md": readme, "games.jsonl": text.encode()})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import envsuite
 from envsuite.cache import write_atomically
-from harness.prompting.tool_calls import assistant_message, for_template, result_messages
+from harness.prompting.tool_calls import assistant_message, for_template, read_text, result_messages
 from harness.records import Record, key_of
 from harness.stats.compare import Run
 from harness.steps import Step, answer_text, reply_calls
@@ -25,7 +25,7 @@ def document(record: Record, run_id: str = "") -> dict[str, Any]:
     first = "\n\n".join(filter(None, [record["objective"], record["first_observation"]]))
     steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": first}]
     for number, step in enumerate(record["steps"], 2):
-        agent_step: dict[str, Any] = {"step_id": number, "source": "agent", "message": answer_text(step)}
+        agent_step: dict[str, Any] = {"step_id": number, "source": "agent", "message": _message(step)}
         if "reasoning" in step:
             agent_step["reasoning_content"] = step["reasoning"]
         calls, results = _calls(number, step)
@@ -56,6 +56,12 @@ def document(record: Record, run_id: str = "") -> dict[str, Any]:
             "metrics": record["metrics"],
         },
     }
+
+
+def _message(step: Step) -> str:
+    """Returns the reply of a step without its reasoning, and without calls that a model wrote as text."""
+    text = answer_text(step)
+    return read_text(text)[0] if reply_calls(step) else text
 
 
 def _calls(number: int, step: Step) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -30,6 +30,7 @@ from harness.evaluate import Execution, RunConfig, open_slots, resolve_split
 from harness.interop.engine import AsyncEngine
 from harness.policies import make_policy
 from harness.prompting.prompting import Prompting
+from harness.prompting.rewording import check_wording
 from harness.rollout.loop import EpisodeState, rollout
 from harness.types import Episode, Reply
 
@@ -133,6 +134,7 @@ class GamesEnv(vf.Env[GamesEnvConfig]):
         super().__init__(config)
         assert isinstance(self.taskset, Games)
         self._run = self.taskset.run
+        check_wording(config.wording, self._run.task)
         self._idle: list[AsyncEngine] = []
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:

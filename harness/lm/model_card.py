@@ -1,7 +1,7 @@
 """Card of a model: its source, size, context, chat template, memory, and the command that runs it here.
 
-Reads the model's JSON files and the headers of its weights, and loads nothing. A model whose files are not on
-this machine has a card with its source only.
+Reads the model's JSON files and the headers of its weights, renders its chat template, and loads no weights. A
+model whose files are not on this machine has a card with its source only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from envsuite.errors import DataError, UsageError, did_you_mean
 from envsuite.reading import parse_json, read_json
 from harness.lm import model_files
 from harness.lm.model_files import Source
+from harness.lm.template import Template
 
 MOST_HEADER = 32 * 2**20
 """bytes of the header of a file of weights"""
@@ -105,25 +106,41 @@ _KINDS = {"bfloat16": 2, "float32": 4}
 
 
 def _template_rows(folder: Path) -> Iterator[CardRow]:
-    """Yields what the chat template supports, from its text."""
-    text = _template(folder)
-    if not text:
+    """Yields what the chat template supports, from its text and from rendering it."""
+    template = _template(folder)
+    text = template if isinstance(template, str) else json.dumps(template)
+    if not template:
         yield CardRow("chat template", "none: prompts have the form 'User: ...' and 'Assistant: ...'")
         return
     yield CardRow("chat template", f"{len(text):,} characters")
     switch = "enable_thinking" in text
     yield CardRow("thinking switch", "yes: --thinking off turns reasoning off" if switch else "no")
-    tools = re.search(r"\btools\b", text) is not None
-    yield CardRow("tools", "declared in the prompt (--action-grammar tools)" if tools else "not in the template")
+    yield CardRow("tools", _tools(template))
 
 
-def _template(folder: Path) -> str:
+def _tools(template: str | dict[str, str]) -> str:
+    """Returns whether a chat template declares tools, which only rendering it shows."""
+    try:
+        from tokenizers import Tokenizer, models
+        from transformers import PreTrainedTokenizerFast
+    except ModuleNotFoundError:
+        return "unknown: pip install 'envsuite[hf]' to render the template"
+    renderer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>", eos_token="</s>")
+    renderer.chat_template = template
+    declared = Template(renderer, ()).declares_tools
+    return "declared in the prompt (--action-grammar tools)" if declared else "not in the template"
+
+
+def _template(folder: Path) -> str | dict[str, str]:
+    """Returns a model's chat template, or its templates by name; '' if it has none."""
     path = folder / "chat_template.jinja"
     if path.is_file():
         return path.read_bytes()[:MOST_TEMPLATE].decode("utf-8", "replace")
     settings = folder / "tokenizer_config.json"
     template = read_json(settings).get("chat_template") if settings.is_file() else None
-    return template if isinstance(template, str) else json.dumps(template) if template else ""
+    if isinstance(template, list):
+        return {item["name"]: item["template"] for item in template}
+    return template or ""
 
 
 def _commands(name: str, parameters: int) -> Iterator[CardRow]:

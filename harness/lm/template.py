@@ -80,12 +80,13 @@ class Template:
         if any("enable_thinking" in text for text in texts):
             self._options["enable_thinking"] = thinking
         self._dated = any("strftime_now" in text for text in texts)
-        self._channels = any("<|channel|>" in text for text in texts)  # the format of gpt-oss
+        self.channels = any("<|channel|>" in text for text in texts)
+        """replies have the channels of gpt-oss"""
         # Chat templates contain the first token; plain text gets the tokens that the tokenizer
         # adds.
         self._start: list[int] = list(tokenizer("")["input_ids"])
-        self._tokens = lru_cache(maxsize=4096)(self._tokenise)
-        self._said = lru_cache(maxsize=4096)(self._text_in_context)
+        self.tokens = lru_cache(maxsize=4096)(self._tokenise)
+        self._texts = lru_cache(maxsize=4096)(self._text_in_context)
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = (), asks: bool = True) -> str:
         """Returns the prompt as text: a prompt without roles unchanged, others by the template, which declares
@@ -93,7 +94,7 @@ class Template:
         """
         if (text := plain_text(messages)) is not None:
             return text
-        if self._channels:
+        if self.channels:
             messages = [_without_reasoning(message) for message in messages]
         options = {"tokenize": False, "add_generation_prompt": asks, **self._options}
         if tools:
@@ -145,7 +146,7 @@ class Template:
         return match[0] if match else ""
 
     @cached_property
-    def _first_spaces(self) -> str:
+    def first_spaces(self) -> str:
         """Spaces at the start of every reply, which the template writes before the message."""
         prompt, history = self._example("x"), self._example("x", "y", "z")
         match = re.match(r"(\s*)y", history[len(prompt) :]) if history.startswith(prompt) else None
@@ -163,7 +164,7 @@ class Template:
         """Returns a sampled reply as the text of its message: with the opening of its reasoning, and with
         the channels of gpt-oss as `<think>` and answer.
         """
-        if self._channels:
+        if self.channels:
             parts = _CHANNEL.findall(self._decode(ids))
             thoughts = "\n".join(text for channel, text in parts if channel == "analysis")
             answers = [text for channel, text in parts if channel != "analysis"]
@@ -171,7 +172,7 @@ class Template:
                 end = "</think>" if answers else ""
                 return (f"<think>{thoughts}{end}" if thoughts else "") + "\n".join(answers)
         text = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return self.opening + str(text).removeprefix(self._first_spaces)
+        return self.opening + str(text).removeprefix(self.first_spaces)
 
     def encode(
         self, messages: Sequence[Message], sampled: Sequence[SampledReply] = (), tools: Sequence[ToolSchema] = ()
@@ -187,27 +188,27 @@ class Template:
         known = _matches(messages, sampled)
         lost = min(len(sampled), sum(message["role"] == "assistant" for message in messages)) - len(known)
         if not known:
-            return Encoded(lead + list(self._tokens(self.render(messages, tools))), lost)
+            return Encoded(lead + list(self.tokens(self.render(messages, tools))), lost)
         try:
             text = self.render(_with_replies(messages, known), tools)
             parts = _MARK.split(self.render(_with_replies(messages, known, "\ue000{}\ue001"), tools))
         except UsageError:
             if not any(message.get("tool_calls") for message in messages):
                 raise
-            return Encoded(lead + list(self._tokens(self.render(messages, tools))), lost + len(known))
+            return Encoded(lead + list(self.tokens(self.render(messages, tools))), lost + len(known))
         gaps = parts[0::2]
         indices = [int(index) for index in parts[1::2]]
-        replies = [(known[index], self._said(known[index].ids)) for index in indices if index in known]
+        replies = [(known[index], self._texts(known[index].ids)) for index in indices if index in known]
         pieces = _splice(text, gaps, replies) if indices == sorted(known) else None
         if pieces is None:
-            return Encoded(lead + list(self._tokens(text)), lost + len(known))
+            return Encoded(lead + list(self.tokens(text)), lost + len(known))
         ids = list(lead)
         pending = ""  # text that is not tokenised yet
         after: int | None = None  # sampled end token just before it
         end: int | None = None  # sampled end token that the template has not shown yet
         for piece in pieces:
             if isinstance(piece, SampledReply):
-                ids += self._tokens(pending, after)
+                ids += self.tokens(pending, after)
                 ids += piece.ids
                 pending, after = "", None
                 end = piece.ids[-1] if piece.ids[-1] in self.end_ids else None
@@ -224,26 +225,7 @@ class Template:
                         lost += 1
                     end = None
                 pending += piece
-        return Encoded(ids + list(self._tokens(pending, after)), lost)
-
-    def completion(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> str:
-        """Returns the text with which a model says the last message, as the template spells it.
-
-        A message without tool calls is its content. Raises UsageError if the template does not show the
-        prompt unchanged before the message.
-        """
-        if not messages[-1].get("tool_calls"):
-            return str(messages[-1]["content"])
-        prompt = self.render(messages[:-1], tools)
-        whole = self.render(messages, tools, asks=False)
-        if not whole.startswith(prompt):
-            raise UsageError(
-                f"The chat template of {self.tokenizer.name_or_path or 'this model'} does not show a tool call after "
-                "its prompt: demonstrations with tool calls need another template."
-            )
-        text = whole[len(prompt) :]
-        ends = [self.tokenizer.decode([end], skip_special_tokens=False) for end in self.end_ids]
-        return text[: min((text.index(end) for end in ends if end in text), default=len(text))]
+        return Encoded(ids + list(self.tokens(pending, after)), lost)
 
     def open_end(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> tuple[list[int], int, str]:
         """Returns (ids, head, tail): `tail` is the prompt's last text, and its tokens ids[head:]
@@ -254,10 +236,10 @@ class Template:
         """
         text = self.render(messages, tools)
         lead = self._lead(messages)
-        ids = lead + list(self._tokens(text))
+        ids = lead + list(self.tokens(text))
         special = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
         start = max((text.rfind(word) + len(word) for word in special if word in text), default=0)
-        tail = list(self._tokens(text[start:]))
+        tail = list(self.tokens(text[start:]))
         if start and ids[len(ids) - len(tail) :] == tail:
             return ids, len(ids) - len(tail), text[start:]
         return ids, len(lead), text
@@ -319,12 +301,12 @@ def _shows(message: Message, text: str) -> bool:
 
 def _with_replies(messages: Sequence[Message], replies: Mapping[int, SampledReply], mark: str = "") -> list[Message]:
     """Returns messages in which replies are texts, tool calls included; with `mark`, its format of their indices."""
-    shown = list(messages)
+    changed = list(messages)
     for index, reply in replies.items():
         message = {name: value for name, value in messages[index].items() if name != "tool_calls"}
         ending = "" if "tool_calls" in messages[index] else message["content"][len(reply.text) :]
-        shown[index] = {**message, "content": (mark.format(index) if mark else reply.text) + ending}
-    return shown
+        changed[index] = {**message, "content": (mark.format(index) if mark else reply.text) + ending}
+    return changed
 
 
 def _splice(
@@ -340,12 +322,12 @@ def _splice(
     pieces: list[str | SampledReply | None] = [gaps[0]]
     position = len(gaps[0])
     before = gaps[0]
-    for (reply, said), gap in zip(replies, gaps[1:], strict=True):
-        for start, shown in _places(position, reply.text, said):
-            if start >= position - len(before) and text.startswith(shown + gap, start):
+    for (reply, sampled_text), gap in zip(replies, gaps[1:], strict=True):
+        for start, place_text in _places(position, reply.text, sampled_text):
+            if start >= position - len(before) and text.startswith(place_text + gap, start):
                 pieces[-1] = before[: start - position] if start < position else before + text[position:start]
                 pieces += [reply, gap]
-                position = start + len(shown) + len(gap)
+                position = start + len(place_text) + len(gap)
                 break
         else:
             end = text.find(gap, position) if gap else len(text)
@@ -357,13 +339,13 @@ def _splice(
     return pieces if position == len(text) else None
 
 
-def _places(position: int, content: str, said: str) -> Iterator[tuple[int, str]]:
+def _places(position: int, content: str, sampled_text: str) -> Iterator[tuple[int, str]]:
     """Yields the places where a reply's tokens may begin if its message begins at `position`, and their text."""
-    if content.endswith(said):  # the message may begin with an opening that the prompt contained
-        yield position + len(content) - len(said), said
-    if spaces := len(said) - len(said.lstrip()):  # the template writes these spaces itself
-        yield position - spaces, said
-    if content.strip() == said.strip():
+    if content.endswith(sampled_text):  # the message may begin with an opening that the prompt contained
+        yield position + len(content) - len(sampled_text), sampled_text
+    if spaces := len(sampled_text) - len(sampled_text.lstrip()):  # the template writes these spaces itself
+        yield position - spaces, sampled_text
+    if content.strip() == sampled_text.strip():
         yield position, content
 
 
@@ -376,5 +358,5 @@ def _without_reasoning(message: Message) -> Message:
 
 def _folded(messages: Sequence[Message]) -> list[Message]:
     """Moves the system message to the start of the first user message."""
-    system, first, *others = messages
-    return [{**first, "content": f"{system['content']}\n\n{first['content']}"}, *others]
+    system, first, *following = messages
+    return [{**first, "content": f"{system['content']}\n\n{first['content']}"}, *following]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from envsuite import registry
@@ -63,7 +64,7 @@ class PolicyRow:
     keeps_prefix: bool = False
     """the callable receives the complete name, including the prefix"""
     starts_server: bool = False
-    """starts a server of its own, so that an address cannot be given"""
+    """starts a server itself, so that an address cannot be given"""
     identity: str = ""
     """"module:function" for `identity`; a model without one is never identified"""
 
@@ -134,7 +135,7 @@ POLICIES = {
     ),
     "llamacpp": PolicyRow(
         "harness.policies.managed:llamacpp",
-        _MANAGED,
+        (*_MANAGED, "gguf_file"),
         is_model=True,
         on_server=True,
         extra="api",
@@ -182,8 +183,8 @@ def is_model(name: str) -> bool:
 
 def weights_path(name: str) -> str:
     """Returns a model's name without the prefix of its kind: for models on this machine, an alias or a path."""
-    prefix, _, rest = name.partition(":")
-    return rest if prefix in POLICIES and POLICIES[prefix].is_model else name
+    prefix, _, argument = name.partition(":")
+    return argument if prefix in POLICIES and POLICIES[prefix].is_model else name
 
 
 def starts_server(name: str) -> bool:
@@ -209,16 +210,22 @@ def record_name(name: str) -> str:
     no policy has.
     """
     _refuse_argument(name)
-    prefix, _, rest = name.partition(":")
+    prefix, _, argument = name.partition(":")
     if prefix == "replay":
         from harness.policies.recorded import canonical
 
-        return canonical(rest)
-    return name
+        return canonical(argument)
+    return f"{prefix}:{Path(argument).stem}" if gguf_file(name) else name
+
+
+def gguf_file(name: str) -> str:
+    """Returns the path in the name `llamacpp:FILE.gguf`; '' for other names. Records have the file's name alone."""
+    prefix, _, argument = name.partition(":")
+    return argument if prefix == "llamacpp" and argument.endswith(".gguf") else ""
 
 
 def _refuse_argument(name: str) -> None:
-    """Raises UsageError for a name as "random:x", which would be tabled as a player of its own."""
+    """Raises UsageError for a name such as "random:x": tables would show it as another player."""
     prefix, colon, argument = name.partition(":")
     if colon and (prefix in WITHOUT_ARGUMENT or (prefix == "expert" and not argument)):
         raise UsageError(f"There is no player {name!r}: write {prefix}.")
@@ -227,7 +234,7 @@ def _refuse_argument(name: str) -> None:
 def identity(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns what, besides name, prompt and sampling, decides the policy's replies; None if that is unknown.
 
-    `options` are those of `make_policy`. The weights of a local model must be on this machine.
+    `options` are the options of `make_policy`. The weights of a local model must be on this machine.
     """
     row, argument = find(name, options.get("base_url"), options.get("action_mode", "write"))
     if not row.is_model:

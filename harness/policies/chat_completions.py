@@ -18,7 +18,7 @@ from envsuite.escaping import one_line, public_url, sendable
 from harness.policies.connections.http_answers import body_of, text_of
 from harness.prompting.tool_calls import read_message
 from harness.reasoning import joined
-from harness.types import Message, Reply, ToolCall
+from harness.types import Message, Reply, ToolCall, ToolSchema
 
 OPENAI = "https://api.openai.com/v1"
 BYTES_PER_TOKEN = 4
@@ -90,11 +90,17 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Sequence[Message] = ()) -> Reply | None:
+def read(
+    answer: httpx.Response,
+    stop: Sequence[str],
+    price: Price,
+    messages: Sequence[Message] = (),
+    tools: Sequence[ToolSchema] = (),
+) -> Reply | None:
     """Parses a chat completion; returns None if the answer is not a valid one.
 
-    If the server sends no usage, the reply has counts estimated from the texts of `messages` and
-    the answer.
+    If the server sends no usage, the reply has counts estimated from the texts of `messages`, of the declared `tools`
+    and of the answer.
     """
     try:
         body = body_of(answer)
@@ -113,7 +119,8 @@ def read(answer: httpx.Response, stop: Sequence[str], price: Price, messages: Se
         cost = price.of(sent, written)
     estimated = None
     if not sent and not written:
-        prompt, completion = sum(map(_estimate, messages)), _estimate({"content": text, "tool_calls": calls})
+        prompt = sum(map(_estimate, messages)) + sum(_estimate({"content": json.dumps(tool)}) for tool in tools)
+        completion = _estimate({"content": text, "tool_calls": calls})
         estimated = prompt, completion, price.of(prompt, completion)
     return Reply(
         text if length else closed(text, stop),

@@ -36,8 +36,8 @@ class ProviderMessages:
             return
         if not prompt.turn:
             self._conversations[prompt.key] = []
-        shown = assistant_message(closed(reply.text), with_ids(reply.calls, prompt.turn))
-        self._conversations.setdefault(prompt.key, []).append((shown, message))
+        expected = assistant_message(closed(reply.text), with_ids(reply.calls, prompt.turn))
+        self._conversations.setdefault(prompt.key, []).append((expected, message))
         self._conversations.move_to_end(prompt.key)
         if len(self._conversations) > CAPACITY:
             self._conversations.popitem(last=False)
@@ -52,8 +52,8 @@ class ProviderMessages:
         replies = self._conversations.get(prompt.key, []) if prompt.turn else []
         indices = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
         converted = chat_messages(messages)
-        for index, (shown, message) in zip(reversed(indices), reversed(replies), strict=False):
-            if message and _shows(messages[index], shown):
+        for index, (expected, message) in zip(reversed(indices), reversed(replies), strict=False):
+            if message and _shows(messages[index], expected):
                 converted[index] = ChatMessageAssistant.model_validate(message)
         return converted
 

@@ -84,9 +84,9 @@ def vllm(model: str, **options: Any) -> ManagedPolicy:
     return ManagedPolicy("vllm", model, **options)
 
 
-def llamacpp(model: str, **options: Any) -> ManagedPolicy:
-    """Creates a policy on a server of llama.cpp."""
-    return ManagedPolicy("llamacpp", model, **options)
+def llamacpp(model: str, gguf_file: str = "", **options: Any) -> ManagedPolicy:
+    """Creates a policy on a server of llama.cpp. `gguf_file` is the model's file, if `model` is its name alone."""
+    return ManagedPolicy("llamacpp", gguf_file or model, **options)
 
 
 def server_settings(options: Mapping[str, Any]) -> programs.ServerSettings:
@@ -104,7 +104,7 @@ def identity_on_vllm(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def identity_on_llamacpp(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Identifies a model on llama.cpp; see `harness.policies.identity`."""
-    return _identity("llamacpp", model, options)
+    return _identity("llamacpp", options.get("gguf_file") or model, options) | {"served": model}
 
 
 def _identity(kind: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -246,9 +246,9 @@ class OpenAIPolicy(RequestingPolicy):
             body |= {"tools": list(prompt.tools), "parallel_tool_calls": False}
         return body
 
-    def _read(self, server: str, answer: httpx.Response, content: Any) -> Reply | None:
+    def _read(self, server: str, answer: httpx.Response, prompt: Prompt, content: Any) -> Reply | None:
         """Parses an answer; returns None if it is invalid."""
-        return read(answer, self.fields.values.get("stop", ()), self.price, content)
+        return read(answer, self.fields.values.get("stop", ()), self.price, content, prompt.tools)
 
     async def _cache_key(self, server: str, body: dict[str, Any]) -> dict[str, Any]:
         """Returns what the reply to a request depends on; {} without a cache, or if the weights are not known."""
@@ -294,7 +294,7 @@ class OpenAIPolicy(RequestingPolicy):
         except httpx.InvalidURL as error:
             raise UsageError(self._hidden(f"{public_url(server)} is not a valid address: {error}")) from None
         if answer.status_code == 200:
-            reply = self._read(server, answer, content)
+            reply = self._read(server, answer, prompt, content)
             if reply is None:
                 self._health.failed(self.servers.index(server))
                 start = self._hidden(" ".join(text_of(answer)[:2000].split()))[:120]

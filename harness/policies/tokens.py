@@ -81,7 +81,7 @@ class TokensPolicy(OpenAIPolicy):
         fields = {"prompt": list(content), "max_tokens": room, "seed": prompt.seed % 2**63}
         return {"model": self.served_name, **self.fields.values, **fields}
 
-    def _read(self, server: str, answer: httpx.Response, content: Any) -> Reply | None:
+    def _read(self, server: str, answer: httpx.Response, prompt: Prompt, content: Any) -> Reply | None:
         try:
             body = body_of(answer)
             first = body["choices"][0]

@@ -12,7 +12,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from envsuite.errors import UsageError
 from envsuite.tools import Tool
+from envsuite.types import Task
 
 _SYNONYMS = {
     "take": "grab", "put": "place", "open": "unshut", "close": "shut", "go": "walk", "move": "shift", "use": "employ",
@@ -50,6 +52,18 @@ WORDINGS: dict[str, Callable[[str], str]] = {
     "invented": _swap(_INVENTED),
 }
 """Functions that reword a text, by name; applying one twice restores the text."""
+
+
+CODE_FAMILIES = ("swegym", "datascicoding")
+"""Families whose observations and commands hold files and programs, which have to stay as they are."""
+
+
+def check_wording(wording: str, task: Task) -> None:
+    """Raises UsageError for another wording of a task of `CODE_FAMILIES`."""
+    if wording != "plain" and task.family in CODE_FAMILIES:
+        raise UsageError(
+            f"--prompt-wording {wording} would change words in the files and programs of {task.id}: leave it out."
+        )
 
 
 def reworded(tool: Tool, reword: Callable[[str], str]) -> Tool:

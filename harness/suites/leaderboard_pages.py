@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import Any
 
 from envsuite.escaping import markdown, markdown_code
 from harness.generalization import grids
+from harness.prompting import protocols
 from harness.stats.summary import Summary, number, percent
 from harness.suites import certificates, suites
-from harness.suites.leaderboards import COMPUTED, Board, EntryKey, read
+from harness.suites.leaderboards import COMPUTED, Board, EntryKey, protocol_of, read
 
 INDEX = """# Leaderboards
 
@@ -103,7 +105,7 @@ def _task_table(
     for key in sorted(rows, key=rank):
         summary = rows[key]
         cells = [
-            markdown(key[2]),
+            markdown(key[2]) + _prompt(board.entries[key]["identity"]),
             percent(summary["success"]),
             *([_metric(summary, metric, over_splits)] if metric else []),
             number(summary["reward"]),
@@ -114,6 +116,15 @@ def _task_table(
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
+
+
+def _prompt(identity: dict[str, Any]) -> str:
+    """Says which published prompt an entry's model read, and in whose words; '' for our prompt."""
+    protocol = protocol_of(identity)
+    if not protocol:
+        return ""
+    neutral = identity["prompting"].get("words") == protocols.NEUTRAL
+    return f" (prompt of {markdown(protocol)}, {'neutral' if neutral else 'published'} words)"
 
 
 def _metric(summary: Summary, name: str, over_splits: str) -> str:

@@ -29,10 +29,12 @@ from envsuite.reading import read_json
 from envsuite.types import StopReason, knobs_json
 from harness import records
 from harness.evaluate import RunConfig
+from harness.prompting import protocols
 from harness.records import Record, is_broken
 from harness.stats.compare import check_config, read_run
 from harness.stats.summary import Summary, summarise
 from harness.steps import reply_text
+from harness.suites import suites
 from harness.suites.plan import prescribed
 
 SCHEMA = "envsuite-board-1"
@@ -146,17 +148,24 @@ def faults(board: Board) -> Iterator[str]:
     Only a replay can check that the commands lead to the recorded results. Nothing can prove which model wrote the
     replies.
     """
-    planned = prescribed(board.suite)
+    published = suites.suite(board.suite).get("protocol", "")
+    plans = {protocol: prescribed(board.suite, protocol) for protocol in dict.fromkeys(["", published])}
     for key, entry in board.entries.items():
         task, knobs, model = key
         name, identity = f"{model} on {task}", entry["identity"]
         hashed = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
         if hashed != entry["run_id"]:
             yield f"{name}: run_id {entry['run_id']} is not the hash of the entry's identity"
-        if (task, knobs) not in planned:
+        protocol = protocol_of(identity)
+        if protocol not in plans:
+            yield f"{name}: protocol is {protocol!r}, and suite {board.suite!r} has {published!r}"
+            continue
+        kinds = list(plans.values()) if model in COMPUTED else [plans[protocol]]
+        planned = [runs[task, knobs] for runs in kinds if (task, knobs) in runs]
+        if not planned:
             yield f"{name}: suite {board.suite!r} has no such task with these knobs"
             continue
-        config = planned[task, knobs].config
+        config = planned[0].config
         for field, (expected, stated) in _protocol(config, identity).items():
             if expected != stated:
                 yield f"{name}: {field} is {stated!r}, and suite {board.suite!r} fixes {expected!r}"
@@ -166,6 +175,18 @@ def faults(board: Board) -> Iterator[str]:
             yield from _reply_faults(name, config, rows)
     for task, _, model in sorted({entry_key(record) for record in board.records} - board.entries.keys()):
         yield f"{model} on {task}: records without an entry"
+
+
+def protocol_of(identity: dict[str, Any]) -> str:
+    """Returns the published prompt that an entry's model read; '' for our prompt and for players without a model."""
+    return str((identity.get("prompting") or {}).get("protocol", ""))
+
+
+def _words(identity: dict[str, Any], expected: str) -> str:
+    """Returns the words that an entry of a published prompt may state: the pinned ones, or neutral ones."""
+    stated = identity["prompting"].get("words")
+    allowed = (protocols.NEUTRAL, protocols.load(protocol_of(identity)).published_id)
+    return str(stated) if stated in allowed else expected
 
 
 def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -185,6 +206,8 @@ def _protocol(config: RunConfig, identity: dict[str, Any]) -> dict[str, tuple[An
             fields[part] = (expected, None)
             continue
         stated = {**IMPLIED[part], **stated}
+        if part == "prompting" and protocol_of(identity):
+            expected["words"] = _words(identity, expected["words"])
         fields.update({key: (expected.get(key), stated.get(key)) for key in expected | stated if key != "dtype"})
     return fields
 

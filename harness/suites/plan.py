@@ -16,9 +16,10 @@ from envsuite.errors import UsageError
 from envsuite.reading import parse_json
 from envsuite.types import Task, knobs_json
 from harness.evaluate import RunConfig, Sampling, resolve_split
-from harness.policies import record_name
+from harness.policies import gguf_file, record_name
 from harness.prompting import protocols
 from harness.prompting.prompting import Prompting
+from harness.prompting.rewording import check_wording
 from harness.suites import suites
 
 OWN_FIELDS = {
@@ -106,9 +107,10 @@ def plan(request: RunRequest, patterns: Iterable[str], notices: list[str] | None
     return list(runs.values())
 
 
-def prescribed(suite: str) -> dict[tuple[str, str], Planned]:
-    """Returns the runs of a suite by (task, canonical knobs), for the random player."""
-    runs = plan(RunRequest("random"), [suites.PREFIX + suite])
+def prescribed(suite: str, protocol: str = "") -> dict[tuple[str, str], Planned]:
+    """Returns the runs of a suite by (task, canonical knobs), with our prompt or under its published one."""
+    request = RunRequest("random", protocol=protocol, explicit=frozenset({"protocol"} if protocol else ()))
+    runs = plan(request, [suites.PREFIX + suite])
     return {(run.config.task.id, knobs_json(run.config.knobs)): run for run in runs}
 
 
@@ -169,6 +171,7 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
     config = RunConfig(
         task=task,
         model=record_name(request.model),
+        gguf_file=gguf_file(request.model),
         knobs=registry.overrides(task, dict(parse_setting(word) for word in request.knobs)),
         split=split,
         episodes=request.episodes,
@@ -198,6 +201,7 @@ def configure(task: Task, request: RunRequest) -> RunConfig:
             words=words,
         ),
     )
+    check_wording(config.prompting.wording, config.task)
     config.seeds  # noqa: B018  raises if the task has fewer games than were requested
     return config
 

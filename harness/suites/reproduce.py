@@ -14,7 +14,7 @@ from typing import NamedTuple
 from envsuite import registry
 from envsuite.errors import MissingData, UsageError
 from harness.evaluate import RunConfig
-from harness.policies import is_model, record_name
+from harness.policies import is_model
 from harness.suites import suites
 from harness.suites.paper_table import Column, PaperTable
 from harness.suites.plan import RunRequest, configure, with_protocol
@@ -87,4 +87,4 @@ def _config(table: PaperTable, column: Column, request: RunRequest, limit: int |
     if config.panel:
         suites.check_panel(table.suite, config.task, config.panel)
     episodes = min(len(config.seeds), limit) if limit else config.episodes
-    return dataclasses.replace(config, model=record_name(request.model), episodes=episodes)
+    return dataclasses.replace(config, episodes=episodes)

@@ -149,6 +149,20 @@ def test_a_server_that_only_fails_ends_the_run_and_single_failures_break_episode
         policy.close()
 
 
+def test_declared_tools_are_part_of_an_estimate():
+    from harness.types import Prompt
+    from tests.api.server import answer
+
+    messages = [{"role": "user", "content": "x" * 40}]
+    tools = [{"type": "function", "function": {"name": "act", "description": "y" * 400}}]
+    with running() as server:
+        server.script = [answer("go", usage={})] * 2
+        policy = OpenAIPolicy("stub", base_url=server.url)
+        without, declared = policy.act([Prompt(messages), Prompt(messages, tools=tools)])
+        policy.close()
+    assert declared.estimated[0] - without.estimated[0] >= 100 and without.estimated[0] < 20
+
+
 def test_budgets_count_estimated_tokens_of_a_server_without_usage(tmp_path):
     from tests.api.server import answer
 

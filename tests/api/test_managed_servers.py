@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from harness.policies import find, make_policy
 from harness.policies.managed import server_settings
 from harness.prompting.prompting import Prompting
 from harness.prompting.tool_calls import assistant_message, result_messages, with_ids
+from harness.records import read_results
 from harness.rollout.executors import LocalExecutor
 from harness.rollout.loop import rollout
 from harness.servers import process, programs
@@ -274,6 +276,11 @@ def test_a_run_whose_episodes_are_stored_starts_no_server(program, tmp_path, cap
         return ended.value.code
 
     assert code("-o", str(tmp_path / "first")) == 0
+    (run,) = (tmp_path / "first").glob("BabyAI-easy-v0--llamacpp_m/*")
+    (model,) = {record["model"] for record in read_results(run / "results.jsonl")}
+    config = json.loads((run / "config.json").read_text())
+    assert model == config["model"] == "llamacpp:m" and config["weights"]
+    assert str(tmp_path / "m.gguf") in config["server"]["command"]
     program.write_text(f"#!{sys.executable}\n{VERSION}raise SystemExit('it was started')\n")
     assert code("-o", str(tmp_path / "second")) == 0
     assert "2 of 2 episodes" in capsys.readouterr().err

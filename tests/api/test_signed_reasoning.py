@@ -70,7 +70,7 @@ def third_request(provider, model, base, shorten=str, results=("Result 0.", "Res
     settings = {"max_retries": 0, "max_tokens": 4000, "temperature": None, "thinking_budget": 2000, **options}
     policy = InspectPolicy(model, base_url=provider.url + base, **settings)
     try:
-        policy.act([Prompt(talk)])  # inspect asks o3 a question of its own before its first reply
+        policy.act([Prompt(talk)])  # before o3's first reply, inspect sends it another question
         for turn in range(3):
             provider.turn = turn
             (reply,) = policy.act([Prompt(list(talk), key="talk", turn=turn, tools=[ACT.schema()])])

@@ -14,6 +14,7 @@ from envsuite.errors import DataError, UsageError
 from envsuite.tools import ACT
 from harness import records
 from harness.demos import demonstrations
+from harness.lm.completions import completion
 from harness.lm.template import SampledReply, Template
 from harness.policies import make_policy
 from harness.policies.hf import HFPolicy
@@ -144,7 +145,7 @@ def test_demonstrations_are_spelled_by_the_template_and_masked(source):
 def test_a_template_that_hides_calls_cannot_be_trained_on_them():
     tokenizer, template = parts("{{ tools | tojson }}{{ messages | length }}" + ASK)
     with pytest.raises(UsageError, match="demonstrations with tool calls need another template"):
-        template.completion([*conversation([]), assistant_message("", with_ids([("act", "{}")], 0))], TOOLS)
+        completion(template, [*conversation([]), assistant_message("", with_ids([("act", "{}")], 0))], TOOLS)
 
 
 def test_a_template_that_reads_tools_from_elsewhere_is_refused():

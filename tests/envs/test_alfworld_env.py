@@ -292,7 +292,7 @@ def test_the_default_task_is_official_only_if_the_data_is_present(folder, monkey
     notices = []
     assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-valid_seen-v0" and not notices
     monkeypatch.delenv(data.DATA_VARIABLE)
-    assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-generated-v0"
+    assert envsuite.tasks("alfworld", notices)[0].id == "ALFWorld-generated-v1"
     assert "ALFWORLD_DATA is not set" in notices[0] and "not comparable" in notices[0]
 
 
@@ -316,7 +316,7 @@ def test_missing_and_broken_data_errors_name_the_file_and_the_fix(folder, monkey
     folder[1].unlink()  # trials without a game file are skipped, as in ALFWorld
     assert len(data.games("valid_seen")) == 5
     monkeypatch.delenv(data.DATA_VARIABLE)
-    with pytest.raises(DataError, match=r"ALFWORLD_DATA is not set.*ALFWorld-generated-v0"):
+    with pytest.raises(DataError, match=r"ALFWORLD_DATA is not set.*ALFWorld-generated-v1"):
         registry.build("ALFWorld-valid_seen-v0")
 
 

@@ -20,7 +20,15 @@ if importlib.util.find_spec("alfworld") is None:  # importing it would set ALFWO
 from envsuite import registry
 from envsuite.envs.alfworld.curriculum import LADDER, Curriculum
 from envsuite.envs.alfworld.games import solver
-from envsuite.envs.alfworld.games.floorplans import HELD_OUT_PLANS, ROOMS, TASK_TYPES, floor_plan
+from envsuite.envs.alfworld.games.counted_rooms import plan_table
+from envsuite.envs.alfworld.games.floorplans import (
+    HELD_OUT_PLANS,
+    ROOMS,
+    TASK_TYPES,
+    floor_plan,
+    holders,
+    statistics,
+)
 from envsuite.envs.alfworld.games.game import AlfworldGame
 from envsuite.envs.alfworld.games.generator import UNSEEN_SEEDS, GeneratorSettings, generate
 from envsuite.envs.alfworld.menu import LEVELS, SPLITS
@@ -43,9 +51,14 @@ def portable(game):
     objects=st.sampled_from((0, 8, 25)),
     hidden=st.sampled_from((-1.0, 0.0, 0.5, 1.0)),
     dialect=st.sampled_from(("2.1.1", "0.4")),
+    version=st.sampled_from((0, 1)),
 )
-def test_generated_games_are_solvable_and_follow_the_settings(seed, task, receptacles, objects, hidden, dialect):
-    recipe = GeneratorSettings((task,), receptacles=receptacles, objects=objects, hidden=hidden, dialect=dialect)
+def test_generated_games_are_solvable_and_follow_the_settings(
+    seed, task, receptacles, objects, hidden, dialect, version
+):
+    recipe = GeneratorSettings(
+        (task,), receptacles=receptacles, objects=objects, hidden=hidden, dialect=dialect, version=version
+    )
     try:
         made = generate(seed, recipe)
     except UsageError:  # for example a heating task with five receptacles; the message is tested below
@@ -103,14 +116,68 @@ def test_a_seed_gives_the_same_game_on_every_machine():
         for seed in (0, 7, 2_000_000)
     ]
     assert digests == DIGESTS
+    counted = GeneratorSettings(version=1)
+    digests = [
+        hashlib.sha256(generate(seed, counted).text.split('"pddl_problem"')[1].encode()).hexdigest()[:12]
+        for seed in (0, 7, 2_000_000)
+    ]
+    assert digests == COUNTED_DIGESTS
     assert generate(7) is not generate(7) and generate(7).text == generate(7).text
 
 
 def test_floor_plans_of_valid_unseen_occur_only_in_the_unseen_split():
     assert SPLITS["test_unseen"] == UNSEEN_SEEDS
-    assert {plan_of(generate(seed)) for seed in UNSEEN_SEEDS[:40]} == HELD_OUT_PLANS
-    for split in ("train", "test"):
-        assert not {plan_of(generate(seed)) for seed in SPLITS[split][:150]} & HELD_OUT_PLANS
+    for recipe in (GeneratorSettings(), GeneratorSettings(version=1)):
+        assert {plan_of(generate(seed, recipe)) for seed in UNSEEN_SEEDS[:40]} == HELD_OUT_PLANS
+        for split in ("train", "test"):
+            assert not {plan_of(generate(seed, recipe)) for seed in SPLITS[split][:100]} & HELD_OUT_PLANS
+
+
+def groups_of(game):
+    """Returns the receptacles of each group, and the objects in them without fixtures, as plans.json counts them."""
+    kinds = {kind.lower() + "type": kind for kind in holders()}
+    things = {thing.lower() + "type" for held in holders().values() for thing in held}
+    things -= {thing.lower() + "type" for thing in statistics()["fixtures"]}
+    number, contents = Counter(), Counter()
+    for r, row in enumerate(game.start.contents):
+        group = kinds[game.receptacle_types[r]], bool(game.openable >> r & 1)
+        number[group] += 1
+        contents[group] += sum(game.object_types[o] in things for o in row)
+    return number, contents
+
+
+@pytest.mark.parametrize("plan", [1, 10, 219, 424])
+def test_version_1_furnishes_and_fills_a_room_as_its_floor_plan_is_counted(plan):
+    room = next(room for room, plans in ROOMS.items() if plan in plans)
+    first = 2_000_000 if plan in HELD_OUT_PLANS else 0
+    games = [generate(first + n, GeneratorSettings(rooms=(room,), version=1), plan=plan).game for n in range(40)]
+    expected = +Counter(plan_table().receptacles(plan))
+    assert all(groups_of(game)[0] == expected for game in games)
+    contents = [groups_of(game)[1] for game in games]
+    for group, mean in plan_table().contents(plan).items():
+        assert abs(sum(counts[group] for counts in contents) / 40 - mean) < 0.35 + 0.2 * mean, group
+
+
+def test_the_table_of_floor_plans_covers_every_plan_and_counts_no_game_of_valid_unseen():
+    table = plan_table()
+    assert all(table.receptacles(plan) and table.contents(plan) for plans in ROOMS.values() for plan in plans)
+    assert all(table.games(plan) == 0 for plan in HELD_OUT_PLANS)
+    assert sum(table.games(plan) for plans in ROOMS.values() for plan in plans) == 340
+
+
+def test_a_classifier_tells_different_rooms_apart_and_equal_ones_not():
+    pytest.importorskip("sklearn")
+    from benchmarks import alfworld_classifier as classifier
+
+    def rooms(version, first):
+        recipe = GeneratorSettings(("pick_cool_then_place_in_recep",), version=version)
+        games = [generate(first + n, recipe, plan=10).game for n in range(40)]
+        return [classifier.Sample(10, str(n), classifier.features(game)) for n, game in enumerate(games)]
+
+    official = rooms(1, 2_000_000)
+    equal = classifier.separation(official, [rooms(1, 2_000_100)], by_plan=False)
+    different = classifier.separation(official, [rooms(0, 2_000_100)], by_plan=False)
+    assert abs(equal.auc - 0.5) < 0.2 and different.auc > 0.9
 
 
 def test_generated_files_use_the_official_format():
@@ -157,10 +224,11 @@ def test_every_floor_plan_of_the_package_is_read():
             assert plan.room == room and (plan.spots or plan.unplaced) and plan.things
 
 
-def test_levels_grow_longer():
+@pytest.mark.parametrize("version", [0, 1])
+def test_levels_grow_longer(version):
     lengths = []
     for _, knobs in LEVELS.values():
-        recipe = GeneratorSettings(**knobs)
+        recipe = GeneratorSettings(**knobs, version=version)
         games = [generate(seed, recipe).game for seed in range(40)]
         lengths.append(sum(solver.remaining(game, game.start) for game in games) / len(games))
     assert lengths == sorted(lengths) and lengths[0] < lengths[2] - 2
@@ -208,3 +276,4 @@ def test_every_step_of_the_ladder_can_be_played():
 
 
 DIGESTS = ["3cb7f27961c1", "d4eedbca83d6", "d6f0af152aca"]
+COUNTED_DIGESTS = ["9695c92a2cc5", "e383f82c9794", "948bfe384ae4"]

@@ -81,6 +81,8 @@ def test_a_shell_command_in_a_call_is_never_read_as_an_edit():
     [
         (TAKE, {"object": "apple 1"}, "take needs the argument place"),
         (TAKE, {"object": "apple 1", "place": 3}, "place of take must be a string"),
+        (TAKE, {"object": "apple 1", "place": " "}, "place of take must not be empty"),
+        (ACT, {"command": ""}, "command of act must not be empty"),
         (TAKE, {"object": "a", "place": "b", "speed": "c"}, 'no argument "speed": it takes object, place'),
         (Tool("look", "", "look"), {"at": "x"}, "it takes none"),
         (edits.TOOLS[1], {"command": "delete", "path": "a"}, "must be one of view, create"),

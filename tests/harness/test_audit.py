@@ -60,6 +60,13 @@ def test_costs_follow_the_profile_and_grow_with_games_and_attempts():
     assert low < high
 
 
+def test_fewer_games_and_neutral_words_are_not_compared_with_the_published_number(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVSUITE_CACHE", str(tmp_path))  # without published words
+    few, every = board.entries(episodes=5)[0], board.entries()[0]
+    assert board._obstacle(few) == "5 of 140 games"
+    assert board._obstacle(every) == "neutral words"
+
+
 def test_a_run_without_its_games_fails_in_one_line_and_the_board_is_still_printed(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     words = ["--run", "--only", "GiGPO-Qwen2.5", "-m", "random", "-n", 1, "-o", tmp_path / "runs"]

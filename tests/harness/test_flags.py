@@ -74,6 +74,21 @@ def test_a_wrong_setting_is_named_as_the_user_wrote_it(words, message, capsys):
     assert code == 2 and message in error
 
 
+def test_an_address_without_a_model_is_refused(capsys):
+    words = ["-m", "random", "-m", "expert", "-e", "HiLo-v0", "--base-url", "http://localhost:9/v1"]
+    code, _, error = call(eval.main, [*words, "--dry-run"], capsys)
+    assert code == 2 and "error: --base-url is the address of a model, and random, expert needs none" in error
+    code, _, error = call(eval.main, [*words, "-m", "small", "--dry-run"], capsys)
+    assert code == 0, error
+
+
+@pytest.mark.parametrize("task", ["SWEGym-easy-v1", "DataSciCoding-easy-v1"])
+def test_another_wording_is_refused_where_it_would_change_files_and_programs(task, capsys):
+    words = ["-m", "small", "--base-url", "http://localhost:9/v1", "-e", task, "--dry-run"]
+    code, _, error = call(eval.main, [*words, "--prompt-wording", "invented"], capsys)
+    assert code == 2 and f"would change words in the files and programs of {task}" in error
+
+
 def test_an_output_folder_that_is_a_file_is_named(tmp_path, capsys):
     file = tmp_path / "report.html"
     file.write_text("page")

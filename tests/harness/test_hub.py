@@ -18,6 +18,7 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli.replay import main as replay_main
 from harness.evaluate import RunConfig, evaluate
+from harness.hub import cards
 from harness.hub.bundle import Bundle, Target
 from harness.hub.command import main
 from harness.hub.upload import push
@@ -154,6 +155,8 @@ def bundle(**files):
     [
         ("a hf_" + "a1" * 15, "an access token"),
         ("sk-" + "a1b2" * 8, "an access token"),
+        ("github_pat_" + "a1_" * 12, "an access token"),
+        ("key=AIza" + "a-" * 17 + "b", "an access token"),
         ("http://user:word@host/v1", "a password in an address"),
         ("-----BEGIN RSA PRIVATE KEY-----", "a private key"),
         ("the value is hush-hush-1", "the value of the environment variable MY_API_KEY"),
@@ -168,6 +171,23 @@ def test_secrets_are_refused_and_not_printed(text, finding, monkeypatch):
     assert "Nothing was uploaded" in str(refused.value)
     secret = finding != "a folder of this computer"
     assert not (secret and text in str(refused.value))
+
+
+def test_private_words_are_found_as_json_spells_them(monkeypatch):
+    monkeypatch.setenv("MY_PASSWORD", 'quote " and slash')
+    monkeypatch.setenv("HOME", "/home/jürgen")
+    for ascii_only in (True, False):
+        for value, finding in (
+            ('quote " and slash', "MY_PASSWORD"),
+            ("/home/jürgen/runs", "a folder of this computer"),
+        ):
+            with pytest.raises(UsageError, match=finding):
+                bundle(results_jsonl=json.dumps(value, ensure_ascii=ascii_only)).check_private()
+
+
+def test_a_card_has_whole_characters_because_yaml_knows_no_surrogate_pairs():
+    front = cards.card({"emoji": "🏠", "title": "two\nlines"}, "body").decode().split("---")[1]
+    assert front == '\nemoji: "🏠"\ntitle: "two\\nlines"\n'
 
 
 def test_names_of_this_computer_and_paths_in_settings_are_refused_unless_allowed():

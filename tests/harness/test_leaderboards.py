@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,9 @@ from harness.cli.boards import main as make_boards
 from harness.cli.replay import main as envsuite_replay
 from harness.evaluate import RunConfig, evaluate
 from harness.policies import make_policy
+from harness.prompting import protocols
 from harness.suites import leaderboard_pages, leaderboards
+from harness.suites.plan import prescribed
 
 ROOT = Path(__file__).resolve().parents[2] / "leaderboards"
 FOLDERS = leaderboard_pages.folders(ROOT)
@@ -220,6 +222,32 @@ def test_a_run_with_another_protocol_is_not_added(board, tmp_path):
     with pytest.raises(UsageError, match="max_turns is 4, and suite 'overcooked' fixes None"):
         add(board, tmp_path / "runs", "random", max_turns=4)
     assert ((board / "metadata.json").read_bytes(), (board / "results.jsonl").read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words", "fault"),
+    [
+        ("balrog", "published", ""),
+        ("balrog", "neutral", ""),
+        ("balrog", "0" * 12, "words is '000000000000'"),
+        ("verlog", "neutral", "protocol is 'verlog', and suite 'balrog-babyai' has 'balrog'"),
+    ],
+)
+def test_an_entry_may_have_the_suites_published_prompt_in_pinned_or_neutral_words(protocol, words, fault):
+    (key, run), *_ = prescribed("balrog-babyai", "balrog").items()
+    identity = replace(run.config, model="org/model").identity()
+    identity["prompting"] |= {
+        "protocol": protocol,
+        "words": protocols.load("balrog").published_id if words == "published" else words,
+    }
+    run_id = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    entries = {(*key, "org/model"): {"run_id": run_id, "identity": identity}}
+    wrong = [
+        text
+        for text in leaderboards.faults(leaderboards.Board("balrog-babyai", entries, []))
+        if "only 0 records" not in text
+    ]
+    assert [fault in text for text in wrong] == ([True] if fault else []), wrong
 
 
 def test_large_boards_are_gzipped_and_small_ones_are_not(board, tmp_path, monkeypatch, capsys):

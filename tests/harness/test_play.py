@@ -57,6 +57,34 @@ def test_an_unknown_word_with_a_colon_is_refused_and_costs_no_turn():
     assert env.turn == 1
 
 
+def test_a_command_of_several_lines_is_typed_between_fences_or_written_in_an_editor(tmp_path, monkeypatch):
+    editor = tmp_path / "editor.py"
+    editor.write_text("import sys\nwith open(sys.argv[1], 'a') as file: file.write('7\\n8')\n")
+    monkeypatch.setenv("VISUAL", f"{sys.executable} {editor}")
+    env = registry.build("HiLo-v0")
+    script = iter(["```python", "if x:", "    y", "```", ":edit", ":edit", ":quit"])
+    lines = []
+    (run,) = play(
+        env, [episode(registry.TASKS["HiLo-v0"], 5)], lambda admissible: next(script), lines.append, max_turns=3
+    )
+    commands = [turn.commands for turn in run.turns]
+    assert commands == [("```python\nif x:\n    y\n```",), ("7\n8",), ("7\n87\n8",)]
+
+
+@pytest.mark.parametrize(
+    ("editor", "message"),
+    [("", "No editor is set"), ("false", "ended with 1"), ("/no/editor", "cannot be started")],
+)
+def test_a_missing_or_failing_editor_costs_no_turn(editor, message, monkeypatch):
+    env = registry.build("HiLo-v0")
+    monkeypatch.setenv("VISUAL", "")
+    monkeypatch.setenv("EDITOR", editor)
+    script = iter([":edit", ":quit"])
+    lines = []
+    assert not list(play(env, [episode(registry.TASKS["HiLo-v0"], 5)], lambda _: next(script), lines.append))
+    assert message in lines[-1]
+
+
 def test_the_command_plays_from_a_pipe_and_keeps_the_record(tmp_path):
     command = [sys.executable, "-m", "harness.cli.play", "hilo", "--module", "examples.hilo", "-o", str(tmp_path)]
     # Seed 1,000,000 of 16 numbers: the expert's answer, as the environment itself gives it.

@@ -89,6 +89,7 @@ def test_any_text_is_read_without_an_error(text):
         ("fly", "{}", 'There is no tool "fly": the tools are look, inventory'),
         ("", "{}", "not valid JSON"),
         ("go_to", "{}", "needs the argument receptacle"),
+        ("go_to", '{"receptacle": ""}', "receptacle of go_to must not be empty"),
         ("go_to", '{"receptacle": "fridge 1"', "not a JSON object"),
         ("go_to", '["fridge 1"]', "not a JSON object"),
         ("go_to", '{"receptacle": {"name": "fridge 1"}}', "must be a string"),
@@ -192,8 +193,8 @@ def test_of_several_calls_the_first_is_executed_and_each_is_answered():
     both = Reply("", calls=(ToolCall("a", "inventory", "{}"), ToolCall("b", "look", "{}"), ToolCall("c", "fly", "{")))
     run, prompts = play(both, native("look"))
     assert run.turns[0].commands == ("inventory",) and run.turns[0].fault == ""
-    *_, asked, first, second, third = prompts[1].messages
-    assert [call["id"] for call in asked["tool_calls"]] == ["a", "b", "c"]
+    *_, request, first, second, third = prompts[1].messages
+    assert [call["id"] for call in request["tool_calls"]] == ["a", "b", "c"]
     assert [(m["role"], m["tool_call_id"]) for m in (first, second, third)] == [("tool", name) for name in "abc"]
     assert first["content"] == run.turns[1].observation and second["content"] == third["content"] == NOT_EXECUTED
 
@@ -202,10 +203,10 @@ def test_a_short_history_begins_with_a_user_message_and_every_result_follows_its
     replies = [native("look"), Reply("hm"), native("inventory"), native("look"), native("inventory")]
     _, prompts = play(*replies, history=2)
     for prompt in prompts:
-        system, first, *rest = prompt.messages
+        system, first, *messages = prompt.messages
         assert (system["role"], first["role"]) == ("system", "user")
         open_ids = []
-        for message in rest:
+        for message in messages:
             if message["role"] == "tool":
                 assert message["tool_call_id"] == open_ids.pop(0)
             else:
@@ -253,9 +254,9 @@ def test_tools_stay_the_same_in_all_prompts_of_an_episode():
 
 def test_reasoning_apart_from_calls_is_kept_or_left_out_of_history():
     reply = Reply("<think>why</think>Well.", calls=(ToolCall("a", "look", "{}"),))
-    _, kept = play(reply, native("look"))
+    _, complete = play(reply, native("look"))
     _, stripped = play(reply, native("look"), history_reasoning=False)
-    assert kept[1].messages[2]["content"] == "<think>why</think>Well."
+    assert complete[1].messages[2]["content"] == "<think>why</think>Well."
     assert stripped[1].messages[2]["content"] == "" and stripped[1].messages[2]["tool_calls"]
 
 
@@ -288,8 +289,8 @@ def test_calls_over_http_are_recorded_as_they_were_and_replay(tmp_path):
     assert first["reasoning"] == "Hm." and first["reply"] == "" and first["commands"] == ["south"]
     assert second["fault"] == "format" and second["calls"][0]["arguments"] == "{" and record["stop_reason"] != "broken"
     assert bodies[0]["tools"][0]["function"]["name"] == "act" and bodies[0]["parallel_tool_calls"] is False
-    *_, asked, result, refused = bodies[1]["messages"]
-    assert asked["tool_calls"][0] == call(arguments=raw) and asked["content"] == "<think>Hm.</think>"
+    *_, request, result, refused = bodies[1]["messages"]
+    assert request["tool_calls"][0] == call(arguments=raw) and request["content"] == "<think>Hm.</think>"
     assert (result["role"], result["tool_call_id"]) == ("tool", "call-1") and refused["content"] == NOT_EXECUTED
     assert [verdict.difference for verdict in replay.check(file, num_workers=0)] == [""]
 
@@ -319,8 +320,8 @@ def test_a_changed_call_is_found_by_the_replay(tmp_path, edit, difference):
         return
     import re
 
-    found = [verdict.difference for verdict in replay.check(changed, num_workers=0) if verdict.difference]
-    assert found and any(re.search(difference, text) for text in found), found
+    differences = [verdict.difference for verdict in replay.check(changed, num_workers=0) if verdict.difference]
+    assert differences and any(re.search(difference, text) for text in differences), differences
 
 
 def test_a_server_that_refuses_the_field_for_parallel_calls_gets_requests_without_it(tmp_path):
@@ -381,8 +382,8 @@ def test_the_replayed_record_equals_the_record(tmp_path):
     executor = LocalExecutor(1)
     (run,) = rollout(policy, [episode(TASK, record["seed"])], executor)
     again = records.record(run, record["model"], "sparse")
-    for step, other in zip(record["steps"], again["steps"], strict=True):
-        assert reply_calls(step) == reply_calls(other) and reply_text(step) == reply_text(other)
+    for step, replayed in zip(record["steps"], again["steps"], strict=True):
+        assert reply_calls(step) == reply_calls(replayed) and reply_text(step) == reply_text(replayed)
 
 
 def test_score_mode_and_text_only_users_refuse_the_grammar(tmp_path):

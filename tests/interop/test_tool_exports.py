@@ -52,6 +52,17 @@ def test_atif_has_calls_results_and_reasoning(record):
     assert "tool_calls" not in second and second["message"] == "north"
 
 
+def test_atif_has_a_call_that_a_model_wrote_as_text_only_once(record):
+    text = 'I try. <tool_call>{"name": "act", "arguments": {"command": "no"}}</tool_call>'
+    step = {
+        **record["steps"][0],
+        "reply": text,
+        "calls": [{"id": "a", "name": "act", "arguments": '{"command": "no"}'}],
+    }
+    _, first, _ = document({**record, "steps": [step, record["steps"][1]]})["steps"]
+    assert first["message"] == "I try." and [call["tool_call_id"] for call in first["tool_calls"]] == ["a"]
+
+
 def test_chats_have_the_roles_and_ids_of_openais_format(record):
     chat = messages(record)
     assert [message["role"] for message in chat] == ["user", "assistant", "tool", "tool", "assistant", "user"]

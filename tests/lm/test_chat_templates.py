@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 from docs import _templates
 from docs._templates import FAMILIES, chat, render, sampled, template, tokenizer
 from envsuite.errors import UsageError
+from harness.lm.completions import completion, completion_ids
 from harness.lm.template import SampledReply, Template, with_date
 from harness.prompting.grammars import GRAMMARS
 from harness.reasoning import is_thinking
@@ -45,7 +46,7 @@ EXPECTED = {
 def test_exactly_the_named_families_have_a_property(fact):
     field, _, value = fact.partition(" ")
     measured = {name: getattr(facts, field) for name, facts in _templates.behaviours().items()}
-    assert {name for name, found in measured.items() if found == (value or True)} == EXPECTED[fact]
+    assert {name for name, measured_value in measured.items() if measured_value == (value or True)} == EXPECTED[fact]
 
 
 def test_every_template_has_a_family_and_the_page_is_rendered_from_them():
@@ -62,7 +63,7 @@ def test_a_prompt_has_the_text_of_the_template_and_the_tokens_that_were_sampled(
     encoded = chats.encode(messages, replies)
     text = chats.render(messages)
     assert encoder.decode(encoded.ids, clean_up_tokenization_spaces=False) == text
-    if not encoded.rewritten:  # the reply's tokens are those of its text here, and so is the whole prompt
+    if not encoded.rewritten:  # then the prompt's tokens are the tokenizer's, replies included
         assert encoded.ids == encoder(text, add_special_tokens=False)["input_ids"]
     facts = _templates.behaviours()[name]
     assert encoded.rewritten == facts.rewritten + facts.rewritten_reasoning
@@ -99,8 +100,8 @@ def test_a_command_inside_reasoning_that_the_prompt_opened_is_not_executed(name)
     unfinished = chats.message_text(encoder("maybe <action>go north</action>", add_special_tokens=False)["input_ids"])
     assert is_thinking(unfinished)
     assert GRAMMARS["action"].parse(unfinished).commands == ()
-    whole = chats.message_text(encoder("hm</think><action>go east</action>", add_special_tokens=False)["input_ids"])
-    parsed = GRAMMARS["action"].parse(whole)
+    complete = chats.message_text(encoder("hm</think><action>go east</action>", add_special_tokens=False)["input_ids"])
+    parsed = GRAMMARS["action"].parse(complete)
     assert parsed.commands == ("go east",) and parsed.thought == "hm"
 
 
@@ -115,15 +116,15 @@ def test_the_spaces_that_a_template_writes_before_a_reply_are_no_part_of_its_tex
 def test_the_channels_of_gpt_oss_are_reasoning_and_answer():
     chats, encoder = template("gpt-oss"), tokenizer("gpt-oss")
 
-    def text(said):
-        return chats.message_text(encoder(said, add_special_tokens=False)["input_ids"])
+    def text(sampled_text):
+        return chats.message_text(encoder(sampled_text, add_special_tokens=False)["input_ids"])
 
     answer = "<|start|>assistant<|channel|>final<|message|>go<|return|>"
-    whole = text("<|channel|>analysis<|message|>hm<|end|>" + answer)
-    assert whole == "<think>hm</think>go"
+    reply = text("<|channel|>analysis<|message|>hm<|end|>" + answer)
+    assert reply == "<think>hm</think>go"
     assert is_thinking(text("<|channel|>analysis<|message|>maybe go"))
     assert text("<|channel|>final<|message|>go<|return|>") == text("go") == "go"
-    history = chats.render(chat("ONE", whole, "TWO"))
+    history = chats.render(chat("ONE", reply, "TWO"))
     assert "<|channel|>final<|message|>go<|end|>" in history and "hm" not in history
 
 
@@ -136,7 +137,7 @@ def test_a_refused_conversation_is_one_clear_error(messages):
 
 
 def test_text_after_a_reply_has_the_tokens_that_it_has_in_the_whole_prompt():
-    """Some special tokens take the spaces after them, as in Phi-3: the newline after a reply is no token."""
+    """Some special tokens include the spaces after them, as in Phi-3: the newline after a reply has no token."""
     from transformers import AddedToken
 
     encoder = tiny_tokenizer()
@@ -148,3 +149,29 @@ def test_text_after_a_reply_has_the_tokens_that_it_has_in_the_whole_prompt():
     encoded = chats.encode(messages, [reply])
     assert encoded.ids == encoder(chats.render(messages), add_special_tokens=False)["input_ids"]
     assert not encoded.rewritten
+
+
+REPLIES = ["go north", "<think>hm</think>go east", "<action>go east</action>"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("reply", REPLIES)
+def test_a_demonstration_is_trained_on_as_the_text_and_tokens_that_sampling_gives(name, reply):
+    chats, encoder = template(name), tokenizer(name)
+    text = completion(chats, chat("ONE", reply))
+    ids = completion_ids(chats, chat("ONE"), text)
+    assert encoder.decode(ids, skip_special_tokens=False).strip() == text.strip()
+    message = chats.message_text(ids)
+    if name in EXPECTED["opens_reasoning"]:  # the prompt ends with "<think>\n"
+        thought = reply.partition("</think>")[0] if "</think>" in reply else "<think>"
+        assert message == reply.replace("<think>", "<think>\n") if "hm" in thought else f"<think>\n</think>{reply}"
+    else:
+        assert message == reply
+        if name != "gpt-oss":
+            assert ids == list(sampled(name, reply).ids[:-1])
+    prompt = chats.render(chat("ONE"))
+    if "hm" not in reply and name not in {
+        "qwq",
+        "deepseek-r1",
+    }:  # their history has no reasoning, not even an empty one
+        assert chats.render(chat("ONE", reply), asks=False).startswith(prompt + text)

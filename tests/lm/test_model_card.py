@@ -39,6 +39,20 @@ def test_size_memory_template_and_command_come_from_the_files(folder):
     assert rows["run it here"] == f"envsuite-eval -m {folder} -e alfworld"
 
 
+@pytest.mark.parametrize(
+    ("template", "declared"),
+    [
+        ("{{ bos_token + messages[0].content }}{% if tools %}{{ tools | tojson }}{% endif %}", True),
+        ("{# no tools here #}{{ messages[0].content }}", False),
+        ("{{ messages[0].content }}{% if messages[0].tools %}{{ messages[0].tools }}{% endif %}", False),
+        ([{"name": "default", "template": "x"}, {"name": "tool_use", "template": "{{ tools | tojson }}"}], True),
+    ],
+)
+def test_tools_are_declared_if_the_prompt_changes_with_them(folder, template, declared):
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    assert dict(card(str(folder)))["tools"].startswith("declared" if declared else "not in")
+
+
 def test_a_model_without_a_template_says_so(folder):
     (folder / "tokenizer_config.json").unlink()
     assert dict(card(str(folder)))["chat template"].startswith("none")

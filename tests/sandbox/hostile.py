@@ -214,6 +214,9 @@ HOSTILE: dict[str, Hostile] = {
         "    os.execv('/bin/sh', ['sh', '-c', f'trap \"\" TERM HUP INT; sleep {world[\"marker\"]}; sleep 9'])"
     ),
     "fork bomb": Hostile("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", STOPPED, 0.5),
+    "crowd the processors to gain time": Hostile(
+        "import os\nfor _ in range(16):\n    if os.fork() == 0: break\nwhile True: pass", ("timeout",), 0.5
+    ),
     # Not by `threading`: its `start` waits for ever for a thread that had no memory to begin.
     "thread bomb": Hostile(
         "import _thread, time\ncount = 0\ntry:\n    while count < 2000:\n"

@@ -6,7 +6,7 @@ import pytest
 
 from envsuite.sandbox import Spec
 from envsuite.sandbox.local import hidden_paths
-from envsuite.sandbox.packages import allowed_around, closure, foreign_packages
+from envsuite.sandbox.packages import allowed_around, closure, foreign_packages, package_folders
 
 
 @pytest.fixture
@@ -55,6 +55,13 @@ def test_the_folders_of_other_packages_exist_and_hold_ours():
 
     folders = foreign_packages()
     assert list(folders) == sorted(folders) and any(numpy.__file__.startswith(f"{folder}/") for folder in folders)
+
+
+def test_packages_are_found_wherever_distributions_and_conda_put_them(tmp_path):
+    names = ("lib/python3/dist-packages", "lib64/python3.12/site-packages", "pkgs", "envs", "lib/R", "src")
+    for name in (*names, "lib/python3.12/json", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+    assert {str(path.relative_to(tmp_path)) for path in package_folders(tmp_path)} == set(names)
 
 
 def test_a_requirement_that_is_not_installed_hides_no_other(tmp_path, monkeypatch):

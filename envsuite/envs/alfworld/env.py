@@ -94,6 +94,8 @@ class AlfworldEnv(TextEnv):
     ranges = {"dense": (0.0, 1.0)}
     levels = {level: knobs for level, (_, knobs) in LEVELS.items()}
     experts = ("", "partial")
+    generator_version = 0
+    """version of the generator's rooms"""
     instructions = INSTRUCTIONS.format(put=PUT["2.1.1"])
     tools = TOOLS["2.1.1"]
 
@@ -107,7 +109,7 @@ class AlfworldEnv(TextEnv):
         self._epoch: list[int] | None = None
         if settings.games == GENERATED:
             package_folder()  # generating games reads its files: download it now if it is missing
-            self._generator = _generator_settings(vars(settings))
+            self._generator = _generator_settings(vars(settings), self.generator_version)
         else:
             self._files = _official_files(vars(settings))
         self._stock: StockEngine | None = None
@@ -309,7 +311,7 @@ class AlfworldEnv(TextEnv):
             self._stock = None
 
 
-def _generator_settings(knobs: dict[str, Any]) -> GeneratorSettings:
+def _generator_settings(knobs: dict[str, Any], version: int) -> GeneratorSettings:
     """Returns the generator's settings; `dialect=file` means the dialect of the published games.
 
     Raises UsageError if a requested task type needs more copies of its target.
@@ -318,7 +320,7 @@ def _generator_settings(knobs: dict[str, Any]) -> GeneratorSettings:
         raise UsageError(f"task_types={_PICK_TWO} needs two objects of one class: set copies=0, or 2 and more.")
     dialect = DIALECTS[0] if knobs["dialect"] == "file" else knobs["dialect"]
     values = {knob.name: knobs[knob.name] for knob in GENERATOR_KNOBS}
-    return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, **values)
+    return GeneratorSettings(task_types=knobs["task_types"], dialect=dialect, version=version, **values)
 
 
 def _official_files(knobs: dict[str, Any]) -> list[data.GameFile]:

@@ -78,3 +78,5 @@ GENERATOR_KNOBS = (
     ),
 )
 ALL_KNOBS = (*game_knobs((GENERATED, *EXPECTED)), *GENERATOR_KNOBS)
+COUNTED_KNOBS = (*(knob for knob in game_knobs((GENERATED,)) if knob.name != "flagged"), *GENERATOR_KNOBS)
+"""Knobs of tasks that play generated games only"""

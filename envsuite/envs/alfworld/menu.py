@@ -3,8 +3,16 @@
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
-ENTRY = "envsuite.envs.alfworld.env:AlfworldEnv"
 VECTOR = "envsuite.envs.alfworld.vector:AlfworldVectorEnv"
+GENERATED = (
+    ("envsuite.envs.alfworld.env:AlfworldEnv", VECTOR, "typical rooms"),
+    (
+        "envsuite.envs.alfworld.counted:CountedAlfworldEnv",
+        "envsuite.envs.alfworld.counted:CountedAlfworldVectorEnv",
+        "rooms furnished and filled as each floor plan is",
+    ),
+)
+"""By version of the generated tasks: environment, vector environment, and what their rooms are like."""
 OFFICIAL = {
     "train": "the 3,553 solvable training games",
     "valid_seen": "140 games in rooms of the training set",
@@ -50,22 +58,25 @@ for split, summary in OFFICIAL.items():
     )
 
 
-def generated(name: str, summary: str, level: str = "", **kwargs: object) -> Task:
-    """Returns a task of generated games."""
-    return Task(
-        id=f"ALFWorld-generated-{name}v0",
-        entry_point=ENTRY,
-        vector_entry_point=VECTOR,
-        kwargs=kwargs,
-        splits=SPLITS,
-        level=level,
-        summary=summary,
-    )
+def register_generated(name: str, summary: str, level: str = "", **kwargs: object) -> None:
+    """Registers both versions of a task of generated games."""
+    for version, (entry, vector, rooms) in enumerate(GENERATED):
+        register(
+            Task(
+                id=f"ALFWorld-generated-{name}v{version}",
+                entry_point=entry,
+                vector_entry_point=vector,
+                kwargs=kwargs,
+                splits=SPLITS,
+                level=level,
+                summary=f"{summary}; {rooms}" if version else summary,
+            )
+        )
 
 
-register(generated("", "generated games, in kind and number like the official ones"))
+register_generated("", "generated games, in kind and number like the official ones")
 for name, (task_type, summary) in TYPES.items():
-    register(generated(f"{name}-", f"generated: {summary}", task_types=(task_type,)))
+    register_generated(f"{name}-", f"generated: {summary}", task_types=(task_type,))
 _SHORT = ("pick_and_place_simple", "look_at_obj_in_light")
 _LONG = (
     "pick_clean_then_place_in_recep",
@@ -88,4 +99,4 @@ LEVELS: dict[str, tuple[str, dict[str, object]]] = {
     ),
 }
 for level, (summary, knobs) in LEVELS.items():
-    register(generated(f"{level}-", summary, level, **knobs))
+    register_generated(f"{level}-", summary, level, **knobs)

@@ -38,13 +38,14 @@ class AlfworldVectorEnv(SyncVectorEnv):
     """
 
     takes_none = True
+    env_class: type[AlfworldEnv] = AlfworldEnv
     envs: list[AlfworldEnv]  # type: ignore[assignment]
     _env_obs: list[str]  # type: ignore[assignment]
 
     def __init__(
         self, num_envs: int = 1, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **settings: Any
     ) -> None:
-        first = AlfworldEnv(**settings)
+        first = self.env_class(**settings)
         batch = self._batch = BatchState(num_envs)
 
         def make(index: int) -> AlfworldEnv:
@@ -53,7 +54,7 @@ class AlfworldVectorEnv(SyncVectorEnv):
             elif first._stock is None:
                 env = copy(first)  # before the first reset, only the textworld engine cannot be shared
             else:
-                env = AlfworldEnv(**settings)
+                env = self.env_class(**settings)
             return env.in_batch(batch, index)
 
         makers = [partial(make, index) for index in range(num_envs)]

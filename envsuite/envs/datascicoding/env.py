@@ -28,7 +28,7 @@ import hashlib
 import json
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,7 +75,7 @@ HOLDOUT = {
 class DataSciCoding(TextEnv):
     """A data set for which the player writes scikit-learn code. Rules: docs/envs/datascicoding.md."""
 
-    knobs = (
+    knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("variant", "model", "kind of program to write", choices=("model", "features", "debug")),
         Knob("dataset", datasets.EMBEDDED, "data sets, used in turn by seed", choices=tuple(datasets.SOURCES)),
         Knob("csv", "", "CSV file to use instead of `dataset`"),
@@ -114,12 +114,14 @@ class DataSciCoding(TextEnv):
             "sandbox",
             "auto",
             "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.DRIVERS),
+            choices=("auto", *drivers.names()),
             trusted_only=True,
         ),
     )
     ranges = {"auc": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = LADDER
+    experts: ClassVar[tuple[str, ...]] = ("", "blend")
+    """'': the program that sets the threshold; `blend`: the strongest one, which takes longer"""
     isolate = True
     chance = 0.5
     """score of a constant prediction"""
@@ -295,6 +297,9 @@ class DataSciCoding(TextEnv):
     def _reference_program(self) -> str:
         return pipelines.expert(self.variant, self.game.name)
 
+    def _strongest_program(self) -> str:
+        return pipelines.ceiling(self.game.name)
+
     def _cached_score(self, program: str) -> float:
         from importlib.metadata import version
 
@@ -340,7 +345,9 @@ class DataSciCoding(TextEnv):
     def expert(self, kind: str = "") -> str | None:
         if self.settings.mode == "improve" and self._reached():
             return "done"
-        return ("# submit\n" if self._explorer is not None else "") + self._reference_program()
+        blends = kind == "blend" and self.variant != "features"
+        program = self._strongest_program() if blends else self._reference_program()
+        return ("# submit\n" if self._explorer is not None else "") + program
 
     def remaining(self) -> int | None:
         if self.settings.mode == "improve":
@@ -355,7 +362,7 @@ class DataSciCoding(TextEnv):
         return pipelines.random_program(self.variant, rng)
 
     def labels(self) -> dict[str, str]:
-        leaky = self.game.leaky or self.driver == "process"
+        leaky = self.game.leaky or drivers.is_leaky(self.driver)
         kind = "binary" if len(self.game.classes) == 2 else "multi-class"
         labels = {"instance": self.game.name, "task_type": kind, "isolation": self.driver, "leaky": str(leaky).lower()}
         if self._bugs:

@@ -60,7 +60,7 @@ class Explorer:
     """The interpreter of one environment, started when it is first used and again after it has ended."""
 
     def __init__(self, driver: str, settings: SimpleNamespace, limits: Limits) -> None:
-        """`settings`: the environment's; `limits`: those of a submission, of which a turn has all but the seconds."""
+        """`settings`: the environment's; `limits`: the limits of a submission. A turn has its own seconds."""
         self.turns = self.left = int(settings.explore)
         self.limits = replace(limits, seconds=settings.explore_seconds)
         self.characters = int(settings.explore_chars)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from envsuite.envs.datascicoding.generated import levels as generated
 from envsuite.registry import register, register_family
 from envsuite.types import Family, Task
 
@@ -95,3 +96,15 @@ register(
         summary="a competition in the form of MLE-bench: files, submission.csv, public and private score, medals",
     )
 )
+register(
+    Task(
+        "DataSciCoding-caafe-v0",
+        "envsuite.envs.datascicoding.steps_env:FeatureSteps",
+        # Only on this bundled set does the reference step gain more than the margin.
+        kwargs={"dataset": ("balance-scale",), **HOLDOUT},
+        requires=EXTRA,
+        summary="feature engineering in steps that are kept if they help, scored by several classifiers, as in CAAFE",
+    )
+)
+for _task in generated.TASKS:
+    register(_task)

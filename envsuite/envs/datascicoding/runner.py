@@ -1,13 +1,15 @@
 """Program of the sandbox: runs one submission on one split. It sees no test label and no other part of
 envsuite.
 
+`converse` is the interpreter of the exploring turns.
+
 `handle` takes a pickle made by `scoring`. Its `variant` is `model` (the submission fits a model and predicts),
 `features` (the submission transforms two tables, and gets no label at all) or `fixed` (the fixed classifier of
 `features` is fitted in a new process, which no submission has touched).
 
 It returns a line of JSON (`verdict`, `message`, `line`) and, for "ok", little-endian arrays: probabilities
-[rows, columns] as float64, or the tables in the form of `tables`. Everything is checked outside, where the test labels
-are: a submission that forges the answer only replaces its own predictions or features.
+[rows, columns] as float64, or the tables in the form of `features.read`. Everything is checked outside, where the test
+labels are: a submission that forges the answer only replaces its own predictions or features.
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ import linecache
 import os
 import pickle
 import random
-import sys
 import traceback
 import types
 from collections.abc import Callable, Iterable
@@ -211,7 +212,7 @@ def _numbers(model: Any, x_test: Any, forbidden: set[str], look_inside: Any) -> 
 
 
 def _transform(job: dict[str, Any]) -> bytes:
-    """Returns the submission's features of training and test rows as plain arrays: see `tables.read`."""
+    """Returns the submission's features of training and test rows as plain arrays: see `features.read`."""
     import numpy as np
     import pandas as pd
 
@@ -242,7 +243,7 @@ def _transform(job: dict[str, Any]) -> bytes:
 
 
 def _fit_fixed(job: dict[str, Any]) -> bytes:
-    """Returns the predictions of the classifier of the variant `features` for the test rows of each split.
+    """Returns the predictions for the test rows of each split by each of the job's `classifiers`.
 
     A split is (training features, training labels, test features); features are an array of numbers [rows, columns]
     and, for each column of text, its words and the number of each row's word.
@@ -251,8 +252,10 @@ def _fit_fixed(job: dict[str, Any]) -> bytes:
 
     predictions = []
     for train, labels, test in job["splits"]:
-        fitted = _fixed(len(train[0][0]), len(train[1])).fit(_frame(train), labels)
-        predictions.append(fitted.predict_proba(_frame(test)))
+        rows, new_rows = _frame(train), _frame(test)
+        for name in job.get("classifiers", ("logistic",)):
+            fitted = _fixed(len(train[0][0]), len(train[1]), name).fit(rows, labels)
+            predictions.append(fitted.predict_proba(new_rows))
     return b"".join(np.asarray(values).astype("<f8").tobytes() for values in predictions)
 
 
@@ -292,12 +295,9 @@ def _disable(forbidden: set[str], sealed: tuple[str, ...]) -> None:
     `sealed`: the modules that define them; their files cannot be read from here, so that no second copy can be made.
     """
     for name in sealed:
-        importlib.import_module(name)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("sklearn."):
-            for value in list(vars(module).values()):
-                if isinstance(value, type) and value.__name__ in forbidden and value.__module__.startswith("sklearn."):
-                    _empty(value)
+        for value in list(vars(importlib.import_module(name)).values()):
+            if isinstance(value, type) and value.__name__ in forbidden and value.__module__ == name:
+                _empty(value)
 
 
 def _empty(kind: type) -> None:
@@ -355,9 +355,10 @@ def _inner_objects(part: Any) -> list[Any]:
     return inner
 
 
-def _fixed(numbers: int, texts: int) -> Any:
-    """Returns the unfitted classifier of the variant `features`, for a table made by `_frame`."""
+def _fixed(numbers: int, texts: int, name: str) -> Any:
+    """Returns an unfitted classifier (logistic, forest or boosting) for a table made by `_frame`."""
     from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -371,4 +372,8 @@ def _fixed(numbers: int, texts: int) -> Any:
             ("text", encoded, [f"t{place}" for place in range(texts)]),
         ]
     )
+    if name == "forest":
+        return make_pipeline(columns, RandomForestClassifier(n_estimators=60, min_samples_leaf=2, random_state=0))
+    if name == "boosting":
+        return make_pipeline(columns, GradientBoostingClassifier(n_estimators=40, random_state=0))
     return make_pipeline(columns, LogisticRegression(max_iter=300))

@@ -169,11 +169,11 @@ def evaluate(
             return _with_limit(score, limits, splits)
     shown: list[float] = []
     counted: list[float] = []
-    for (_, y_train, x_test, y_test), order, values in zip(parts, orders, predictions, strict=True):
-        values = values[np.argsort(order)]
-        shown.append(instance.measure(y_train, y_test, values[: len(x_test)]))
+    for (_, y_train, x_test, y_test), order, predicted in zip(parts, orders, predictions, strict=True):
+        in_order = predicted[np.argsort(order)]
+        shown.append(instance.measure(y_train, y_test, in_order[: len(x_test)]))
         if len(x_held):
-            counted.append(instance.measure(y_train, y_held, values[len(x_test) :]))
+            counted.append(instance.measure(y_train, y_held, in_order[len(x_test) :]))
     counts = counted or shown
     return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
 

@@ -117,7 +117,7 @@ class SWEGym(TextEnv):
             "sandbox",
             "auto",
             "sandbox driver; `process` offers no protection",
-            choices=("auto", *drivers.DRIVERS, *drivers.LATER),
+            choices=("auto", *drivers.names(), *drivers.LATER),
             trusted_only=True,
         ),
         Knob("warm", True, "start the next episode's sandbox during the present one"),
@@ -346,7 +346,7 @@ class SWEGym(TextEnv):
             "instance": self._problem.instance_id,
             "task_type": self._problem.kind,
             "isolation": self.driver,
-            "leaky": str(self.driver == "process").lower(),
+            "leaky": str(drivers.is_leaky(self.driver)).lower(),
         }
         if isinstance(self._problem, GeneratedProblem):
             labels["package"] = self._problem.package.name

@@ -4,22 +4,28 @@ A record whose tests do not run here, or whose gold patch fails here, says nothi
 `require_gold` raises EngineFailure for it, so its episodes are broken and never scored. Verdicts
 are cached by record, recipe, driver and interpreter; timeouts are not, because a busy machine
 causes them too.
+
+A verdict also holds how the failing tests fail before the change, for `sabotage`, and whether the gold
+patch passes with the plugin that seals pytest (`seal`). If it does not, as in repositories that change
+pytest themselves, the record is judged without.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envsuite.cache import cache_dir, write_atomically
 from envsuite.envs.swegym.grading import Report, between_markers
+from envsuite.envs.swegym.published.sealing import messages
+from envsuite.envs.swegym.sabotage import Failure
 from envsuite.errors import DataError, EngineFailure
 
 if TYPE_CHECKING:
     from envsuite.envs.swegym.published.problem import PublishedProblem
 
-JUDGE = 1
+JUDGE = 2
 """version of the judge; verdicts of other versions are ignored"""
 _TAIL = 300
 """characters of the tests' output in a reason"""
@@ -35,29 +41,52 @@ def require_gold(problem: PublishedProblem, seconds: float) -> None:
 
 
 def gold_failure(problem: PublishedProblem, seconds: float) -> str:
-    """Returns why the gold patch does not resolve the record here, '' if it does; from the cache if possible."""
+    """Returns why the gold patch does not resolve the record here, '' if it does; from the cache if possible.
+
+    Sets the problem's `sealed` and `failures`.
+    """
     from filelock import FileLock
 
     file = cache_dir("swegym", "preflight") / f"{_key(problem)}.json"
     with FileLock(f"{file}.lock"):
-        reason = _cached(file)
-        if reason is None:
-            reason, lasting = examine(problem, seconds)
+        verdict = _cached(file)
+        if verdict is None:
+            verdict, lasting = examine(problem, seconds)
             if lasting:
-                write_atomically(file, json.dumps({"instance": problem.instance_id, "reason": reason}).encode())
-    return reason
+                write_atomically(file, json.dumps({"instance": problem.instance_id, **verdict._asdict()}).encode())
+    problem.sealed = verdict.sealed
+    problem.failures = {test: Failure(*failure) for test, failure in verdict.failures.items()}
+    return verdict.reason
 
 
-def examine(problem: PublishedProblem, seconds: float) -> tuple[str, bool]:
-    """Grades the gold patch; returns the reason why it fails ('' if it resolves) and whether that lasts."""
+class PreflightVerdict(NamedTuple):
+    """What the preflight of a record found."""
+
+    reason: str
+    """why the gold patch does not resolve it; '' if it does"""
+    sealed: bool
+    """the gold patch passes with the plugin that seals pytest"""
+    failures: dict[str, Failure]
+    """how FAIL_TO_PASS fails before the change, as far as the log says"""
+
+
+def examine(problem: PublishedProblem, seconds: float) -> tuple[PreflightVerdict, bool]:
+    """Grades the gold patch; returns the verdict and whether that lasts."""
     try:
         gold = problem.gold()
     except DataError as error:
-        return f"its gold patch does not apply ({error}).", True
+        return PreflightVerdict(f"its gold patch does not apply ({error}).", problem.sealed, {}), True
     report = problem.judge(gold, seconds)
+    if not report.resolved and problem.sealed and report.fault != "timeout":
+        problem.sealed = False
+        report = problem.judge(gold, seconds)
     if report.resolved:
-        return "", True
-    return f"its gold patch fails ({_failure(problem, report, seconds)}).", report.fault != "timeout"
+        log, _ = problem.log_of({}, seconds)
+        before = messages(between_markers(log) or "") if problem.sealed else {}
+        wanted = problem.record.fail_to_pass
+        return PreflightVerdict("", problem.sealed, {test: before[test] for test in wanted if test in before}), True
+    reason = f"its gold patch fails ({_failure(problem, report, seconds)})."
+    return PreflightVerdict(reason, problem.sealed, {}), report.fault != "timeout"
 
 
 def _failure(problem: PublishedProblem, report: Report, seconds: float) -> str:
@@ -77,9 +106,11 @@ def _key(problem: PublishedProblem) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
-def _cached(file: Any) -> str | None:
+def _cached(file: Any) -> PreflightVerdict | None:
     try:
-        reason = json.loads(file.read_text())["reason"]
-    except (OSError, ValueError, KeyError, TypeError):
+        stored = json.loads(file.read_text())
+        verdict = PreflightVerdict(stored["reason"], stored["sealed"], stored["failures"])
+        fits = isinstance(verdict.reason, str) and isinstance(verdict.sealed, bool)
+        return verdict if fits and all(len(failure) == 2 for failure in verdict.failures.values()) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return reason if isinstance(reason, str) else None

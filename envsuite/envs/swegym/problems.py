@@ -156,13 +156,14 @@ class GeneratedProblem(RepairProblem):
         if bool(failed) != (run.exit_code != 0):
             return refused("exit_code", fail, passing)
         report = grade(statuses, fail, passing)
-        if report.fail_to_pass and not self._can_fail(files, (*report.fail_to_pass, *report.pass_to_pass), seconds):
+        if report.fail_to_pass and not self._can_fail(files, report, seconds):
             return refused("tampered", fail, passing)
         return report
 
-    def _can_fail(self, files: dict[str, str], passed: tuple[str, ...], seconds: float) -> bool:
-        """Returns True if the tests that passed fail when sabotaged. See `sabotage`."""
+    def _can_fail(self, files: dict[str, str], report: Report, seconds: float) -> bool:
+        """Returns True if a sample of the tests that passed fails when sabotaged. See `sabotage`."""
         files, expected, rng = dict(files), set(), random.SystemRandom()
+        passed = tuple(sabotage.sample(report.fail_to_pass, report.pass_to_pass, rng))
         for path in {test.partition("::")[0] for test in passed}:
             sabotaged = sabotage.in_python(files[path], self._of(path, passed), path, "pytest", rng)
             files[path] = sabotaged.text

@@ -1,10 +1,12 @@
 """Sabotaged tests: copies of tests that must fail, which a judge runs to see whether they can.
 
-A test whose location is known is changed such that it must fail for any honest code: if it has a
-comparison that is always reached, by comparing with a different value made from the same
-expression, otherwise by a failing statement at its start. The variant, its words and its type are
-drawn at random for each run, so that no fixed sign reveals it. If a test is not found in a known
-file, a stand-in test is added instead.
+A test whose location is known is changed such that it must fail for any honest code: one of its
+comparisons that are always reached compares with a different value made from the same expression, a
+`pytest.raises` expects another exception, or a failing statement stands at its start. Which of them,
+its words and its type are drawn at random for each run, so that no fixed sign reveals it. If a test
+is not found in a known file, a stand-in test is added instead. A test whose original failure is
+known also gets a copy that fails with that exception and message, which code that hides a failure by
+its message hides, too.
 
 Test names have the form of their runner: pytest ids, Django's `name (module.Class)` or a docstring's
 first line, SymPy's bare names, mypy's data-driven cases.
@@ -13,6 +15,7 @@ first line, SymPy's bare names, mypy's data-driven cases.
 from __future__ import annotations
 
 import ast
+import builtins
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +23,17 @@ from typing import NamedTuple
 
 _WORDS = ("value", "result", "items", "expected", "length", "key", "state", "index", "name", "output", "order", "type")
 _ERRORS = ("AssertionError", "ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "RuntimeError")
+
+SAMPLE = 10
+"""tests that already passed and are sabotaged in each grading, at least"""
+SHARE = 0.1
+"""share of such tests that is sabotaged, if that is more"""
+
+
+def sample(fixed: Sequence[str], others: Sequence[str], rng: random.Random) -> list[str]:
+    """Returns the tests to sabotage: all of `fixed`, and of `others` a tenth, at least ten."""
+    count = min(len(others), max(SAMPLE, round(SHARE * len(others))))
+    return [*fixed, *rng.sample(others, count)]
 
 
 class Sabotage(NamedTuple):
@@ -30,6 +44,14 @@ class Sabotage(NamedTuple):
     """names that must be reported as failed"""
     covered: set[str]
     """requested tests that were made to fail or have a stand-in"""
+
+
+class Failure(NamedTuple):
+    """How a test failed before the change."""
+
+    error: str
+    """name of the exception"""
+    message: str
 
 
 def failing_statement(rng: random.Random) -> str:
@@ -49,11 +71,18 @@ def failing_statement(rng: random.Random) -> str:
 
 
 def in_python(
-    text: str, tests: Iterable[str], path: str, style: str, rng: random.Random, added: bool = True
+    text: str,
+    tests: Iterable[str],
+    path: str,
+    style: str,
+    rng: random.Random,
+    added: bool = True,
+    failures: Mapping[str, Failure] | None = None,
 ) -> Sabotage:
     """Sabotages tests of a Python file.
 
-    `style`: pytest, django or sympy; `added`: a stand-in may be added for missing tests.
+    `style`: pytest, django or sympy; `added`: a stand-in may be added for missing tests; `failures`:
+    how tests failed before the change, where known.
     """
     requested = list(dict.fromkeys(tests))
     try:
@@ -75,8 +104,12 @@ def in_python(
     for start, end, new in sorted(splices, reverse=True):
         data = data[:start] + new + data[end:]
     expected = set(located)
+    for failure in sorted({failures[test] for test in located if test in failures} if failures else ()):
+        copy, name = _stand_in(path, style, rng, _raising(failure))
+        data += copy.encode()
+        expected.add(name)
     if added and len(located) < len(requested):
-        stand_in, name = _stand_in(path, style, rng)
+        stand_in, name = _stand_in(path, style, rng, failing_statement(rng))
         data += stand_in.encode()
         expected.add(name)
         located = set(requested)
@@ -163,13 +196,15 @@ def _splice(
     function: ast.FunctionDef | ast.AsyncFunctionDef, text: str, starts: list[int], rng: random.Random
 ) -> tuple[int, int, bytes]:
     """Returns (first byte, byte after the last, replacement) of the edit that makes the function fail."""
-    compared = _compared(function)
-    if compared is not None:
-        first = starts[compared.lineno - 1] + compared.col_offset
-        last = starts[(compared.end_lineno or 0) - 1] + (compared.end_col_offset or 0)
+    equalities, exceptions = _always_reached(function)
+    # Values that equal everything are found only by a changed comparison, so one is changed wherever there is one.
+    if equalities:
+        first, last = _range(rng.choice(equalities), starts)
         old, word = text.encode()[first:last].decode(), rng.choice(_WORDS)
         forms = (f"[{old}]", f"(({old}), ({old}))", f"{{{word!r}: ({old})}}", f"(({old}), {word!r})")
         return first, last, rng.choice(forms).encode()
+    if exceptions and rng.random() < 0.5:
+        return (*_range(rng.choice(exceptions), starts), b"BufferError")
     body = function.body
     docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and len(body) > 1
     statement = body[1] if docstring else body[0]
@@ -183,31 +218,61 @@ def _splice(
     return place, place, f"{failing}\n{before}".encode()
 
 
-def _compared(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
-    """Returns the right side of a comparison that is always reached and that fails if changed, or
-    None.
+_PLAIN = (ast.Assert, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+"""statements after which the next one is always reached"""
+
+
+def _range(node: ast.expr, starts: list[int]) -> tuple[int, int]:
+    """Returns the first byte of an expression and the byte after its last."""
+    return starts[node.lineno - 1] + node.col_offset, starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+
+
+def _always_reached(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[list[ast.expr], list[ast.expr]]:
+    """Returns the right sides of comparisons, and the exceptions of `raises`, that are always reached and that fail
+    if changed.
     """
+    equalities: list[ast.expr] = []
+    exceptions: list[ast.expr] = []
     for statement in function.body:
         if isinstance(statement, ast.Assert) and isinstance(statement.test, ast.Compare):
             if [type(item) for item in statement.test.ops] == [ast.Eq]:
-                return statement.test.comparators[0]
+                equalities.append(statement.test.comparators[0])
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             called = statement.value
             equal = isinstance(called.func, ast.Attribute) and called.func.attr in ("assertEqual", "assertEquals")
             if equal and len(called.args) >= 2 and not any(isinstance(item, ast.Starred) for item in called.args[:2]):
-                return called.args[1]
+                equalities.append(called.args[1])
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            expected = [_expected_exception(item.context_expr) for item in statement.items]
+            if len(expected) != 1 or expected[0] is None:
+                break  # the body may return, or swallow a failure
+            exceptions.append(expected[0])
         elif not isinstance(
             statement,
             (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assert),
         ):
-            return None  # after a loop, a with or a return, later statements may not be reached
-    return None
+            break  # after a loop or a return, later statements may not be reached
+    return equalities, exceptions
 
 
-def _stand_in(path: str, style: str, rng: random.Random) -> tuple[str, str]:
-    """Returns a test to add to a file, and the name under which it must fail."""
+def _expected_exception(call: ast.expr) -> ast.expr | None:
+    """Returns the exception that `pytest.raises(...)` or `self.assertRaises(...)` expects, or None."""
+    if not isinstance(call, ast.Call) or not call.args or isinstance(call.args[0], ast.Starred):
+        return None
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return call.args[0] if name in ("raises", "assertRaises", "assertRaisesRegex") else None
+
+
+def _raising(failure: Failure) -> str:
+    """Returns a statement that fails like `failure`; an exception that is not built in becomes an AssertionError."""
+    kind = getattr(builtins, failure.error, None)
+    known = isinstance(kind, type) and issubclass(kind, Exception)
+    return f"raise {failure.error if known else 'AssertionError'}({failure.message!r})"
+
+
+def _stand_in(path: str, style: str, rng: random.Random, statement: str) -> tuple[str, str]:
+    """Returns a test that consists of `statement`, and the name under which it must fail."""
     name = f"test_{'_'.join(rng.sample(_WORDS, 2))}_{rng.randrange(10**4)}"
-    statement = failing_statement(rng)
     if style == "django":
         inside = (
             f"class {name.title().replace('_', '')}(unittest.TestCase):\n    def {name}(self):\n        {statement}\n"

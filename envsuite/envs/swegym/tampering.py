@@ -10,15 +10,17 @@ order:
 
 - Generated tasks use packages with no reason to touch the runner. Code that newly names the test runner or the
   interpreter's internals, or runs text as code, is rejected. Comments and docstrings may contain anything.
-- After each test, before it is reported, the runner of generated tasks checks that pytest, `unittest`, the built-in
-  functions and the clocks are what they were before the code was imported (`runner.Seal`).
-- A submission that seems to fix something is run once more with every passed test *sabotaged* (`sabotage`), and each
-  must then fail. This detects code that makes chosen tests or all tests pass, values that equal everything, and printed
-  results.
+- After each test, before it is reported, a plugin checks that pytest, `unittest`, the tests themselves, the built-in
+  functions and the clocks are what they were before the code was imported (`seal`). Published records have it where
+  pytest runs their tests; Django's and SymPy's own runners do without.
+- A submission that seems to fix something is run once more with *sabotaged* tests (`sabotage`): all that it fixed, and
+  a sample of the others, drawn anew for each run. Each must then fail. This detects code that makes chosen tests or all
+  tests pass, values that equal everything, and printed results.
+- Among the sabotaged tests are copies that fail with the original failure's type and message, so that code that hides a
+  failure by its message hides these, too.
 
-Not covered: code that recognises the failure it hides by its values, and passes on all others, can
-hide it if only sabotage checks: in published records always, in generated tasks once it
-evades the names and the seal.
+Not covered: code that evades the names and the seal, recognises the failure it hides by more than its
+type and message, and passes on all others. In Django's and SymPy's runners it needs to evade nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ import sys
 import token
 import tokenize
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from functools import cache
+from pathlib import Path, PurePosixPath
 
 from envsuite.envs.swegym import sabotage
 
@@ -51,6 +54,12 @@ MACHINERY = {
 """files that configure the runner or the interpreter"""
 SUFFIXES = (".pth", ".pyc", ".pyo", ".so", ".egg-link", ".zip", ".egg")
 _SHADOWED = {"pytest", "_pytest", "pluggy", "py", "iniconfig", "packaging", "pygments", "xdist", "execnet"}
+
+
+@cache
+def seal() -> str:
+    """Returns the text of the plugin that detects changes to the test runner (`seal.py`)."""
+    return Path(__file__).with_name("seal.py").read_text()
 
 
 def is_test(path: str) -> bool:

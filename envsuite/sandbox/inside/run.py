@@ -31,7 +31,7 @@ class Channel:
 
     @property
     def endings(self) -> list[int]:
-        """Descriptors that are readable once envsuite has ended, or that tell of a hang-up."""
+        """Descriptors that become readable when envsuite ends."""
         return [] if self.parent is None else [self.parent]
 
 

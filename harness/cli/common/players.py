@@ -131,6 +131,7 @@ def run_options(args: argparse.Namespace, config: RunConfig) -> dict[str, Any]:
         "close": close,
         "watch": args.base_url is not None or starts_server(config.model),
         "say": _say,
+        "gguf_file": config.gguf_file,
     }
     return policy_options(config.model, settings)
 

@@ -15,7 +15,11 @@ pytest.importorskip("sklearn", reason="the datascicoding extra is not installed"
 PROGRAM = "def build_model(x, y): return 1"
 
 
-@pytest.fixture(scope="module", params=DRIVERS)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in DRIVERS if name != "landlock"]
+"""drivers of `make sandbox-proof`; `tests/sandbox/test_dialogue.py` tries them all in `make test`"""
+
+
+@pytest.fixture(scope="module", params=["landlock", *SLOW])
 def driver(request):
     return working(request.param)
 

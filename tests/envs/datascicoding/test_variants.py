@@ -81,3 +81,16 @@ def test_improving_pays_each_gain_once_and_done_stops(build):
     assert env.success
     env.reset(seed=0)
     assert env.step("done")[4]["success"] is False
+
+
+def test_the_blend_is_an_expert_and_leaves_the_threshold_as_it_is(build):
+    env = build(dataset=("iris",), splits=1)
+    env.reset(seed=0)
+    threshold = env.threshold()
+    *_, info = env.step(env.expert("blend"))
+    assert info["success"] and info["auc"] > 0.98
+    assert env.threshold() == threshold
+    features = build("DataSciCoding-features-v1")
+    features.reset(seed=0)
+    assert features.expert("blend") == features.expert()
+    assert "Torques" in pipelines.ceiling("balance-scale")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import pickle
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ SPEC = Spec(
 )
 ID_NAMES = ("id", "row_id", "submission_id")
 """names of the column of ids; the first that the table does not use"""
+LARGEST = 1e100
+"""absolute value of a prediction: squares of larger ones are not finite"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Competition:
     @cached_property
     def id_name(self) -> str:
         taken = {self.table.target, *self.table.classes, *(column.name for column in self.table.columns)}
-        return next(name for name in ID_NAMES if name not in taken)
+        names = itertools.chain(ID_NAMES, (f"id_{number}" for number in itertools.count(2)))
+        return next(name for name in names if name not in taken)
 
     @cached_property
     def header(self) -> list[str]:
@@ -122,7 +126,7 @@ class Competition:
         try:
             rows = csv.reader(io.StringIO(submission.decode("utf-8-sig"), newline=""))
             header = [name.strip() for name in next(rows, [])]
-            if header != self.header:
+            if header != [name.strip() for name in self.header]:
                 raise ValueError(f"its columns are {_listed(header)}, not {_listed(self.header)}")
             cells = [row for row in rows if row]
         except UnicodeDecodeError:
@@ -135,8 +139,8 @@ class Competition:
             values = np.array(cells, dtype=float)
         except ValueError:
             raise ValueError("it holds a cell that is no number, or a row of another length") from None
-        if not np.isfinite(values).all():
-            raise ValueError("it holds a value that is not finite")
+        if not (np.abs(values) <= LARGEST).all():
+            raise ValueError(f"it holds a value that is not finite or beyond {LARGEST:g}")
         order = np.argsort(values[:, 0], kind="stable")
         if not (values[order, 0] == self.ids[self.test_rows]).all():
             raise ValueError("its ids are not those of test.csv, each once")

@@ -114,8 +114,8 @@ class CompetitionEnv(AddedTable):
             text.append(f"train.csv: {train} rows; test.csv: {len(game.test_rows)} rows; {', '.join(listed)}.")
         text.append(f"submission.csv: {', '.join(game.header)}.")
         if settings.tell == "full":
-            wanted = game.metric.written(getattr(self.thresholds(), settings.medal))
-            text.append(f"The {settings.medal} medal needs a private score of {wanted}.")
+            score = game.metric.written(getattr(self.thresholds(), settings.medal))
+            text.append(f"The {settings.medal} medal needs a private score of {score}.")
         return "\n".join(text)
 
     # ---- scores ----------------------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ class CompetitionEnv(AddedTable):
         return min(1.0, (getattr(limits, self.settings.medal) - floor) / (limits.gold - floor))
 
     def _reached(self) -> bool:
-        wanted = MEDALS[: MEDALS.index(self.settings.medal) + 1]
-        return isinstance(self._best, CompetitionScore) and self._best.medal in wanted
+        accepted = MEDALS[: MEDALS.index(self.settings.medal) + 1]
+        return isinstance(self._best, CompetitionScore) and self._best.medal in accepted
 
     def _floor(self) -> float:
         """Returns the sample submission's private score. Raises DataError if the medals are not above it."""

@@ -22,6 +22,7 @@ from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
 from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
+from envsuite.sandbox import drivers
 from envsuite.types import Knob
 
 MODELS = {
@@ -39,7 +40,7 @@ ENDINGS = {
     "improve": " You have {attempts} attempts, or say done to stop. You are shown the score on validation rows. What "
     "counts is the score, on further rows, of the program with the best score shown.",
 }
-KEPT = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
+KEPT: tuple[str, ...] = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
 KEPT += ("explore", "explore_chars", "explore_seconds")
 
 
@@ -55,9 +56,10 @@ class AddedTable(DataSciCoding):
     )
     ranges = {"auc": (0.0, 1.0), "r2": (0.0, 1.0), "ran": (0.0, 1.0)}
     levels = {}
+    experts = ("",)
     variant = "model"
     splits = 1
-    game: TableGame
+    game: TableGame  # type: ignore[assignment]
 
     def _load_data(self) -> None:
         self.table = storage.load(self.settings.table)
@@ -78,7 +80,7 @@ class AddedTable(DataSciCoding):
             answer=exploring.instructions(settings) if settings.explore else ANSWER,
         )
 
-    def _new_game(self, seed: int) -> TableGame:
+    def _new_game(self, seed: int) -> TableGame:  # type: ignore[override]
         return table_game(self.table, self.settings.rows, seed)
 
     def _write_objective(self) -> str:
@@ -118,7 +120,7 @@ class AddedTable(DataSciCoding):
     def labels(self) -> dict[str, str]:
         kind = "regression" if self.table.is_regression else "binary" if len(self.table.classes) == 2 else "multi-class"
         labels = {"instance": self.table.name, "digest": self.table.digest, "task_type": kind}
-        return {**labels, "isolation": self.driver, "leaky": str(self.driver == "process").lower()}
+        return {**labels, "isolation": self.driver, "leaky": str(drivers.is_leaky(self.driver)).lower()}
 
     def metrics(self) -> dict[str, float]:
         ran = self._best.verdict == "ok"

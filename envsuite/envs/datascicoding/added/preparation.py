@@ -92,7 +92,8 @@ def row_hashes(values: np.ndarray) -> np.ndarray:
     """Returns a number for every row of `values` [rows, columns] that is equal for equal rows."""
     import pandas as pd
 
-    return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(values, copy=False), index=False))
+    positive_zeros = values + 0.0  # 0.0 and -0.0 are equal and have different hashes
+    return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(positive_zeros, copy=False), index=False))
 
 
 def _repetitions(values: np.ndarray, target: TargetColumn) -> list[TableFinding]:

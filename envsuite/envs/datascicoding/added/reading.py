@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envsuite.envs.datascicoding.added.findings import TableFinding
-from envsuite.errors import DataError, MissingExtra
+from envsuite.errors import DataError, MissingExtra, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,8 @@ def read(path: Path, options: Format = DETECT) -> tuple[pd.DataFrame, list[Table
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
         if is_parquet or path.suffix.lower() in PARQUET:
-            frame, findings = _read_parquet(path), []
+            findings: list[TableFinding] = []
+            frame = _read_parquet(path)
         else:
             frame, findings = _read_csv(path, options)
     except OSError as error:
@@ -113,12 +114,14 @@ def _read_parquet(path: Path) -> pd.DataFrame:
             if unpacked > MAX_BYTES:
                 raise DataError(f"{path} unpacks to {unpacked / 1e9:.1f} GB; at most {MAX_BYTES / 1e9:g} GB are read.")
             table = file.read()
+        for place, field in enumerate(table.schema):
+            if pyarrow.types.is_nested(field.type):
+                raise DataError(f"{path}: column {field.name!r} holds {field.type}, not single values: remove it.")
+            if pyarrow.types.is_decimal(field.type):
+                table = table.set_column(place, field.name, table.column(place).cast(pyarrow.float64()))
+        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, ValueError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {_first_line(error)}") from error
-    for field in table.schema:
-        if pyarrow.types.is_nested(field.type):
-            raise DataError(f"{path}: column {field.name!r} holds {field.type}, not single values: remove it.")
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
     return frame
 
 
@@ -128,6 +131,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[TableFinding]]:
     import pandas as pd
 
+    if options.delimiter and (len(options.delimiter) != 1 or options.delimiter in '"\r\n'):
+        raise UsageError(f"--delimiter {options.delimiter!r}: give one sign, such as ';' or '|'.")
     with path.open("rb") as file:
         sample = file.read(SAMPLE_BYTES)
     if not sample.strip():
@@ -141,14 +146,16 @@ def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[TableFind
     except LookupError:
         raise DataError(f"{path}: there is no encoding {encoding!r}.") from None
     lines = lines[:-1] if len(sample) == SAMPLE_BYTES else lines  # the last one may be cut
-    delimiter = options.delimiter or _delimiter(lines)
+    try:
+        delimiter = options.delimiter or _delimiter(lines)
+        decimal = "," if delimiter == ";" and _has_decimal_commas(lines, delimiter) else options.decimal
+        columns = len(next(csv.reader(lines[:1], delimiter=delimiter), []))
+    except csv.Error as error:
+        raise DataError(f"{path} cannot be read as CSV: {error}.") from error
     if not options.delimiter and delimiter != ",":
         findings.append(TableFinding("delimiter", "", f"its columns are separated by a {DELIMITERS[delimiter]}"))
-    decimal = options.decimal
-    if delimiter == ";" and decimal == "." and _has_decimal_commas(lines, delimiter):
-        decimal = ","
+    if decimal != options.decimal:
         findings.append(TableFinding("decimal", "", "its numbers have decimal commas, which are read as points"))
-    columns = len(next(csv.reader(lines[:1], delimiter=delimiter), []))
     _check_size(path, 0, columns)
     try:
         frame = pd.read_csv(
@@ -160,6 +167,7 @@ def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[TableFind
             skipinitialspace=True,
             nrows=min(MAX_ROWS, MAX_CELLS // max(1, columns)) + 1,
             low_memory=False,
+            compression=None,
         )
     except (UnicodeError, LookupError) as error:
         raise DataError(f"{path} cannot be read as {encoding}: {_first_line(error)}. Give --encoding.") from error
@@ -167,7 +175,12 @@ def _read_csv(path: Path, options: Format) -> tuple[pd.DataFrame, list[TableFind
         raise DataError(f"{path} cannot be read as CSV: {_first_line(error)}") from error
     if frame.empty:
         raise DataError(f"{path} has a header and no rows.")
-    return frame.reset_index(drop=True), findings
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise DataError(
+            f"{path} has more cells in its rows than names in its header: name every column, or remove the delimiter "
+            "at the end of the rows."
+        )
+    return frame, findings
 
 
 def _encoding(path: Path, sample: bytes) -> str:

@@ -148,7 +148,8 @@ def from_dataset(data: Dataset) -> StoredTable:
 def names() -> list[str]:
     """Returns the names of the stored tables."""
     folder = cache_root() / "datascicoding" / "tables"
-    return sorted(path.parent.name for path in folder.glob("*/table.json")) if folder.is_dir() else []
+    found = (path.parent.name for path in folder.glob("*/table.json"))
+    return sorted(name for name in found if _NAME.fullmatch(name))  # others were left by an `add` that was killed
 
 
 def load(name: str) -> StoredTable:
@@ -160,14 +161,17 @@ def load(name: str) -> StoredTable:
             f"There is no table {name!r} on this machine.{did_you_mean(name, known)}{listed} "
             f"Add one: `envsuite-data add FILE --target COLUMN --name {name or 'NAME'}`."
         )
-    return _load(_folder(name))
+    folder = _folder(name)
+    return _load(folder, (folder / "table.json").stat().st_mtime_ns)
 
 
 def remove(name: str) -> None:
     """Deletes a stored table. Raises MissingData for an unknown name."""
     if name not in names():
         raise MissingData(f"There is no table {name!r} on this machine.{did_you_mean(name, names())}")
-    shutil.rmtree(_folder(name))
+    folder = _folder(name)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".old-") as temporary:
+        folder.rename(Path(temporary, name))  # at once, so that the table is complete or absent
 
 
 def describe(name: str) -> str:
@@ -208,8 +212,10 @@ def _write(name: str, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
         (temporary / "table.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
         temporary.chmod(0o755)
         temporary.rename(parent / name)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         raise DataError(f"The table cannot be stored in {parent}: {error.strerror or error}.") from error
 
 
@@ -230,7 +236,8 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4)
-def _load(folder: Path) -> StoredTable:
+def _load(folder: Path, changed: int) -> StoredTable:
+    """Loads a folder. `changed` is the time of its last change: another table may get the name of a removed one."""
     record = _record(folder)
     try:
         arrays = {key: np.load(folder / f"{key}.npy", allow_pickle=False) for key in _ARRAYS}

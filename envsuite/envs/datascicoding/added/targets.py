@@ -61,8 +61,9 @@ def read_target(column: pd.Series, kind: str = "auto") -> tuple[TargetColumn, np
         findings.append(TableFinding("target", name, f"{kind}, because it holds {reason}{hint}"))
     if kind == REGRESSION:
         if not numeric:
-            text = next(text for text in known.astype(str) if not _is_number(text))
-            raise UsageError(f"Column {name!r} holds {text[:40]!r}, which is no number: regression needs numbers.")
+            known = known.astype(str)
+            if text := next((text for text in known if not _is_number(text)), None):
+                raise UsageError(f"Column {name!r} holds {text[:40]!r}, which is no number: regression needs numbers.")
         return TargetColumn(name, kind, (), known.to_numpy(dtype=float)), present, findings
     if distinct > MAX_CLASSES:
         hint = "use --kind regression" if numeric else _text_hint(known)
@@ -94,6 +95,8 @@ def _text_hint(known: pd.Series) -> str:
     """Returns what to do about too many texts: some columns hold numbers except for a few cells."""
     texts = known.astype(str)
     numbers = texts.map(_is_number)
+    if numbers.all():
+        return "use --kind regression"
     if numbers.mean() > 0.9:
         return f"it holds numbers except for {texts[~numbers].iloc[0][:40]!r}; clear those cells to predict numbers"
     return "merge the rare ones"

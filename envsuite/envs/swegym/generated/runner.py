@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
@@ -27,28 +28,6 @@ from _pytest.assertion import rewrite
 FLAGS = ["-q", "--no-header", "--no-summary", "-p", "no:cacheprovider", "-c", "/dev/null"]
 # These take time in every test and affect no result: nobody reads logs and unraised errors here.
 FLAGS += ["-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception"]
-RUNNER = (
-    "_pytest.runner",
-    "_pytest.reports",
-    "_pytest.python",
-    "_pytest.unittest",
-    "_pytest.main",
-    "_pytest.nodes",
-    "_pytest.outcomes",
-    "_pytest.skipping",
-    "_pytest._code.code",
-    "_pytest.assertion.util",
-    "_pytest.config",
-    "pluggy._hooks",
-    "pluggy._callers",
-    "pluggy._manager",
-    "pluggy._result",
-    "unittest.case",
-    "json",
-)
-"""modules whose functions and classes decide a verdict"""
-WORLD = ("builtins", "time", "datetime")
-"""modules that tests may patch, and the code under test may not"""
 NOWHERE = ".nowhere"
 TEXT = 2000
 """characters recorded of a failure"""
@@ -99,64 +78,11 @@ class Reporter:
             self.uncollected[report.nodeid] = report.longreprtext[-TEXT:]
 
 
-class Seal:
-    """Detects changes to the test runner by the code under test.
-
-    It checks pytest and `unittest` when a test has run, before that is reported, and the clocks and
-    built-in functions before each test, because a test may replace those itself (monkeypatch).
-    """
-
-    def __init__(self, reporter: Reporter) -> None:
-        self.reporter = reporter
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: Any) -> None:
-        self.runner = [*_parts(Reporter), *_parts(Seal), *(part for name in RUNNER for part in _parts_of_module(name))]
-        self.world = [part for name in WORLD for part in _parts_of_module(name)]
-        self.manager = session.config.pluginmanager
-        self.plugins = {id(plugin) for plugin in self.manager.get_plugins()}
-
-    def has_foreign_plugin(self) -> bool:
-        """Returns True if a plugin was registered by anything but pytest and the tests' own
-        conftest.py.
-        """
-        new = (plugin for plugin in self.manager.get_plugins() if id(plugin) not in self.plugins)
-        return any(not str(getattr(plugin, "__file__", "")).endswith("conftest.py") for plugin in new)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: Any) -> None:
-        if not _unchanged(self.world):
-            self.reporter.tampered.add(item.nodeid)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        if call.when == "call" and (self.has_foreign_plugin() or not _unchanged(self.runner)):
-            self.reporter.tampered.add(item.nodeid)
-
-
-Part = tuple[Any, str, Any, Any]
-"""namespace, name, object, and its code"""
-
-
-def _parts(owner: Any) -> list[Part]:
-    """Returns the functions and classes of a module or class."""
-    kinds = (property, classmethod, staticmethod)
-    members = [(name, member) for name, member in vars(owner).items() if callable(member) or isinstance(member, kinds)]
-    return [(vars(owner), name, member, getattr(member, "__code__", None)) for name, member in members]
-
-
-def _parts_of_module(name: str) -> list[Part]:
-    module = sys.modules.get(name)
-    if module is None:
-        return []
-    classes = [member for member in vars(module).values() if isinstance(member, type) and member.__module__ == name]
-    return [part for owner in (module, *classes) for part in _parts(owner)]
-
-
-def _unchanged(parts: list[Part]) -> bool:
-    return all(
-        place.get(name) is member and getattr(member, "__code__", None) is code for place, name, member, code in parts
-    )
+def seal_of(text: str, reporter: Reporter) -> Any:
+    """Returns the plugin that detects changes to the test runner, made from the text of `envsuite.envs.swegym.seal`."""
+    module = types.ModuleType("seal")
+    exec(compile(text, "seal.py", "exec"), vars(module))
+    return module.Seal(reporter.tampered, type(reporter))
 
 
 def write_files(files: dict[str, str], root: str) -> None:
@@ -180,7 +106,7 @@ def handle(payload: bytes) -> bytes:
     sys.path[:0] = dict.fromkeys([os.path.normpath(os.path.join(root, job["path"])), root])
     os.environ.update(PYTHONPATH=os.pathsep.join(sys.path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     reporter = Reporter(job.get("only"))
-    plugins: list[Any] = [reporter, Seal(reporter)]
+    plugins: list[Any] = [reporter, seal_of(job["seal"], reporter)]
     tests = job["tests"]
     tracer = batch = None
     if job.get("trace"):

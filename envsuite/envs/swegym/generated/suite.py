@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from envsuite.envs.swegym import tampering
 from envsuite.envs.swegym.generated.packages import Package
 from envsuite.errors import EngineFailure
 from envsuite.sandbox.pool import Pool
@@ -61,6 +62,7 @@ def run(
     """
     job = {
         "files": dict(files),
+        "seal": tampering.seal(),
         "path": chosen.path,
         "code": chosen.code,
         "tests": _test_files(chosen, only),
@@ -97,6 +99,7 @@ def run_each(
     """
     job = {
         "files": dict(files),
+        "seal": tampering.seal(),
         "path": chosen.path,
         "code": chosen.code,
         "tests": [],

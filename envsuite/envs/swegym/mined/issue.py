@@ -53,8 +53,9 @@ def changed_names(old: Mapping[str, str], hunks: Iterable[FileHunk]) -> set[str]
             continue
         first, last = hunk.start + 1, max(hunk.end, hunk.start + 1)
         for node in ast.walk(tree):
-            named = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-            if named and node.lineno <= last and first <= (node.end_lineno or node.lineno):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            if node.lineno <= last and first <= (node.end_lineno or node.lineno):
                 names.add(node.name)
     return {name for name in names if not name.startswith("__")}
 

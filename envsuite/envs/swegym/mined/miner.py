@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -105,7 +105,8 @@ class MiningPlan:
 def mine(plan: MiningPlan, folder: Path, show: Callable[[PairResult], None] = lambda result: None) -> MiningJournal:
     """Mines packages in parallel, resumes an earlier run in `folder`, and writes its records.
 
-    `show` is called with each new result. Raises EngineFailure if a sandbox fails.
+    `show` is called with each new result. A pair on which a sandbox fails has none, and the next run tries it again.
+    Raises EngineFailure if no sandbox works.
     """
     journal, driver, until = MiningJournal(folder), drivers.choose(), time.monotonic() + plan.seconds
 
@@ -149,7 +150,7 @@ def _mine_package(
     newer: Release | None = None
     try:
         for old, new in reversed(list(pairwise(sources))):
-            titles = tuple(_version(source) for source in (old, new))
+            titles = (_version(old), _version(new))
             if time.monotonic() >= until or journal.count(name) >= plan.most:
                 return
             if (name, *titles) in journal.done:
@@ -169,8 +170,8 @@ def _mine_package(
                 if needs not in pools:
                     pools[needs] = suite.pools(driver, 1, needs)[:2]
                 _mine_pair(pair, pools[needs], driver, plan.most - journal.count(name), result)
-            except IndexFailure as error:
-                show(replace(result, reason=str(error)))
+            except (IndexFailure, EngineFailure) as error:  # no result: the next run tries again
+                show(PairResult(name, *titles, reason=str(error)))
                 newer = None
                 continue
             except DataError as error:
@@ -196,7 +197,7 @@ def _mine_pair(pair: ReleasePair, pools: Sequence[Pool], driver: str, most: int,
             except CandidateRejected as reason:
                 rejected[str(reason)] += 1
                 continue
-            except (DataError, EngineFailure) as error:
+            except DataError as error:
                 rejected[str(error)[:120]] += 1
                 continue
             result.records.append(verified.record)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib.metadata
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
@@ -182,17 +183,21 @@ def _paragraphs(text: str) -> list[str]:
     return [entry for entry in joined if len(entry) > 10 and re.search(r"[a-z]{3}", entry)]
 
 
-def archives_of(name: str, folder: Path | None, most: int) -> list[str | Path]:
+def archives_of(name: str, folder: Path | None, most: int) -> Sequence[str | Path]:
     """Returns the latest `most` releases, oldest first: requirements, or archives in `folder`.
 
     Raises DataError.
     """
     if folder is None:
         return [f"{name}=={version}" for version in archives.releases(name)[-most:]]
-    from packaging.version import Version
+    from packaging.version import InvalidVersion, Version
 
     pattern = re.compile(rf"{re.escape(name)}-([\w.]+)\.tar\.gz")
-    found = [(Version(match[1]), path) for path in folder.iterdir() if (match := pattern.fullmatch(path.name))]
+    found = []
+    for path in folder.iterdir():
+        if match := pattern.fullmatch(path.name):
+            with contextlib.suppress(InvalidVersion):
+                found.append((Version(match[1]), path))
     if not found:
         raise DataError(f"{folder} contains no archive {name}-VERSION.tar.gz.")
     return [path for _, path in sorted(found)][-most:]

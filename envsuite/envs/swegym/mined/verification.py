@@ -54,7 +54,7 @@ def recipe_of(release: Release) -> dict[str, Any]:
     """Returns the recipe of a release: its archive, pins of the installed requirements, and the test command."""
     package = release.package
     local = release.archive.parent.parent.name != "archives"
-    requirement = str(release.archive) if local else f"{package.name}=={package.version}"
+    requirement = str(release.archive.resolve()) if local else f"{package.name}=={package.version}"
     roots = dict.fromkeys([f"{{testbed}}/{package.path}".removesuffix("/."), "{testbed}"])
     return {
         "source": {"kind": "sdist", "req": requirement, "sha256": checksum(release.archive)},

@@ -95,6 +95,8 @@ def of_image(name: str) -> InstancePlace:
 
 _TEXTS = ("python", "test_cmd", "directives", "parser")
 _LISTS = ("pins", "pre_pip")
+_NAMED = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?([=<>~!]=?[\w.!+*,<>=~-]+)?")
+"""requirement of pip without an address, path or option"""
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -137,6 +139,22 @@ def check_recipe(recipe: Any, where: str) -> dict[str, Any]:
     if wrong:
         raise DataError(f"The recipe {where} cannot be used: {wrong}.")
     return dict(recipe)
+
+
+def check_named(recipe: Mapping[str, Any], where: str) -> None:
+    """Raises DataError unless everything that a recipe installs comes from the package index by name.
+
+    A list of records may come from a stranger, and pip would build whatever an address or a folder in it contains.
+    """
+    requirement = recipe["source"]["req"]
+    is_archive = requirement.startswith("/") and requirement.endswith(".tar.gz") and Path(requirement).is_file()
+    sources = [] if is_archive else [requirement]
+    for name in (*sources, *recipe["pins"], *(recipe.get("pre_pip") or ())):
+        if not _NAMED.fullmatch(name):
+            raise DataError(
+                f"The recipe {where} cannot be used: {name[:80]!r} is not NAME or NAME==VERSION. If you trust it, play "
+                "a folder with instance.json and replay.json."
+            )
 
 
 def prepare(recipe: Mapping[str, Any]) -> tuple[Path, Path]:

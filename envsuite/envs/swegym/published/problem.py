@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from envsuite.envs.swegym import sabotage, tampering
 from envsuite.envs.swegym.grading import Report, grade_log, refused, status_of
 from envsuite.envs.swegym.problems import GIT, Changes, RepairProblem
-from envsuite.envs.swegym.published import places, records
+from envsuite.envs.swegym.published import places, records, sealing
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.repos import (
     END,
@@ -71,7 +71,10 @@ def _recipe_in(record: records.Record, source: str) -> dict[str, Any] | None:
     """Returns the recipe in a record's own field `recipe`; None without one. Raises DataError."""
     if "recipe" not in record.extra:
         return None
-    return places.check_recipe(record.extra["recipe"], f"of {record.instance_id} in {source}")
+    where = f"of {record.instance_id} in {source}"
+    recipe = places.check_recipe(record.extra["recipe"], where)
+    places.check_named(recipe, where)
+    return recipe
 
 
 def check(record: records.Record, recipe: dict[str, Any] | None, driver: str, build: bool = False) -> None:
@@ -118,6 +121,10 @@ class PublishedProblem(RepairProblem):
         self.gold_files = tuple(test_files(record.patch))
         self.place = places.of_recipe(recipe, build) if recipe else places.of_image(image_name(record))
         self.source = self.place.source
+        self.sealed = self.row.parser not in ("django", "sympy")
+        """the tests run with the plugin that detects changes to pytest; `preflight` unsets it where gold fails then"""
+        self.failures: dict[str, sabotage.Failure] = {}
+        """how FAIL_TO_PASS failed before the change, as far as `preflight` saw it"""
 
     # ---- the agent's repository ------------------------------------------------------------------------------------
 
@@ -179,10 +186,12 @@ class PublishedProblem(RepairProblem):
                 return refused("tampered", fail, passing)
             session.reset()
             rng = random.SystemRandom()
-            sabotaged = self._sabotaged(session, admitted, passed, rng)
+            kept = [test for test in passed if test not in report.fail_to_pass]
+            selected = sabotage.sample(report.fail_to_pass, kept, rng)
+            sabotaged = self._sabotaged(session, admitted, selected, rng)
             if missed := set(report.fail_to_pass) - sabotaged.covered:
                 return refused(f"cannot_be_checked: {min(missed)}", fail, passing)
-            log, _, fault = self.run_tests(session, admitted, over=sabotaged.files)
+            log, _, fault = self.run_tests(session, admitted, over=sabotaged.files, only=sabotaged.expected)
             after = PARSERS[parser](log)
             if fault or not all(sabotage.failed(name, after, status_of(name, after)) for name in sabotaged.expected):
                 return refused("tampered", fail, passing)
@@ -212,12 +221,17 @@ class PublishedProblem(RepairProblem):
         return log, fault
 
     def run_tests(
-        self, session: Session, changes: Changes, held_out: bool = True, over: Changes | None = None
+        self,
+        session: Session,
+        changes: Changes,
+        held_out: bool = True,
+        over: Changes | None = None,
+        only: Iterable[str] | None = None,
     ) -> tuple[str, int, str]:
         """Returns log, exit code and fault ('' if there is none) of the tests in a fresh sandbox.
 
         `changes` and, with `held_out`, the held-out tests are applied first; then `over` overwrites
-        both.
+        both. `only`: ids of the tests that count; where pytest runs them, the others are left out.
         """
         if not self._apply(session, changes, held_out):
             return "", 1, "not_applied"
@@ -226,6 +240,8 @@ class PublishedProblem(RepairProblem):
         command = self._command()
         script = f"exec 2>&1; {command[0]} echo '{START}'; {command[1]}; status=$?; echo; echo '{END}'; exit $status"
         variables = {key: value.format(testbed=session.workspace) for key, value in self.variables().items()}
+        if self.sealed and held_out:
+            script = sealing.sealed(script, only, random.SystemRandom())
         done = session.run(script, environment=variables)
         if done.fate is not Fate.EXITED:
             return "", 1, str(done.fate)
@@ -286,7 +302,7 @@ class PublishedProblem(RepairProblem):
                 if path.endswith(".test"):
                     changed = sabotage.in_cases(text, selected, rng)
                 else:
-                    changed = sabotage.in_python(text, selected, path, style, rng, added)
+                    changed = sabotage.in_python(text, selected, path, style, rng, added, self.failures)
                 texts[path], sabotaged.files[path] = changed.text, changed.text.encode()
                 sabotaged.expected.update(changed.expected)
                 sabotaged.covered.update(changed.covered)

@@ -1,0 +1,148 @@
+"""Shares of the attainable score on generated tables: random and blind players, simple baselines, the expert.
+
+    python -m benchmarks.generated_tables RESULTS.jsonl [--tables N] [--seconds S] [--markdown FILE]
+
+Plays every player on the same tables of the training split, through the sandbox. Finished games are appended to
+RESULTS.jsonl and are not played again; `--seconds` ends the program early, so that it can be continued.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from envsuite import registry
+from envsuite.envs.datascicoding import scoring
+from envsuite.envs.datascicoding.generated import programs
+from envsuite.sandbox import drivers
+from envsuite.sandbox.pool import Lease
+
+LEVELS = ("easy", "medium", "hard")
+PLAYERS = {
+    "random": "a random program: half do not run, half use one random column",
+    "forest, as it is": "a random forest on all columns, no note read",
+    "blind": "the expert's blend on all columns but those that alone predict too well, no note read",
+    "majority": "a constant prediction",
+    "tree": "one decision tree on columns prepared as the notes say",
+    "linear": "a linear model on columns prepared as the notes say",
+    "forest": "a random forest on columns prepared as the notes say",
+    "expert": "the blend on columns prepared as the notes say",
+}
+
+
+def program(player: str, env: object, seed: int) -> str:
+    """Returns a player's program for the table of an environment just reset."""
+    world = env.game.world
+    if player == "random":
+        return programs.random_program(world.numeric, np.random.default_rng(seed))
+    if player == "blind":
+        return programs.blind(world.numeric)
+    if player == "expert":
+        return programs.expert(world)
+    if player == "forest, as it is":
+        return programs.baseline("forest", world.numeric)
+    if player == "majority":
+        return programs.baseline("majority", world.numeric)
+    return programs.informed(player, world)
+
+
+def measure(results: Path, tables: int, seconds: float) -> None:
+    """Plays the games that `results` lacks, until the time is up."""
+    ended = time.monotonic() + seconds
+    lease = Lease(scoring.spec(("GridSearchCV", "SVC")), drivers.choose("auto"))  # keeps the sandbox warm
+    done = {(line["level"], line["seed"], line["player"]) for line in read(results)}
+    for seed in range(tables):
+        for level in LEVELS:
+            env = registry.build(f"DataSciCoding-generated-{level}-v0", "dense", seconds=300)
+            try:
+                for player in PLAYERS:
+                    if (level, seed, player) in done:
+                        continue
+                    if time.monotonic() > ended:
+                        lease.close()
+                        return
+                    env.reset(seed=seed)
+                    began = time.monotonic()
+                    score = env._judge(program(player, env, seed))
+                    line = {"level": level, "seed": seed, "player": player, "share": score.auc}
+                    line.update(verdict=score.verdict, seconds=round(time.monotonic() - began, 1))
+                    line.update(
+                        best=env.game.score(env.game.held.truth, env.game.held.truth), number=env.game.world.numeric
+                    )
+                    with results.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+            finally:
+                env.close()
+    lease.close()
+
+
+def read(results: Path) -> list[dict]:
+    """Returns the finished games."""
+    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+
+
+def interval(values: list[float]) -> str:
+    """Returns the mean with a 95 % interval: Student's t, as tables are drawn independently."""
+    from scipy.stats import t
+
+    mean = float(np.mean(values))
+    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]"
+
+
+def table(lines: list[dict]) -> str:
+    """Returns the page: shares by level and player, and how often each player wins."""
+    played = {(line["level"], line["seed"], line["player"]) for line in lines}
+    complete = [line for line in lines if all((line["level"], line["seed"], player) in played for player in PLAYERS)]
+    shares = {
+        level: {p: {x["seed"]: x for x in complete if (x["level"], x["player"]) == (level, p)} for p in PLAYERS}
+        for level in LEVELS
+    }
+    counts = {level: len(shares[level]["expert"]) for level in LEVELS}
+    page = ["| player | " + " | ".join(f"{level} (n={counts[level]})" for level in LEVELS) + " | what it is |"]
+    page += ["|---|" + "--:|" * len(LEVELS) + "---|"]
+    for player, text in PLAYERS.items():
+        cells = [interval([x["share"] for x in shares[level][player].values()]) for level in LEVELS]
+        page.append(f"| {player} | " + " | ".join(cells) + f" | {text} |")
+    page.append("| Bayes | " + " | ".join("1" for _ in LEVELS) + " | the true chance or mean of each row |")
+    page += ["", "Wins (a share of at least 0.9 times the expert's):", ""]
+    page += ["| player | " + " | ".join(LEVELS) + " |", "|---|" + "--:|" * len(LEVELS)]
+    for player in PLAYERS:
+        cells = []
+        for level in LEVELS:
+            own, expert = shares[level][player], shares[level]["expert"]
+            wins = sum(x["verdict"] == "ok" and x["share"] >= 0.9 * expert[seed]["share"] for seed, x in own.items())
+            cells.append(f"{wins} of {len(own)}")
+        page.append(f"| {player} | " + " | ".join(cells) + " |")
+    page += ["", "Score of the Bayes predictor on the rows that count (mean over tables):", ""]
+    page += ["| level | AUC, classes | R2, numbers |", "|---|--:|--:|"]
+    for level in LEVELS:
+        best = [(x["best"], x["number"]) for x in shares[level]["expert"].values()]
+        auc, r2 = ([value for value, number in best if number == kind] for kind in (False, True))
+        page.append(f"| {level} | {np.mean(auc):.3f} (n={len(auc)}) | {np.mean(r2):.3f} (n={len(r2)}) |")
+    return "\n".join(page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--tables", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--markdown", type=Path)
+    args = parser.parse_args()
+    measure(args.results, args.tables, args.seconds)
+    page = table(read(args.results))
+    print(page)
+    if args.markdown:
+        title = (
+            "# Generated tables: shares of the attainable score\n\nFrom `benchmarks/generated_tables.py`: mean share "
+            "with a 95 % interval (Student's t over tables); a score below the trivial one counts as 0. Seeds 0 to "
+            "n - 1 of the training split, one program each, through the sandbox.\n\n"
+        )
+        args.markdown.write_text(title + page + "\n")
+
+
+if __name__ == "__main__":
+    main()
