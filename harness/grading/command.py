@@ -75,6 +75,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
     grader = PatchGrader(args.records, **_knobs(args.set))
     predictions = _predictions(args.predictions, args.instances, grader)
+    if not predictions:
+        raise UsageError(f"There is nothing to grade: {args.predictions} has no predictions for {args.records}.")
     run_id = args.run_id or _run_id(predictions, args.records)
     folder = args.output_dir or Path("grades") / run_id
     graded = 0

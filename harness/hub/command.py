@@ -87,6 +87,8 @@ def _bundle(args: argparse.Namespace, target: Target) -> Bundle:
         return of_run(source, target, args.license)
     if source.exists():
         raise UsageError(f"{source} is a file: name the folder of the run, which has config.json.")
+    if "/" in args.source:
+        raise UsageError(f"There is no folder {source}: name that of a run, or a task id (envsuite-envs lists them).")
     cli.import_modules(args.module)
     (task, *more) = registry.tasks(args.source)
     if more:

@@ -1,6 +1,7 @@
 """Faults of the sandbox and archives without a version while packages are mined, and recipes of strangers."""
 
 import json
+from threading import Event
 
 import pytest
 
@@ -33,6 +34,18 @@ def test_a_pair_on_which_the_sandbox_fails_is_not_recorded(archives, tmp_path, m
     assert [(result.old, result.new, result.reason) for result in shown] == [("1.0", "1.1", "the sandbox ended")]
     assert not journal.results
     assert not miner.MiningJournal(tmp_path / "mined").done
+
+
+def test_a_pair_that_is_interrupted_is_not_recorded(archives, tmp_path, monkeypatch):
+    def interrupted(pair, pools, driver, most, result):
+        stops[0].set()
+        raise DataError("a program that the signal ended too")
+
+    stops = []
+    monkeypatch.setattr(miner.threading, "Event", lambda: stops.append(Event()) or stops[0])
+    monkeypatch.setattr(miner, "_mine_pair", interrupted)
+    journal = miner.mine(miner.MiningPlan(["tiny"], archives=archives), tmp_path / "mined")
+    assert not journal.results
 
 
 def test_archives_without_a_version_are_skipped(archives):

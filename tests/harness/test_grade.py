@@ -213,3 +213,8 @@ def test_bad_flags_get_one_line(tmp_path, capsys, words, message):
     assert command_code("-p", file, *words) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_a_file_without_records_is_refused(tmp_path, capsys):
+    assert command_code("-p", "gold", "--records", write(tmp_path / "r.jsonl", [])) == 2
+    assert "r.jsonl" in capsys.readouterr().err

@@ -209,6 +209,7 @@ def test_an_unfinished_run_and_a_run_as_a_space_are_refused(run, tmp_path, capsy
     (tmp_path / "config.json").write_text("{}")
     assert "is not a finished run" in call(tmp_path, "dataset:me/x", "--dry-run", capsys=capsys)[2]
     assert "write dataset:me/x" in call(run, "space:me/x", "--dry-run", capsys=capsys)[2]
+    assert "There is no folder" in call(tmp_path / "nope", "dataset:me/x", "--dry-run", capsys=capsys)[2]
 
 
 def test_a_dataset_of_games_opens_the_games_it_lists(tmp_path, capsys):

@@ -269,7 +269,7 @@ def test_no_row_of_the_holdout_or_the_validation_part_is_for_training(build, add
 
 
 def test_the_table_must_be_named(build, add):
-    with pytest.raises(MissingData, match="There is no table ''"):
+    with pytest.raises(MissingData, match="No table is named: write --set table=NAME"):
         build("DataSciCoding-local-v0")
     with pytest.raises(BadKnob):
         build("DataSciCoding-local-v0", dataset="iris")

@@ -155,6 +155,9 @@ def names() -> list[str]:
 def load(name: str) -> StoredTable:
     """Loads a stored table. Raises MissingData for an unknown name, DataError if its files were changed."""
     known = names()
+    if not name:
+        listed = f"{', '.join(known)} are here" if known else "add one with `envsuite-data add FILE --target COLUMN`"
+        raise MissingData(f"No table is named: write --set table=NAME; {listed}.")
     if name not in known:
         listed = f" It has {', '.join(known)}." if known else ""
         raise MissingData(

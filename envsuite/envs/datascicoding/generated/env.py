@@ -86,7 +86,7 @@ class GeneratedTables(DataSciCoding):
         Knob("errors", "short", "text of an error: up to 300 characters, or 100 in ASCII", choices=("long", "short")),
         *(knob for knob in DataSciCoding.knobs if knob.name in KEPT),
     )
-    ranges = {"share": (0.0, 1.0), "ran": (0.0, 1.0)}
+    ranges = {"share": (0.0, 1.0), "ran": (0.0, 1.0), "dense": (0.0, 1.0)}
     levels = LEVELS
     experts = ("",)
     variant = "model"

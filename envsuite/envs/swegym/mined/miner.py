@@ -112,11 +112,8 @@ def mine(plan: MiningPlan, folder: Path, show: Callable[[PairResult], None] = la
     journal, driver, end = MiningJournal(folder), drivers.choose(), time.monotonic() + plan.seconds
     stopped = threading.Event()
 
-    def is_over() -> bool:
-        return stopped.is_set() or time.monotonic() >= end
-
     def one(name: str) -> None:
-        _mine_package(name, plan, journal, driver, is_over, show)
+        _mine_package(name, plan, journal, driver, end, stopped, show)
 
     with ThreadPoolExecutor(plan.workers) as threads:
         try:
@@ -134,10 +131,16 @@ def _mine_package(
     plan: MiningPlan,
     journal: MiningJournal,
     driver: str,
-    is_over: Callable[[], bool],
+    end: float,
+    stopped: threading.Event,
     show: Callable[[PairResult], None],
 ) -> None:
+    def is_over() -> bool:
+        return stopped.is_set() or time.monotonic() >= end
+
     def note(result: PairResult) -> None:
+        if stopped.is_set():  # the signal may have ended programs that the pair needed
+            return
         journal.add(result)
         show(result)
 
