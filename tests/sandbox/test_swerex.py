@@ -70,6 +70,7 @@ def server(address, tmp_path):
     server.wait()
 
 
+@pytest.mark.slow
 @needs_server
 def test_commands_files_and_programs_work_as_in_other_drivers(server, tmp_path):
     (tmp_path / "tree").mkdir()
@@ -96,6 +97,7 @@ def test_commands_files_and_programs_work_as_in_other_drivers(server, tmp_path):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 @needs_server
 def test_a_lost_server_breaks_the_run_and_a_new_one_serves_the_next(server, address, tmp_path):
     with sandbox.open(Spec(workspace="/work"), "swerex") as session:
@@ -113,6 +115,7 @@ def test_a_lost_server_breaks_the_run_and_a_new_one_serves_the_next(server, addr
             second.wait()
 
 
+@pytest.mark.slow
 @needs_server
 def test_a_wrong_token_is_a_fault_and_not_a_score(server, monkeypatch):
     monkeypatch.setenv("ENVSUITE_SWEREX_TOKEN", "guess")
@@ -120,6 +123,7 @@ def test_a_wrong_token_is_a_fault_and_not_a_score(server, monkeypatch):
         sandbox.open(Spec(), "swerex")
 
 
+@pytest.mark.slow
 @needs_server
 def test_datascicoding_scores_a_program_and_a_lost_server_breaks_the_episode(server):
     pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
