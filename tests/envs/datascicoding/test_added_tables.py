@@ -201,7 +201,7 @@ def test_a_name_that_is_no_folder_is_refused(add, name, tmp_path):
     if name:
         with pytest.raises(UsageError, match=r"cannot be called|is a data set of envsuite"):
             storage.add(tmp_path / "t.csv", "answer", name)
-    with pytest.raises(MissingData, match="There is no table"):
+    with pytest.raises(MissingData, match="There is no table" if name else "No table is named"):
         storage.load(name)
 
 
