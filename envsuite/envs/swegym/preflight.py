@@ -60,7 +60,7 @@ def gold_failure(problem: PublishedProblem, seconds: float) -> str:
 
 
 class PreflightVerdict(NamedTuple):
-    """What the preflight of a record found."""
+    """Result of a record's preflight."""
 
     reason: str
     """why the gold patch does not resolve it; '' if it does"""
@@ -83,8 +83,8 @@ def examine(problem: PublishedProblem, seconds: float) -> tuple[PreflightVerdict
     if report.resolved:
         log, _ = problem.log_of({}, seconds)
         before = messages(between_markers(log) or "") if problem.sealed else {}
-        wanted = problem.record.fail_to_pass
-        return PreflightVerdict("", problem.sealed, {test: before[test] for test in wanted if test in before}), True
+        failures = {test: before[test] for test in problem.record.fail_to_pass if test in before}
+        return PreflightVerdict("", problem.sealed, failures), True
     reason = f"its gold patch fails ({_failure(problem, report, seconds)})."
     return PreflightVerdict(reason, problem.sealed, {}), report.fault != "timeout"
 

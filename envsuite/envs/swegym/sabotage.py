@@ -2,7 +2,7 @@
 
 A test whose location is known is changed such that it must fail for any honest code: one of its
 comparisons that are always reached compares with a different value made from the same expression, a
-`pytest.raises` expects another exception, or a failing statement stands at its start. Which of them,
+`pytest.raises` expects another exception, or it begins with a failing statement. Which of them,
 its words and its type are drawn at random for each run, so that no fixed sign reveals it. If a test
 is not found in a known file, a stand-in test is added instead. A test whose original failure is
 known also gets a copy that fails with that exception and message, which code that hides a failure by
@@ -30,10 +30,10 @@ SHARE = 0.1
 """share of such tests that is sabotaged, if that is more"""
 
 
-def sample(fixed: Sequence[str], others: Sequence[str], rng: random.Random) -> list[str]:
-    """Returns the tests to sabotage: all of `fixed`, and of `others` a tenth, at least ten."""
-    count = min(len(others), max(SAMPLE, round(SHARE * len(others))))
-    return [*fixed, *rng.sample(others, count)]
+def sample(fixed: Sequence[str], passed_before: Sequence[str], rng: random.Random) -> list[str]:
+    """Returns the tests to sabotage: all of `fixed`, and a tenth of `passed_before`, at least ten."""
+    count = min(len(passed_before), max(SAMPLE, round(SHARE * len(passed_before))))
+    return [*fixed, *rng.sample(passed_before, count)]
 
 
 class Sabotage(NamedTuple):
@@ -47,7 +47,7 @@ class Sabotage(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """How a test failed before the change."""
+    """Exception with which a test failed before the change."""
 
     error: str
     """name of the exception"""
@@ -197,7 +197,7 @@ def _splice(
 ) -> tuple[int, int, bytes]:
     """Returns (first byte, byte after the last, replacement) of the edit that makes the function fail."""
     equalities, exceptions = _always_reached(function)
-    # Values that equal everything are found only by a changed comparison, so one is changed wherever there is one.
+    # Values that equal everything are found only by a changed comparison, so one is always changed if there is one.
     if equalities:
         first, last = _range(rng.choice(equalities), starts)
         old, word = text.encode()[first:last].decode(), rng.choice(_WORDS)

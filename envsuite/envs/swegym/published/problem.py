@@ -186,8 +186,8 @@ class PublishedProblem(RepairProblem):
                 return refused("tampered", fail, passing)
             session.reset()
             rng = random.SystemRandom()
-            kept = [test for test in passed if test not in report.fail_to_pass]
-            selected = sabotage.sample(report.fail_to_pass, kept, rng)
+            passed_before = [test for test in passed if test not in report.fail_to_pass]
+            selected = sabotage.sample(report.fail_to_pass, passed_before, rng)
             sabotaged = self._sabotaged(session, admitted, selected, rng)
             if missed := set(report.fail_to_pass) - sabotaged.covered:
                 return refused(f"cannot_be_checked: {min(missed)}", fail, passing)
