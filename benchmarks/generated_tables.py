@@ -18,6 +18,7 @@ from envsuite.envs.datascicoding import scoring
 from envsuite.envs.datascicoding.generated import programs
 from envsuite.sandbox import drivers
 from envsuite.sandbox.pool import Lease
+from harness.stats import intervals
 
 LEVELS = ("easy", "medium", "hard")
 PLAYERS = {
@@ -85,11 +86,8 @@ def read(results: Path) -> list[dict]:
 
 def interval(values: list[float]) -> str:
     """Returns the mean with a 95 % interval: Student's t, as tables are drawn independently."""
-    from scipy.stats import t
-
-    mean = float(np.mean(values))
-    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return f"{mean:.2f} [{mean - half:.2f}, {mean + half:.2f}]"
+    mean = intervals.student(values)
+    return f"{mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
 
 
 def table(lines: list[dict]) -> str:

@@ -23,25 +23,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from envsuite import sandbox
+from envsuite.core import check_knobs
 from envsuite.envs.datascicoding import datasets, instances, pipelines, runner, scoring
+from envsuite.envs.datascicoding.env import DataSciCoding
 from envsuite.sandbox import drivers
 from envsuite.sandbox.local import ENVIRONMENT
 from envsuite.sandbox.pool import Pool
 
-PLAIN = {
-    "complete": False,
-    "holdout": 0.0,
-    "rows": 0,
-    "imbalance": 1.0,
-    "features": 0,
-    "noise": 0,
-    "missing": 0.0,
-    "categorical": 0.0,
-}
-
 
 def submission() -> bytes:
-    game = instances.instance(datasets.load("iris"), SimpleNamespace(**PLAIN), 0)
+    game = instances.instance(datasets.load("iris"), SimpleNamespace(**check_knobs(DataSciCoding, {})), 0)
     x_train, y_train, x_test, _ = game.splits(1)[0]
     job = {"code": pipelines._plain("naive_bayes", "GaussianNB"), "variant": "model", "forbidden": (), "sealed": ()}
     job.update(x_train=scoring.plain_table(x_train), y_train=y_train, x_test=scoring.plain_table(x_test))

@@ -25,18 +25,16 @@ al., 2023).
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-from envsuite.cache import cache_dir, write_atomically
 from envsuite.core import TextEnv
-from envsuite.envs.datascicoding import datasets, exploring, pipelines, replies, scoring
-from envsuite.envs.datascicoding.instances import Instance, instance
+from envsuite.envs.datascicoding import datasets, exploring, pipelines, references, replies, scoring
+from envsuite.envs.datascicoding.instances import Instance, columns_text, instance
 from envsuite.envs.datascicoding.menu import LADDER
 from envsuite.errors import UsageError
 from envsuite.sandbox import drivers
@@ -302,25 +300,27 @@ class DataSciCoding(TextEnv):
         return pipelines.ceiling(self.game.name)
 
     def _cached_score(self, program: str) -> float:
-        from importlib.metadata import version
+        def compute() -> float:
+            with self._wide_limits(120.0):
+                score = self._evaluate(program)
+            if score.verdict != "ok":
+                raise datasets.DataError(
+                    f"The reference program does not run on {self.game.name} with these knobs: "
+                    f"{score.verdict} {score.message}"
+                )
+            return score.auc
 
-        key = json.dumps([self.game.digest, self.splits, program, version("scikit-learn"), version("numpy")])
-        path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-        with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
-            return float(json.loads(path.read_text()))
+        return references.remembered([self.game.digest, self.splits, program], float, compute)
+
+    @contextlib.contextmanager
+    def _wide_limits(self, seconds: float) -> Iterator[None]:
+        """Gives programs of ours at least `seconds` and 4 GB."""
         limits = self.limits
-        self.limits = replace(limits, seconds=max(120.0, limits.seconds), memory_mb=max(4096, limits.memory_mb))
+        self.limits = replace(limits, seconds=max(seconds, limits.seconds), memory_mb=max(4096, limits.memory_mb))
         try:
-            score = self._evaluate(program)
+            yield
         finally:
             self.limits = limits
-        if score.verdict != "ok":
-            raise datasets.DataError(
-                f"The reference program does not run on {self.game.name} with these knobs: "
-                f"{score.verdict} {score.message}"
-            )
-        write_atomically(path, json.dumps(score.auc))
-        return score.auc
 
     # ---- TextEnv's other methods -----------------------------------------------------------------------------------
 
@@ -329,13 +329,7 @@ class DataSciCoding(TextEnv):
         rows, columns = int((~self.game.holdout).sum()), frame.shape[1]
         text = [self.objective, f"x_train has {rows - (rows + 1) // 2} rows and {columns} columns."]
         if settings.tell != "little":
-            kinds = [
-                f"{name} ({'number' if frame[name].dtype == float else 'text'}"
-                f"{', some missing' if frame[name].isna().any() else ''})"
-                for name in frame.columns
-            ]
-            listed = kinds if len(kinds) <= 30 else [*kinds[:15], f"... {len(kinds) - 30} more ...", *kinds[-15:]]
-            text.append("Columns: " + "; ".join(listed) + ".")
+            text.append(columns_text(frame))
         if settings.tell == "full":
             counts = np.bincount(self.game.labels[~self.game.holdout])
             named = zip(self.game.classes, counts, strict=True)

@@ -202,3 +202,18 @@ def _typed(frame: pd.DataFrame, share: float, rng: np.random.Generator) -> pd.Da
         else:
             columns[name] = column.astype(float)
     return pd.DataFrame(columns)
+
+
+def columns_text(frame: pd.DataFrame) -> str:
+    """Returns the line that lists a table's columns with their kinds."""
+    kinds = [
+        f"{name} ({'number' if frame[name].dtype == float else 'text'}"
+        f"{', some missing' if frame[name].isna().any() else ''})"
+        for name in frame.columns
+    ]
+    return "Columns: " + "; ".join(shortened(kinds)) + "."
+
+
+def shortened(names: list[str]) -> list[str]:
+    """Returns the names, or of more than 30 the first and the last 15."""
+    return names if len(names) <= 30 else [*names[:15], f"... {len(names) - 30} more ...", *names[-15:]]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import pickle
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -131,58 +132,104 @@ def evaluate(
     which the code has not touched. `limits.seconds` covers all runs together. `error_characters`: length of an error's
     text, in ASCII; 0 for the long form of the paper's protocol. Raises EngineFailure if the sandbox fails.
     """
-    import pandas as pd
-
-    left = limits.seconds
-    x_held, y_held = instance.held_out()
     job: dict[str, object] = {"code": code, "variant": variant, "output": instance.output}
     job.update(forbidden=forbidden, sealed=sealed_modules(forbidden))
-    parts = instance.splits(splits)
-    orders = [row_order(len(part[2]), len(x_held), instance.digest, number) for number, part in enumerate(parts)]
-    predictions: list[np.ndarray] = []
-    fits: list[object] = []
-    shapes = [(len(order), instance.width(part[1])) for order, part in zip(orders, parts, strict=True)]
-    for (x_train, y_train, x_test, _), order, shape in zip(parts, orders, shapes, strict=True):
-        rows = pd.concat([x_test, x_held]).iloc[order] if len(x_held) else x_test
-        tables: dict[str, object] = {"x_train": plain_table(x_train), "x_test": plain_table(rows)}
-        if variant != "features":
-            tables["y_train"] = y_train
-        score, body, seconds = run_job(pool, job | tables, replace(limits, seconds=max(0.05, left)), error_characters)
-        left -= seconds
-        if score.verdict == "ok" and variant == "features":
-            try:
-                table = features.read(body, len(x_train) + len(rows))
-            except ValueError as error:
-                return Score("bad_return", str(error))
-            fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
-        elif score.verdict == "ok":
-            score, values = predictions_of(body, [shape])
-            predictions += values
-        if score.verdict != "ok":
-            return _with_limit(score, limits, splits)
-    if variant == "features":
-        fixed = {"variant": "fixed", "splits": fits}
-        score, body, _ = run_job(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
-        if score.verdict == "ok":
-            score, predictions = predictions_of(body, shapes)
-        if score.verdict != "ok":
-            return _with_limit(score, limits, splits)
+    rows = SplitRows(instance, splits)
+    predict = predict_from_features if variant == "features" else _predict
+    score, predictions = predict(pool, job, rows, limits, error_characters)
+    if score.verdict == "timeout":
+        return replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
+    if score.verdict != "ok":
+        return score
     shown: list[float] = []
     counted: list[float] = []
-    for (_, y_train, x_test, y_test), order, predicted in zip(parts, orders, predictions, strict=True):
-        in_order = predicted[np.argsort(order)]
-        shown.append(instance.measure(y_train, y_test, in_order[: len(x_test)]))
-        if len(x_held):
-            counted.append(instance.measure(y_train, y_held, in_order[len(x_test) :]))
+    for (_, y_train, x_test, y_test), values in zip(rows.parts, predictions, strict=True):
+        shown.append(instance.measure(y_train, y_test, values[: len(x_test)]))
+        if len(rows.y_held):
+            counted.append(instance.measure(y_train, rows.y_held, values[len(x_test) :]))
     counts = counted or shown
     return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
 
 
-def _with_limit(score: Score, limits: Limits, splits: int) -> Score:
-    """Returns a failed score; a timeout names the limit."""
-    if score.verdict != "timeout":
-        return score
-    return replace(score, message=f"The limit is {limits.seconds:g} seconds for {splits} splits")
+class SplitRows:
+    """The splits of a table, and the held-out rows that submissions see mixed with the test rows of each."""
+
+    def __init__(self, instance: PlayableTable, splits: int) -> None:
+        self.parts = instance.splits(splits)
+        """per split: training rows, their answers, test rows, their answers"""
+        self.x_held, self.y_held = instance.held_out()
+        self.orders = [
+            row_order(len(part[2]), len(self.x_held), instance.digest, number) for number, part in enumerate(self.parts)
+        ]
+        self.widths = [instance.width(part[1]) for part in self.parts]
+        """columns of predictions"""
+
+    def seen(self, number: int) -> pd.DataFrame:
+        """Returns test and held-out rows in the order in which a submission sees them."""
+        import pandas as pd
+
+        x_test = self.parts[number][2]
+        return pd.concat([x_test, self.x_held]).iloc[self.orders[number]] if len(self.x_held) else x_test
+
+
+def _predict(
+    pool: Pool, job: Mapping[str, object], rows: SplitRows, limits: Limits, error_characters: int
+) -> tuple[Score, list[np.ndarray]]:
+    """Fits and predicts in a run per split; returns the verdict, and the values of the rows that are predicted."""
+    left, predictions = limits.seconds, []
+    for number, (x_train, y_train, _, _) in enumerate(rows.parts):
+        tables = {"x_train": plain_table(x_train), "y_train": y_train, "x_test": plain_table(rows.seen(number))}
+        left_now = replace(limits, seconds=max(0.05, left))
+        score, body, seconds = run_job(pool, {**job, **tables}, left_now, error_characters)
+        left -= seconds
+        order = rows.orders[number]
+        if score.verdict == "ok":
+            score, values = predictions_of(body, [(len(order), rows.widths[number])])
+        if score.verdict != "ok":
+            return score, []
+        predictions.append(values[0][np.argsort(order)])
+    return Score("ok"), predictions
+
+
+def predict_from_features(
+    pool: Pool,
+    job: Mapping[str, object],
+    rows: SplitRows,
+    limits: Limits,
+    error_characters: int,
+    classifiers: Sequence[str] = (),
+) -> tuple[Score, list[np.ndarray]]:
+    """Runs `transform` on every split without labels, and fits the classifiers in a run that it has not touched.
+
+    Returns the verdict and, per split and classifier, the values of test and held-out rows. `classifiers`: names;
+    without any, the classifier of the paper's protocol is used.
+    """
+    left, fits = limits.seconds, []
+    for number, (x_train, y_train, _, _) in enumerate(rows.parts):
+        tables = {"variant": "features", "x_train": plain_table(x_train), "x_test": plain_table(rows.seen(number))}
+        left_now = replace(limits, seconds=max(0.05, left))
+        score, body, seconds = run_job(pool, {**job, **tables}, left_now, error_characters)
+        left -= seconds
+        if score.verdict != "ok":
+            return score, []
+        try:
+            table = features.read(body, len(x_train) + len(rows.orders[number]))
+        except ValueError as error:
+            return Score("bad_return", str(error)), []
+        fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
+    fixed: dict[str, object] = {"variant": "fixed", "splits": fits}
+    if classifiers:
+        fixed["classifiers"] = list(classifiers)
+    score, body, _ = run_job(pool, {**job, **fixed}, replace(limits, seconds=max(0.05, left)), error_characters)
+    if score.verdict != "ok":
+        return score, []
+    each = range(max(1, len(classifiers)))
+    orders = [order for order in rows.orders for _ in each]
+    widths = [width for width in rows.widths for _ in each]
+    score, values = predictions_of(body, [(len(order), width) for order, width in zip(orders, widths, strict=True)])
+    if score.verdict != "ok":
+        return score, []
+    return score, [part[np.argsort(order)] for part, order in zip(values, orders, strict=True)]
 
 
 def row_order(tests: int, held: int, digest: str, split: int) -> np.ndarray:

@@ -7,12 +7,12 @@ validation rows is above zero, both by one classifier; the final features are sc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envsuite.envs.datascicoding import features, scoring
+from envsuite.envs.datascicoding import scoring
 from envsuite.envs.datascicoding.instances import Instance
 from envsuite.sandbox.protocol import Limits
 
@@ -81,41 +81,12 @@ def evaluate(
     which the steps have not touched. `limits.seconds` covers all runs together. Raises EngineFailure if the sandbox
     fails.
     """
-    import pandas as pd
-
-    left = limits.seconds
-    x_held, y_held = instance.held_out()
-    parts = instance.splits(splits)
+    rows = scoring.SplitRows(instance, splits)
     job: dict[str, object] = {"code": program(codes), "forbidden": (), "sealed": (), "output": instance.output}
-    fits: list[object] = []
-    # Test and holdout rows are mixed, so that no step can tell them apart by their place.
-    orders = [
-        scoring.row_order(len(part[2]), len(x_held), instance.digest, number) for number, part in enumerate(parts)
-    ]
-    for (x_train, y_train, x_test, _), order in zip(parts, orders, strict=True):
-        rows = pd.concat([x_test, x_held]).iloc[order]
-        tables = {"variant": "features", "x_train": scoring.plain_table(x_train), "x_test": scoring.plain_table(rows)}
-        score, body, seconds = scoring.run_job(
-            pool, job | tables, replace(limits, seconds=max(0.05, left)), error_characters
-        )
-        left -= seconds
-        if score.verdict != "ok":
-            return StepScore(score.verdict, score.message)
-        try:
-            table = features.read(body, len(x_train) + len(rows))
-        except ValueError as error:
-            return StepScore("bad_return", str(error))
-        fits.append((table.plain(slice(len(x_train))), y_train, table.plain(slice(len(x_train), None))))
-    fixed = {"variant": "fixed", "splits": fits, "classifiers": list(classifiers)}
-    score, body, _ = scoring.run_job(pool, job | fixed, replace(limits, seconds=max(0.05, left)), error_characters)
+    score, predictions = scoring.predict_from_features(pool, job, rows, limits, error_characters, classifiers)
     if score.verdict != "ok":
         return StepScore(score.verdict, score.message)
-    shapes = [(len(part[2]) + len(x_held), instance.width(part[1])) for part in parts for _ in classifiers]
-    score, predictions = scoring.predictions_of(body, shapes)
-    if score.verdict != "ok":
-        return StepScore(score.verdict, score.message)
-    in_order = [values[np.argsort(orders[number // len(classifiers)])] for number, values in enumerate(predictions)]
-    return _summary(instance, len(classifiers), parts, in_order, y_held)
+    return _summary(instance, len(classifiers), rows.parts, predictions, rows.y_held)
 
 
 def _summary(

@@ -18,16 +18,12 @@ random forest and gradient boosting in place of TabPFN and AutoML systems, and s
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from envsuite.cache import cache_dir, write_atomically
-from envsuite.envs.datascicoding import pipelines, replies, scoring, steps
+from envsuite.envs.datascicoding import pipelines, references, replies, scoring, steps
 from envsuite.envs.datascicoding.env import DataSciCoding
 from envsuite.envs.datascicoding.steps import StepScore
 from envsuite.errors import DataError
@@ -127,20 +123,18 @@ class FeatureSteps(DataSciCoding):
 
     def _cached_steps(self, codes: tuple[str, ...]) -> StepScore:
         """Returns the score of steps of ours, cached on disk."""
-        from importlib.metadata import version
 
-        settings = self.settings
-        versions = [version("scikit-learn"), version("numpy")]
-        key = json.dumps(["steps", self.game.digest, self.splits, settings.downstream, codes, versions])
-        path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # not there, or damaged
-            stored = json.loads(path.read_text())
+        def read(stored: dict[str, Any]) -> StepScore:
             return StepScore(**{**stored, "by_classifier": tuple(stored["by_classifier"])})
-        score = self._score_steps(list(codes))
-        if score.verdict != "ok":
-            raise DataError(f"A reference step does not run on {self.game.name}: {score.verdict} {score.message}")
-        write_atomically(path, json.dumps(asdict(score)))
-        return score
+
+        def compute() -> dict[str, Any]:
+            score = self._score_steps(list(codes))
+            if score.verdict != "ok":
+                raise DataError(f"A reference step does not run on {self.game.name}: {score.verdict} {score.message}")
+            return asdict(score)
+
+        parts = ["steps", self.game.digest, self.splits, self.settings.downstream, codes]
+        return references.remembered(parts, read, compute)
 
     # ---- success and players ---------------------------------------------------------------------------------------
 

@@ -2,20 +2,11 @@
 
 from types import SimpleNamespace
 
+from envsuite.core import check_knobs
 from envsuite.envs.datascicoding import datasets, instances, pipelines
+from envsuite.envs.datascicoding.env import DataSciCoding
 
-PLAIN = {
-    "complete": False,
-    "holdout": 0.0,
-    "rows": 0,
-    "imbalance": 1.0,
-    "features": 0,
-    "noise": 0,
-    "missing": 0.0,
-    "categorical": 0.0,
-}
-
-
+PLAIN = check_knobs(DataSciCoding, {})
 STUMP = pipelines._plain("tree", "DecisionTreeClassifier", "max_depth=1, random_state=0")
 
 

@@ -11,8 +11,6 @@ import csv
 import hashlib
 import io
 import itertools
-import json
-import pickle
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +22,8 @@ from envsuite.envs.datascicoding.added.leaderboards import Thresholds, threshold
 from envsuite.envs.datascicoding.added.partition import TRAIN, VALIDATION
 from envsuite.envs.datascicoding.added.storage import StoredTable
 from envsuite.envs.datascicoding.metrics import METRICS, Metric
-from envsuite.errors import EngineFailure
 from envsuite.sandbox.pool import Pool
-from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
+from envsuite.sandbox.protocol import Limits, Spec
 
 SPEC = Spec(
     modules=scoring.SPEC.modules,
@@ -153,39 +150,13 @@ class Competition:
 
     def run(self, pool: Pool, code: str, limits: Limits, error_characters: int) -> tuple[scoring.Score, bytes]:
         """Runs a script; returns its verdict and the submission. Raises EngineFailure if the sandbox fails."""
-        payload = pickle.dumps({"code": code, "files": self.files})
-        for _ in range(2):
-            try:
-                return _read(pool.call(payload, limits), error_characters)
-            except EngineFailure:
-                continue
-        pool.call(pickle.dumps({"code": "", "files": {}}))  # raises if the sandbox fails by itself
-        return scoring.Score("crash", "it took the sandbox down"), b""
+        job: dict[str, object] = {"code": code, "files": self.files}
+        verdict, submission, _ = scoring.run_job(pool, job, limits, error_characters)
+        return verdict, submission
 
     def leaderboard_thresholds(self) -> Thresholds | None:
         """Returns the thresholds of the table's own leaderboard, if it has one."""
         return thresholds(self.table.leaderboard) if self.table.leaderboard else None
-
-
-def _read(result: Result, error_characters: int) -> tuple[scoring.Score, bytes]:
-    """Returns verdict and submission of a run. Trusts nothing from inside."""
-    if result.fate is not Fate.EXITED:
-        return scoring.Score(str(result.fate)), b""
-    if result.exit_code < 0:
-        return scoring.Score("crash", f"signal {-result.exit_code}"), b""
-    first, _, body = result.value.partition(b"\n")
-    try:
-        head = json.loads(first) if len(first) < 8192 else None
-    except (ValueError, RecursionError):
-        head = None
-    verdict = head.get("verdict") if isinstance(head, dict) else None
-    if not isinstance(head, dict) or not isinstance(verdict, str) or verdict not in scoring.VERDICTS:
-        return scoring.Score("exit", f"exit status {result.exit_code}"), b""
-    if verdict != "ok":
-        return scoring.Score(
-            verdict, scoring.clean_message(head.get("message"), head.get("line"), error_characters)
-        ), b""
-    return scoring.Score("ok"), body
 
 
 def _listed(names: list[str]) -> str:

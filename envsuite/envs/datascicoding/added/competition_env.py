@@ -20,9 +20,6 @@ score after each submission as on Kaggle, and no internet, machine or files besi
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -30,12 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from envsuite.cache import cache_dir, write_atomically
-from envsuite.envs.datascicoding import datasets, scoring
+from envsuite.envs.datascicoding import datasets, references, scoring
 from envsuite.envs.datascicoding.added import competition, programs, storage
 from envsuite.envs.datascicoding.added.competition import Competition, CompetitionScore
 from envsuite.envs.datascicoding.added.env import AddedTable
 from envsuite.envs.datascicoding.added.leaderboards import MEDALS, Thresholds
+from envsuite.envs.datascicoding.instances import shortened
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Lease
 from envsuite.types import Knob
@@ -109,8 +106,7 @@ class CompetitionEnv(AddedTable):
         game, settings = self.game, self.settings
         text = [self.objective]
         if settings.tell != "little":
-            names = [column.name for column in game.table.columns]
-            listed = names if len(names) <= 30 else [*names[:15], f"... {len(names) - 30} more ...", *names[-15:]]
+            listed = shortened([column.name for column in game.table.columns])
             train = len(game.table.parts) - len(game.test_rows)
             text.append(f"train.csv: {train} rows; test.csv: {len(game.test_rows)} rows; {', '.join(listed)}.")
         text.append(f"submission.csv: {', '.join(game.header)}.")
@@ -121,11 +117,7 @@ class CompetitionEnv(AddedTable):
 
     # ---- scores ----------------------------------------------------------------------------------------------------
 
-    def _judge(self, code: str) -> scoring.Score:
-        if not code.strip():
-            return scoring.Score("no_code")
-        if len(code) > self.settings.max_code:
-            return scoring.Score("too_long", f"{len(code)} characters, of {self.settings.max_code} allowed")
+    def _evaluate(self, code: str) -> scoring.Score:
         result = self._submit(code)
         if isinstance(result, scoring.Score):
             return result
@@ -181,23 +173,16 @@ class CompetitionEnv(AddedTable):
 
     def _baseline(self, program: str) -> float:
         """Returns the private score of a program of ours, cached on disk."""
-        from importlib.metadata import version
-
         table = self.game.table
-        key = json.dumps([table.digest, table.metric, program, version("scikit-learn"), version("numpy")])
-        path = cache_dir("datascicoding", "references") / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-        with contextlib.suppress(OSError, ValueError, TypeError):  # not there, or damaged
-            return float(json.loads(path.read_text()))
-        limits = self.limits
-        self.limits = replace(limits, seconds=max(300.0, limits.seconds), memory_mb=max(4096, limits.memory_mb))
-        try:
-            result = self._submit(program)
-        finally:
-            self.limits = limits
-        if isinstance(result, scoring.Score):
-            raise DataError(f"A baseline does not run on {table.name}: {result.verdict} {result.message}")
-        write_atomically(path, json.dumps(result[1]))
-        return result[1]
+
+        def compute() -> float:
+            with self._wide_limits(300.0):
+                result = self._submit(program)
+            if isinstance(result, scoring.Score):
+                raise DataError(f"A baseline does not run on {table.name}: {result.verdict} {result.message}")
+            return result[1]
+
+        return references.remembered([table.digest, table.metric, program], float, compute)
 
     # ---- players and reports ---------------------------------------------------------------------------------------
 

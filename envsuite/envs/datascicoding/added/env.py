@@ -22,6 +22,7 @@ from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
 from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
+from envsuite.envs.datascicoding.instances import columns_text
 from envsuite.sandbox import drivers
 from envsuite.types import Knob
 
@@ -91,13 +92,7 @@ class AddedTable(DataSciCoding):
         frame, settings = self.game.features, self.settings
         text = [self.objective, f"x_train has {len(frame)} rows and {frame.shape[1]} columns."]
         if settings.tell != "little":
-            kinds = [
-                f"{name} ({'number' if frame[name].dtype == float else 'text'}"
-                f"{', some missing' if frame[name].isna().any() else ''})"
-                for name in frame.columns
-            ]
-            listed = kinds if len(kinds) <= 30 else [*kinds[:15], f"... {len(kinds) - 30} more ...", *kinds[-15:]]
-            text.append("Columns: " + "; ".join(listed) + ".")
+            text.append(columns_text(frame))
         if settings.tell == "full":
             if self.table.classes:
                 counts = np.bincount(self.table.answers[self.game.train].astype(int), minlength=len(self.table.classes))
