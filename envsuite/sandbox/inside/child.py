@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from . import archive, kernel, wire
+from . import archive, kernel, system_calls, wire
 from .family import threads_of_this_user
 from .limits import execute, set_limits
 
@@ -108,6 +108,7 @@ class Child:
         The order matters: each step needs rights that a later one removes.
         """
         config, limits, scratch, link = self.config, self.job["limits"], self.scratch, self.pipes.get(LINK)
+        kernel.die_first()
         if config["namespaces"]:
             kernel.unshare(kernel.NEW_MOUNT | kernel.NEW_IPC)
             kernel.privatise_mounts()
@@ -126,7 +127,7 @@ class Child:
             own = [f"/proc/self/{name}" for name in ("maps", "stat", "statm", "status")]
             kernel.landlock([*rules["listed"], *write], [*rules["read"], *own], write)
         if config["seccomp"]:
-            listener = kernel.seccomp(config["sockets"], config["signals"], shared_user=link is not None)
+            listener = system_calls.seccomp(config["sockets"], config["signals"], shared_user=link is not None)
             if listener is not None and link is not None:
                 kernel.open_to_inspection()  # the zygote reads the arguments of guarded calls
                 with socket.socket(fileno=link) as channel:
