@@ -259,7 +259,7 @@ def _export(args: argparse.Namespace) -> None:
             from harness.interop.predictions import write_predictions
 
             count = write_predictions(run, args.output)
-            print(f"{args.output}: predictions for {count} instances")
+            print(f"{args.output}: predictions for {cli.plural(count, 'instance')}")
             return
         else:
             from harness.interop.inspect import write_log
