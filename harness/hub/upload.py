@@ -12,8 +12,8 @@ from envsuite.errors import DataError, MissingExtra, UsageError
 from envsuite.escaping import one_line
 from harness.hub.bundle import Bundle
 
-PRIME_SECONDS = 900
-"""for `prime env push`; a bundle is small"""
+LIMIT = 900
+"""seconds for `prime env push`; a bundle is small"""
 
 
 def push(bundle: Bundle, private: bool, message: str) -> str:
@@ -61,12 +61,10 @@ def _push_to_prime(bundle: Bundle, private: bool) -> str:
         visibility = "PRIVATE" if private else "PUBLIC"
         words = [program, "env", "push", "--path", folder, "--owner", owner, "--name", name, "--visibility", visibility]
         try:
-            done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PRIME_SECONDS
-            )
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
         except subprocess.TimeoutExpired:
             raise DataError(
-                f"`prime env push` did not end within {PRIME_SECONDS} s and was stopped. Push again: "
+                f"`prime env push` did not end within {LIMIT} s and was stopped. Push again: "
                 "files that are there already are replaced."
             ) from None
     if done.returncode:

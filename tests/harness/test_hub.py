@@ -284,7 +284,7 @@ def test_prime_gets_the_folder_owner_name_and_visibility(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="failed with exit status 1"):
         push(files, private=True, message="")
     program.write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(upload, "PRIME_SECONDS", 0.2)
+    monkeypatch.setattr(upload, "LIMIT", 0.2)
     with pytest.raises(DataError, match=r"did not end within 0.2 s"):
         push(files, private=True, message="")
     monkeypatch.setenv("PATH", "/nowhere")
