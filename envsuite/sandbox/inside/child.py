@@ -121,6 +121,8 @@ class Child:
         existing = 0 if config["own_user"] else threads_of_this_user()
         set_limits(limits, warm=self.program is not None, existing_processes=existing)
         kernel.become(config["uid"], config["keep_search"])
+        if config["uid"] is None and not config["namespaces"]:
+            kernel.open_to_inspection()  # the zygote reads arguments of guarded calls, and looks for hidden memory
         if config["rules"] is not None:
             rules = config["rules"]
             write = [*rules["write"], *([scratch] if scratch else [])]
@@ -129,7 +131,6 @@ class Child:
         if config["seccomp"]:
             listener = system_calls.seccomp(config["sockets"], config["signals"], shared_user=link is not None)
             if listener is not None and link is not None:
-                kernel.open_to_inspection()  # the zygote reads the arguments of guarded calls
                 with socket.socket(fileno=link) as channel:
                     socket.send_fds(channel, [b"l"], [listener])
                 os.close(listener)

@@ -15,7 +15,7 @@ from .attributes import AttributeGuard
 from .child import ERROR, OUTPUT, VALUE
 from .family import descendants
 from .usage import (
-    Memory,
+    ProcessMemory,
     folder_bytes,
     handles_children,
     memory_bytes,
@@ -52,7 +52,7 @@ class SandboxRun:
     child: int
     outputs: dict[bytes, int]
     folders: list[str]
-    baseline: Memory
+    baseline: ProcessMemory
     """memory of the zygote, which a fork shares"""
     guard: AttributeGuard | None = None
     stdin: int | None = None

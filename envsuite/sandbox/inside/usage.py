@@ -13,7 +13,7 @@ _SIGCHLD_BIT = 1 << 16
 
 
 @dataclass(frozen=True)
-class Memory:
+class ProcessMemory:
     """Memory of a process that is not backed by files, in RAM or swap [bytes].
 
     Memory shared between processes counts in each process that has touched it.
@@ -28,22 +28,22 @@ class Memory:
         return self.own + self.shared
 
 
-def memory_of(pid: int) -> Memory:
+def memory_of(pid: int) -> ProcessMemory:
     """Returns a process's use of memory; zeros if it has ended."""
     try:
         with open(f"/proc/{pid}/status") as file:
             fields = dict(line.split(":", 1) for line in file)
     except (OSError, ValueError):
-        return Memory()
+        return ProcessMemory()
     sizes = {name: int(fields[name].split()[0]) << 10 for name in _SIZES if name in fields}
     own = sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0)
-    return Memory(own, sizes.get("RssShmem", 0), sizes.get("VmSize", 0))
+    return ProcessMemory(own, sizes.get("RssShmem", 0), sizes.get("VmSize", 0))
 
 
 _SIZES = ("RssAnon", "RssShmem", "VmSwap", "VmSize")
 
 
-def memory_bytes(pids: Iterable[int], baseline: Memory, limit: float) -> float:
+def memory_bytes(pids: Iterable[int], baseline: ProcessMemory, limit: float) -> float:
     """Returns the memory of a run's processes beyond `baseline`, which all of them share with the zygote [bytes].
 
     The exact figure takes longer to find, so it is looked up only if the quick one could hide more than `limit`: if
