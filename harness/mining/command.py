@@ -22,8 +22,8 @@ def parser() -> argparse.ArgumentParser:
         "mine",
         help="find real bugs between consecutive releases",
         description="Find real bugs: tests of a release that fail on the release before, and the fewest changes of the "
-        "code that repair them. Writes records.jsonl in SWE-Gym's schema, each with a recipe for pip, and yield.md. "
-        "The same command continues an interrupted run.",
+        "code that repair them. Nothing of a package runs outside a sandbox. Writes records.jsonl in SWE-Gym's "
+        "schema, each with a recipe for pip, and yield.md. The same command continues an interrupted run.",
         epilog="Example: envsuite-swe mine voluptuous boltons -o mined -r 10",
     )
     mine.add_argument("packages", nargs="*", metavar="PACKAGE", help="name on the package index")
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="the same command")
+    cli.run(_main, argv, resumes="the same command", kept="finished pairs of releases and packages")
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -20,7 +20,7 @@ from envsuite.envs.swegym.generated.generator import symptoms_of
 from envsuite.envs.swegym.generated.tasks import Symptom
 from envsuite.envs.swegym.mined.hunks import FileHunk, apply
 from envsuite.envs.swegym.mined.reduction import OutOfBudget, minimise
-from envsuite.envs.swegym.mined.releases import ReleasePair
+from envsuite.envs.swegym.mined.releases import Hopeless, ReleasePair
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Pool
 
@@ -36,6 +36,12 @@ CANDIDATES = 8
 TRIES = 14
 """repaired tests of one pair from which the search starts"""
 _EXPLAINED = 12
+_CAUSE = 100
+"""characters of the error that a reason quotes"""
+
+
+class TimedOut(DataError):
+    """A suite did not end in time, perhaps because the machine was busy: worth another try."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +113,15 @@ class Search:
         """Finds the repaired tests. Raises DataError with the reason if there are none."""
         hunks = self.pair.hunks
         after = self._run(hunks, None)
+        if after.fate == "timeout":
+            raise TimedOut(f"the suite takes more than {SUITE_SECONDS:g} s")
         if after.fate != "exited" or "PASSED" not in after.statuses.values():
-            raise DataError("the new tests do not run" if after.fate != "timeout" else "the suite is too slow")
+            raise Hopeless(f"the new tests do not run: {_cause(after)}")
         before = self._run([], None)
+        if before.fate == "timeout":
+            raise TimedOut("the new tests do not end on the old code")
         if before.fate != "exited":
-            raise DataError("the new tests do not end on the old code")
+            raise DataError(f"the new tests do not run on the old code: {_cause(before)}")
         suspects = [test for test in _passing(after) if before.statuses.get(test) in ("FAILED", "ERROR")]
         if before.uncollected:
             self.rejected["test file cannot be imported on the old code"] += len(before.uncollected)
@@ -168,6 +178,18 @@ def _own_line(failure: str, symptom: Symptom) -> str:
         if re.match(rf"{re.escape(path)}:\d+: in test", line) and lines[number + 1].startswith("    "):
             return lines[number + 1].strip()[:200]
     return symptom.code
+
+
+def _cause(run: suite.SuiteRun) -> str:
+    """Returns why no test of a run passed: the error of a test file that cannot be imported, or pytest's last line."""
+    for text in run.uncollected.values():
+        if errors := [line[1:].strip() for line in text.splitlines() if line.startswith("E  ")]:
+            return errors[0][:_CAUSE]
+        if lines := text.strip().splitlines():
+            return lines[-1].strip()[:_CAUSE]
+    failed = Counter(status for status in run.statuses.values())
+    counts = ", ".join(f"{count} {status.lower()}" for status, count in failed.most_common())
+    return (run.message or counts or f"pytest collects none (exit code {run.exit_code})")[:_CAUSE]
 
 
 def _passing(run: suite.SuiteRun) -> set[str]:

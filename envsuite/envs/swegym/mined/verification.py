@@ -20,12 +20,13 @@ from envsuite.envs.swegym.grading import between_markers
 from envsuite.envs.swegym.mined import issue
 from envsuite.envs.swegym.mined.hunks import FileHunk, apply
 from envsuite.envs.swegym.mined.releases import Release, checksum, is_test_module
-from envsuite.envs.swegym.mined.search import BugCandidate
+from envsuite.envs.swegym.mined.search import BugCandidate, TimedOut
 from envsuite.envs.swegym.problems import Changes
 from envsuite.envs.swegym.published.logs import PARSERS
 from envsuite.envs.swegym.published.problem import PublishedProblem
 from envsuite.envs.swegym.published.records import Record
 from envsuite.envs.swegym.published.repos import test_files
+from envsuite.sandbox.protocol import Fate
 
 SECONDS = 120.0
 """wall clock of one run of a suite"""
@@ -69,7 +70,7 @@ def recipe_of(release: Release) -> dict[str, Any]:
 def verify(candidate: BugCandidate, driver: str) -> Verified:
     """Returns the verified record of a candidate.
 
-    Raises CandidateRejected with the reason, DataError, EngineFailure.
+    Raises CandidateRejected with the reason, TimedOut, DataError, EngineFailure.
     """
     pair = candidate.pair
     changes = candidate.changes
@@ -173,8 +174,13 @@ def _complete(test: str) -> bool:
 
 
 def _grade(problem: PublishedProblem, changes: Changes, useless: bool = False) -> dict[str, str]:
-    """Grades changes and returns the statuses of their run. Raises CandidateRejected for a wrong verdict."""
+    """Grades changes and returns the statuses of their run.
+
+    Raises CandidateRejected for a wrong verdict, TimedOut.
+    """
     report = problem.judge(changes, SECONDS)
+    if report.fault == Fate.TIMEOUT:
+        raise TimedOut(f"the recipe's run takes more than {SECONDS:g} s")
     if report.fault:
         raise CandidateRejected(f"the judge refuses it ({report.fault.partition(':')[0]})")
     if useless and report.fail_to_pass:
