@@ -37,7 +37,7 @@ def test_a_pair_on_which_the_sandbox_fails_is_not_recorded(archives, tmp_path, m
 
 
 def test_a_pair_that_is_interrupted_is_not_recorded(archives, tmp_path, monkeypatch):
-    def interrupted(pair, pools, driver, most, result):
+    def interrupted(search, driver, most, result, last_try):
         stops[0].set()
         raise DataError("a program that the signal ended too")
 

@@ -123,14 +123,14 @@ def mine(plan: MiningPlan, folder: Path, show: Show = lambda result: None) -> Mi
 
     def one(name: str) -> None:
         if (name, "", "") not in journal.done and not is_over():
-            _PackageMiner(name, plan, journal, driver, show).run(is_over, stopped)
+            _PackageMiner(name, plan, journal, driver, stopped, show).run(is_over)
 
     with ThreadPoolExecutor(plan.workers) as threads:
         try:
             for _ in threads.map(one, dict.fromkeys(plan.packages)):
                 pass  # raises the errors of workers
         finally:
-            stopped.set()  # after Ctrl-C or an error, other workers finish only the pair in hand
+            stopped.set()  # after Ctrl-C or an error, the workers end with the next run of tests
             threads.shutdown(cancel_futures=True)
             write_records(journal, folder / RECORDS)
     return journal
@@ -139,17 +139,27 @@ def mine(plan: MiningPlan, folder: Path, show: Show = lambda result: None) -> Mi
 class _PackageMiner:
     """Mines the pairs of one package, newest first; pairs that timed out get a second and last try at the end."""
 
-    def __init__(self, name: str, plan: MiningPlan, journal: MiningJournal, driver: str, show: Show) -> None:
-        self.name, self.plan, self.journal, self.driver, self.show = name, plan, journal, driver, show
+    def __init__(
+        self,
+        name: str,
+        plan: MiningPlan,
+        journal: MiningJournal,
+        driver: str,
+        stopped: threading.Event,
+        show: Show,
+    ) -> None:
+        self.name, self.plan, self.journal, self.driver = name, plan, journal, driver
+        self.stopped = stopped.is_set
+        self.show: Show = lambda result: None if self.stopped() else show(result)
         self.pools: dict[tuple[str, ...], list[Pool]] = {}
         self.newer: tuple[str | Path, Release] | None = None
         """the release that was read last, which is the newer one of the next pair"""
         self.hopeless = 0
         """pairs of which no test can run"""
 
-    def run(self, is_over: Callable[[], bool], stopped: threading.Event) -> None:
+    def run(self, is_over: Callable[[], bool]) -> None:
         def note(result: PairResult) -> None:
-            if not stopped.is_set():  # the signal may have ended programs that the pair needed
+            if not self.stopped():  # the signal may have ended programs that the pair needed
                 self.journal.add(result)
                 self.show(result)
 
@@ -196,7 +206,7 @@ class _PackageMiner:
             if needs not in self.pools:
                 self.pools[needs] = suite.pools(self.driver, 1, needs)[:2]
             most = self.plan.most - self.journal.count(self.name)
-            _mine_pair(pair, self.pools[needs], self.driver, most, result, last_try)
+            _mine_pair(Search(pair, self.pools[needs], stopped=self.stopped), self.driver, most, result, last_try)
         except (IndexFailure, EngineFailure):
             raise
         except TimedOut as error:
@@ -217,15 +227,12 @@ class _PackageMiner:
         return ReleasePair(self.newer[1], release)
 
 
-def _mine_pair(
-    pair: ReleasePair, pools: Sequence[Pool], driver: str, most: int, result: PairResult, last_try: bool
-) -> None:
+def _mine_pair(search: Search, driver: str, most: int, result: PairResult, last_try: bool) -> None:
     """Fills in a pair's result.
 
     Raises DataError if it has no candidates, TimedOut if a suite or, unless this is the last try,
     the verification of a candidate does not end in time.
     """
-    search = Search(pair, pools)
     rejected: Counter[str] = Counter()
     try:
         for candidate in search.candidates():

@@ -3,25 +3,25 @@ hunks that do it.
 
 The new release's tests run on the old code and on the new code, twice each, in processes with
 different hash seeds. A test that fails on the old code and passes on the new one is *repaired*. For
-each repaired test, delta debugging finds a smallest set of hunks with which it passes; the
-candidate is kept if these hunks break no test that passes on both releases. Other repaired tests
-that pass with the same hunks belong to the same candidate.
+each repaired test, delta debugging finds a smallest set of hunks with which it passes, beginning
+with the hunks that the test executes. The candidate is kept if these hunks break no test that passes
+on both releases. Other repaired tests that pass with the same hunks belong to the same candidate.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from envsuite.envs.swegym.generated import suite
 from envsuite.envs.swegym.generated.generator import symptoms_of
 from envsuite.envs.swegym.generated.tasks import Symptom
-from envsuite.envs.swegym.mined.hunks import FileHunk, apply
+from envsuite.envs.swegym.mined.hunks import FileHunk, apply, new_lines
 from envsuite.envs.swegym.mined.reduction import OutOfBudget, minimise
 from envsuite.envs.swegym.mined.releases import Hopeless, ReleasePair
-from envsuite.errors import DataError
+from envsuite.errors import DataError, EngineFailure
 from envsuite.sandbox.pool import Pool
 
 SUITE_SECONDS = 30.0
@@ -67,6 +67,8 @@ class Search:
     pair: ReleasePair
     pools: Sequence[Pool]
     """two pools with different hash seeds"""
+    stopped: Callable[[], bool] = lambda: False
+    """True once the command is being ended: the next run of tests raises EngineFailure"""
     rejected: Counter[str] = field(default_factory=Counter)
     repaired: list[str] = field(default_factory=list)
     stable: frozenset[str] = frozenset()
@@ -99,15 +101,22 @@ class Search:
             yield BugCandidate(self.pair, hunks, tuple(repaired), self._symptoms(repaired), tuple(sorted(self.stable)))
 
     def _run(
-        self, hunks: Sequence[FileHunk], only: Sequence[str] | None, number: int = 0, explain: bool = False
+        self,
+        hunks: Sequence[FileHunk],
+        only: Sequence[str] | None,
+        number: int = 0,
+        explain: bool = False,
+        trace: bool = False,
     ) -> suite.SuiteRun:
+        if self.stopped():
+            raise EngineFailure("the search was stopped")
         files = dict(self.pair.base)
         for path, text in apply(self.pair.old.code, hunks).items():
             if text is None:
                 files.pop(path, None)
             else:
                 files[path] = text
-        return suite.run(self.pools[number], self.pair.new.package, files, only, SUITE_SECONDS, explain)
+        return suite.run(self.pools[number], self.pair.new.package, files, only, SUITE_SECONDS, explain, trace)
 
     def _compare(self) -> None:
         """Finds the repaired tests. Raises DataError with the reason if there are none."""
@@ -147,8 +156,10 @@ class Search:
                 statuses = self._run(sorted(hunks, key=_place), required).statuses
                 return all(statuses.get(name) == "PASSED" for name in required)
 
+            narrowed = self._executed(required)
+            chosen = next((hunks for hunks in narrowed if passes(frozenset(hunks))), self.pair.hunks)
             try:
-                hunks = minimise(self.pair.hunks, passes, CHECKS, group=lambda hunk: hunk.path)
+                hunks = minimise(chosen, passes, CHECKS, group=lambda hunk: hunk.path)
             except OutOfBudget:
                 return "no small set of hunks within the budget"
             if sum(hunk.size for hunk in hunks) > MOST_LINES:
@@ -162,6 +173,22 @@ class Search:
                 return tuple(hunks), [name for name in self.repaired if name in passing]
             required += broken[:20]
         return "breaks other tests"
+
+    def _executed(self, tests: Sequence[str]) -> list[list[FileHunk]]:
+        """Returns two sets of hunks that probably suffice for tests: those of which they execute a line, and these
+        with the ones that are executed during the import.
+
+        Either spares most of the checks that delta debugging needs if it begins with all hunks.
+        """
+        executed = self._run(self.pair.hunks, tests, trace=True).trace.get("lines", {})
+        places = new_lines(self.pair.hunks)
+
+        def touched(hunk: FileHunk, names: set[str]) -> bool:
+            lines = executed.get(hunk.path, {})
+            return any(names.intersection(lines.get(str(number), ())) for number in places[hunk])
+
+        sets = [[hunk for hunk in self.pair.hunks if touched(hunk, names)] for names in ({*tests}, {*tests, ""})]
+        return [hunks for hunks in sets if hunks and len(hunks) < len(self.pair.hunks)]
 
     def _symptoms(self, repaired: Sequence[str]) -> tuple[Symptom, ...]:
         run = self._run([], repaired[:_EXPLAINED], explain=True)

@@ -63,6 +63,7 @@ def recipe_of(release: Release) -> dict[str, Any]:
         "pins": [f"{name}=={importlib.metadata.version(name)}" for name in ("pytest", *package.needs)],
         "env": {"PYTHONPATH": ":".join(roots), "PYTHONDONTWRITEBYTECODE": "1"},
         "test_cmd": COMMAND,
+        "parser": "pytest_subtests",
         "directives": " ".join(package.tests),
     }
 
@@ -184,10 +185,10 @@ def _grade(problem: PublishedProblem, changes: Changes, useless: bool = False) -
     if report.fault:
         raise CandidateRejected(f"the judge refuses it ({report.fault.partition(':')[0]})")
     if useless and report.fail_to_pass:
-        raise CandidateRejected("unstable")
+        raise CandidateRejected("a repaired test passes without the change")
     if not useless and not report.fail_to_pass:
         raise CandidateRejected("the recipe's run does not confirm it")
-    return PARSERS["pytest"](between_markers(problem.test_log[0]) or "")
+    return PARSERS[problem.row.parser](between_markers(problem.test_log[0]) or "")
 
 
 def _texts(candidate: BugCandidate) -> tuple[str, str]:
