@@ -96,7 +96,7 @@ def test_the_issue_states_got_and_expected_and_neither_names_the_function_nor_co
     (record,) = miner.records(mined[2].results)
     text = record["problem_statement"]
     assert "Got: `'spread 4'`\nExpected: `'spread 3'`" in text
-    assert "list a bug fix here" in text
+    assert "list this as a bug fix" in text
     assert "_spread" not in text
     assert "_spread" in record["hints_text"]
     assert not issue.copied_words(text, [NOTES])

@@ -106,6 +106,8 @@ class MiningPlan:
     archives: Path | None = None
     """folder of source archives, instead of the package index"""
     seconds: float = float("inf")
+    suite_seconds: float = 30.0
+    """that one run of a package's tests may take"""
 
 
 def mine(plan: MiningPlan, folder: Path, show: Show = lambda result: None) -> MiningJournal:
@@ -154,6 +156,7 @@ class _PackageMiner:
         self.pools: dict[tuple[str, ...], list[Pool]] = {}
         self.newer: tuple[str | Path, Release] | None = None
         """the release that was read last, which is the newer one of the next pair"""
+        self.timed_out = 0
         self.hopeless = 0
         """pairs of which no test can run"""
 
@@ -182,8 +185,13 @@ class _PackageMiner:
                     note(self._mine(old, new, last_try))
                 except TimedOut as error:
                     waiting.append((old, new, True))
+                    self.timed_out += 1
                     reason = f"{error}; another try follows"
                     self.show(PairResult(self.name, _version(old), _version(new), reason=reason))
+                    if self.timed_out >= HOPELESS:
+                        reason = f"left for another run, because {HOPELESS} pairs timed out"
+                        self.show(PairResult(self.name, reason=reason))
+                        return
                 except (IndexFailure, EngineFailure) as error:  # no result: the next run tries again
                     self.show(PairResult(self.name, _version(old), _version(new), reason=str(error)))
                 if self.hopeless >= HOPELESS:
@@ -206,7 +214,13 @@ class _PackageMiner:
             if needs not in self.pools:
                 self.pools[needs] = suite.pools(self.driver, 1, needs)[:2]
             most = self.plan.most - self.journal.count(self.name)
-            _mine_pair(Search(pair, self.pools[needs], stopped=self.stopped), self.driver, most, result, last_try)
+            _mine_pair(
+                Search(pair, self.pools[needs], self.plan.suite_seconds, self.stopped),
+                self.driver,
+                most,
+                result,
+                last_try,
+            )
         except (IndexFailure, EngineFailure):
             raise
         except TimedOut as error:

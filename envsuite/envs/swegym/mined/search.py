@@ -24,8 +24,6 @@ from envsuite.envs.swegym.mined.releases import Hopeless, ReleasePair
 from envsuite.errors import DataError, EngineFailure
 from envsuite.sandbox.pool import Pool
 
-SUITE_SECONDS = 30.0
-"""seconds that a complete suite may take"""
 CHECKS = 60
 """runs of one test, at most, in the search for a smallest set of hunks"""
 MOST_HUNKS = 600
@@ -67,6 +65,8 @@ class Search:
     pair: ReleasePair
     pools: Sequence[Pool]
     """two pools with different hash seeds"""
+    seconds: float = 30.0
+    """that one run of a suite may take"""
     stopped: Callable[[], bool] = lambda: False
     """True once the command is being ended: the next run of tests raises EngineFailure"""
     rejected: Counter[str] = field(default_factory=Counter)
@@ -116,14 +116,14 @@ class Search:
                 files.pop(path, None)
             else:
                 files[path] = text
-        return suite.run(self.pools[number], self.pair.new.package, files, only, SUITE_SECONDS, explain, trace)
+        return suite.run(self.pools[number], self.pair.new.package, files, only, self.seconds, explain, trace)
 
     def _compare(self) -> None:
         """Finds the repaired tests. Raises DataError with the reason if there are none."""
         hunks = self.pair.hunks
         after = self._run(hunks, None)
         if after.fate == "timeout":
-            raise TimedOut(f"the suite takes more than {SUITE_SECONDS:g} s")
+            raise TimedOut(f"the suite takes more than {self.seconds:g} s")
         if after.fate != "exited" or "PASSED" not in after.statuses.values():
             raise Hopeless(f"the new tests do not run: {_cause(after)}")
         before = self._run([], None)
