@@ -161,6 +161,13 @@ class ReleasePair:
         return split(self.old.code, self.new.code)
 
     @cached_property
+    def changed_modules(self) -> list[str]:
+        """Test modules that are new or differ; none (for all of them) if other files of the tests differ."""
+        old, new = self.old.tests, self.new.tests
+        changed = [path for path, text in new.items() if old.get(path) != text]
+        return changed if all(map(is_test_module, changed)) else []
+
+    @cached_property
     def base(self) -> dict[str, str]:
         """The old release with the tests of the new one."""
         files = {path: text for path, text in self.old.texts.items() if not is_test_file(self.old.package, path)}

@@ -1,8 +1,8 @@
 """Search for real bugs in a pair of releases: tests that the changes of the code repair, and the fewest
 hunks that do it.
 
-The new release's tests run on the old code and on the new code, twice each, in processes with
-different hash seeds. A test that fails on the old code and passes on the new one is *repaired*. For
+The new release's changed test modules run on the old code and on the new code, twice each, in
+processes with different hash seeds. A test that fails on the old code and passes on the new one is *repaired*. For
 each repaired test, delta debugging finds a smallest set of hunks with which it passes, beginning
 with the hunks that the test executes. The candidate is kept if these hunks break no test that passes
 on both releases. Other repaired tests that pass with the same hunks belong to the same candidate.
@@ -107,6 +107,7 @@ class Search:
         number: int = 0,
         explain: bool = False,
         trace: bool = False,
+        modules: Sequence[str] = (),
     ) -> suite.SuiteRun:
         if self.stopped():
             raise EngineFailure("the search was stopped")
@@ -116,36 +117,49 @@ class Search:
                 files.pop(path, None)
             else:
                 files[path] = text
-        return suite.run(self.pools[number], self.pair.new.package, files, only, self.seconds, explain, trace)
+        package = replace(self.pair.new.package, tests=tuple(modules)) if modules else self.pair.new.package
+        return suite.run(self.pools[number], package, files, only, self.seconds, explain, trace)
 
     def _compare(self) -> None:
-        """Finds the repaired tests. Raises DataError with the reason if there are none."""
-        hunks = self.pair.hunks
-        after = self._run(hunks, None)
-        if after.fate == "timeout":
-            raise TimedOut(f"the suite takes more than {self.seconds:g} s")
-        if after.fate != "exited" or "PASSED" not in after.statuses.values():
-            raise Hopeless(f"the new tests do not run: {_cause(after)}")
-        before = self._run([], None)
-        if before.fate == "timeout":
-            raise TimedOut("the new tests do not end on the old code")
-        if before.fate != "exited":
-            raise DataError(f"the new tests do not run on the old code: {_cause(before)}")
-        suspects = [test for test in _passing(after) if before.statuses.get(test) in ("FAILED", "ERROR")]
+        """Finds the repaired tests. Raises DataError with the reason if there are none.
+
+        Most pairs have none, so the modules that changed run first, and the whole suite only if it is needed.
+        """
+        hunks, modules = self.pair.hunks, self.pair.changed_modules
+        before = self._ended(self._run([], None, modules=modules))
+        failing = {test for test, status in before.statuses.items() if status in ("FAILED", "ERROR")}
         if before.uncollected:
             self.rejected["test file cannot be imported on the old code"] += len(before.uncollected)
+        if not failing and not before.uncollected:
+            raise DataError("no test that fails on the old code passes on the new one")
+        after = self._ended(self._run(hunks, None, modules=modules))
+        if "PASSED" not in after.statuses.values():
+            raise Hopeless(f"the new tests do not run: {_cause(after)}")
+        suspects = sorted(_passing(after) & failing)
         if not suspects:
             raise DataError("no test that fails on the old code passes on the new one")
         if len(hunks) > MOST_HUNKS:
             raise DataError("the code changed too much")
-        again = self._run(hunks, None, 1), self._run([], None, 1)
-        passing = _passing(again[0])
+        again = self._run([], None, 1, modules=modules), self._run(hunks, None, 1, modules=modules)
+        passing = _passing(again[1])
         self.repaired = [
-            test for test in suspects if test in passing and again[1].statuses.get(test) in ("FAILED", "ERROR")
+            test for test in suspects if test in passing and again[0].statuses.get(test) in ("FAILED", "ERROR")
         ]
         if unstable := len(suspects) - len(self.repaired):
             self.rejected["unstable"] += unstable
-        self.stable = frozenset(_passing(after) & passing & _passing(before) & _passing(again[1]))
+        if self.repaired:
+            stable = _passing(before) & _passing(after)
+            whole = self._ended(self._run([], None)), self._ended(self._run(hunks, None))
+            others = {test for test in _passing(whole[0]) & _passing(whole[1]) if test not in before.statuses}
+            self.stable = frozenset((stable & _passing(again[0]) & passing) | others)
+
+    def _ended(self, run: suite.SuiteRun) -> suite.SuiteRun:
+        """Returns a run that ended by itself. Raises TimedOut, Hopeless."""
+        if run.fate == "timeout":
+            raise TimedOut(f"the suite takes more than {self.seconds:g} s")
+        if run.fate != "exited":
+            raise Hopeless(f"the new tests do not run: {_cause(run)}")
+        return run
 
     def _smallest(self, test: str) -> tuple[tuple[FileHunk, ...], list[str]] | str:
         """Returns the hunks for a test and all tests they repair, or the reason why there are none."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,8 +51,14 @@ class Verified:
     """None if that was not graded"""
 
 
-def recipe_of(release: Release) -> dict[str, Any]:
-    """Returns the recipe of a release: its archive, pins of the installed requirements, and the test command."""
+def recipe_of(release: Release, tests: Iterable[str] = ()) -> dict[str, Any]:
+    """Returns the recipe of a release: its archive, pins of the installed requirements, and the test command.
+
+    `tests`: modules that are run, as SWE-bench runs those of the test patch; the whole suite if the release lacks one.
+    """
+    modules = sorted(set(tests))
+    if not modules or not all(path in release.tests for path in modules):
+        modules = list(release.package.tests)
     package = release.package
     local = release.archive.parent.parent.name != "archives"
     requirement = str(release.archive.resolve()) if local else f"{package.name}=={package.version}"
@@ -64,7 +70,7 @@ def recipe_of(release: Release) -> dict[str, Any]:
         "env": {"PYTHONPATH": ":".join(roots), "PYTHONDONTWRITEBYTECODE": "1"},
         "test_cmd": COMMAND,
         "parser": "pytest_subtests",
-        "directives": " ".join(package.tests),
+        "directives": " ".join(modules),
     }
 
 
@@ -77,7 +83,7 @@ def verify(candidate: BugCandidate, driver: str) -> Verified:
     changes = candidate.changes
     patch = diff_of(_encoded(pair.old.texts), {path: _bytes(text) for path, text in changes.items()})
     package = pair.old.package
-    recipe = recipe_of(pair.old)
+    recipe = recipe_of(pair.old, (test.partition("::")[0] for test in candidate.repaired))
     digest = hashlib.sha256(patch.encode()).hexdigest()[:8]
     draft = Record(
         instance_id=f"pypi__{package.name}-{pair.new.package.version}-{digest}",
