@@ -24,15 +24,17 @@ from envsuite.envs.swegym.mined.releases import Hopeless, ReleasePair
 from envsuite.errors import DataError, EngineFailure
 from envsuite.sandbox.pool import Pool
 
-CHECKS = 60
+CHECKS = 25
 """runs of one test, at most, in the search for a smallest set of hunks"""
 MOST_HUNKS = 600
 MOST_LINES = 150
 """changed lines of a candidate"""
 CANDIDATES = 8
 """candidates of one pair"""
-TRIES = 14
+TRIES = 10
 """repaired tests of one pair from which the search starts"""
+MISSES = 3
+"""tests in a row without a candidate, after which a pair is left: the release rewrote too much"""
 _EXPLAINED = 12
 _CAUSE = 100
 """characters of the error that a reason quotes"""
@@ -79,15 +81,16 @@ class Search:
         self._compare()
         used: set[FileHunk] = set()
         waiting = list(self.repaired)
-        tries = yielded = 0
+        tries = yielded = misses = 0
         while waiting and yielded < CANDIDATES:
-            if tries >= TRIES:
+            if tries >= TRIES or misses >= MISSES:
                 self.rejected["not tried"] += len(waiting)
                 return
             test, tries = waiting[0], tries + 1
             found = self._smallest(test)
             if isinstance(found, str):
                 self.rejected[found] += 1
+                misses += 1
                 function = test.partition("[")[0]
                 waiting = [other for other in waiting if other.partition("[")[0] != function]
                 continue
@@ -97,7 +100,7 @@ class Search:
                 self.rejected["shares hunks with another"] += 1
                 continue
             used |= set(hunks)
-            yielded += 1
+            yielded, misses = yielded + 1, 0
             yield BugCandidate(self.pair, hunks, tuple(repaired), self._symptoms(repaired), tuple(sorted(self.stable)))
 
     def _run(
