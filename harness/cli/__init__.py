@@ -66,7 +66,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
         print_safely(f"warning: {one_line(line)}", sys.stderr)
 
 
-def add_verbose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_verbose(verbs: argparse._SubParsersAction[Any]) -> None:
     """Adds -v to every verb of a command; `run` looks for it."""
     for verb in verbs.choices.values():
         verb.add_argument("-v", "--verbose", action="store_true", help="print tracebacks")

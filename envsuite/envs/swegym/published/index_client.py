@@ -23,12 +23,12 @@ from pip._vendor.packaging.requirements import Requirement
 
 def download(folder: Path, texts: Sequence[str]) -> Iterator[tuple[str, Path | LookupError]]:
     """Yields each requirement with its newest source archive, or with the reason why there is none."""
-    command = create_command("download")
+    command: Any = create_command("download")
     options, _ = command.parse_args(["--no-input", "-d", str(folder), *texts])
     with command.main_context():
         session = command.get_default_session(options)
         finders = [
-            command._build_package_finder(options=options, session=session, ignore_requires_python=ignore)  # type: ignore[attr-defined]
+            command._build_package_finder(options=options, session=session, ignore_requires_python=ignore)
             for ignore in (False, True)
         ]
         for text in texts:
