@@ -5,6 +5,7 @@ import json
 import random
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,20 @@ def test_a_check_comes_with_the_helpers_that_it_calls():
     files = {"test_m.py": f"{helper}def test_a(text):\n    _agree(text, 3)\n"}
     (check,) = issue.checks(files, list(files), [Symptom("test_m.py::test_a[ab]", "_agree(text, 3)", "E: x")], set())
     assert check.statement == f"# parameters: ab\n{helper.rstrip()}\n\n_agree(text, 3)"
+
+
+def test_values_that_pytest_only_numbers_come_from_the_decorator():
+    decorator = '@pytest.mark.parametrize("text, width", [({"a": 1}, [2]), ({"b": 3}, [4])])\n'
+    test = "def test_a(text, width):\n    assert m.width(text) == width\n"
+    symptom = Symptom("test_m.py::test_a[text1-width1]", "assert m.width(text) == width", "assert [3] == [4]")
+    (check,) = issue.checks({"test_m.py": decorator + test}, ["test_m.py"], [symptom], set())
+    assert check.statement == "# text, width = ({'b': 3}, [4])\nassert m.width(text) == width"
+    spoken = issue.checks(
+        {"test_m.py": decorator + test}, [], [replace(symptom, test="test_m.py::test_a[py3-2]")], set()
+    )
+    assert spoken[0].statement.startswith("# text, width: py3-2\n")
+    computed = decorator.replace("[({", "cases() + [({") + test
+    assert not issue.checks({"test_m.py": computed}, ["test_m.py"], [symptom], set())
 
 
 def test_of_a_long_test_only_the_statements_that_a_check_needs_are_shown():

@@ -13,18 +13,18 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def excerpt_of(text: str, name: str, code: str) -> tuple[str, str]:
-    """Returns the excerpt of the test `name` up to the statement with the line `code`, and what its parameters are.
+def excerpt_of(text: str, name: str, code: str) -> str:
+    """Returns the excerpt of the test `name` up to the statement with the line `code`.
 
     The longest of these that fits: all statements of the test up to there, with the helpers of the module and of the
     test case that they use; all statements without helpers; only the statements that bind or call what the check
-    needs. Returns '' for the excerpt if none fits, or if the test is not found.
+    needs. Returns '' if none fits, or if the test is not found.
     """
     test = re.sub(r"\[.*", "", name.partition("::")[2], flags=re.DOTALL).rpartition("::")[2]
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return "", "parameters"
+        return ""
     lines = text.splitlines()
     for owner, function in _tests(tree, test):
         statements = _up_to(function, lines, code)
@@ -44,8 +44,8 @@ def excerpt_of(text: str, name: str, code: str) -> tuple[str, str]:
         ):
             source = _source(lines, chosen)
             if len(source) <= MOST and len(source.splitlines()) <= MOST_LINES:
-                return source, _parameters(function)
-    return "", "parameters"
+                return source
+    return ""
 
 
 def _tests(tree: ast.Module, name: str) -> Iterator[tuple[ast.ClassDef | None, _Function]]:
@@ -149,15 +149,32 @@ def _source(lines: Sequence[str], statements: Sequence[ast.stmt]) -> str:
     return "\n".join(texts)
 
 
-def _parameters(function: _Function) -> str:
-    """Returns the names of a case's parameters if one decorator gives them; otherwise the word for them."""
-    given = [
-        node.args[0].value
-        for node in function.decorator_list
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).endswith("parametrize")
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-    ]
-    single = len(given) == 1 and len(function.decorator_list) == 1 and isinstance(given[0], str)
-    return str(given[0]) if single else "parameters"
+def parameters_of(text: str, name: str) -> str | None:
+    """Returns a comment with the parameters of the case that a test's name ends with; '' if there is none.
+
+    pytest only numbers values without a short form: they are taken from the decorator. None if that is not possible.
+    """
+    case = name.partition("[")[2].removesuffix("]")
+    if not case:
+        return ""
+    test = name.partition("::")[2].partition("[")[0].rpartition("::")[2]
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    _, function = next(_tests(tree, test), (None, None))
+    decorators = function.decorator_list if function else []
+    given = [node for node in decorators if isinstance(node, ast.Call) and len(node.args) >= 2]
+    names, values = "parameters", []
+    if len(given) == len(decorators) == 1 and ast.unparse(given[0].func).endswith("parametrize"):
+        arguments = given[0].args
+        names = arguments[0].value if isinstance(arguments[0], ast.Constant) else names
+        values = arguments[1].elts if isinstance(arguments[1], (ast.List, ast.Tuple)) else []
+    known = [] if names == "parameters" else [re.escape(word.strip()) for word in names.split(",")]
+    one = "|".join(known) or r"[^\W\d]\w*?"
+    numbered = next(filter(None, (re.fullmatch(rf"(?:{one})(\d+)", part) for part in case.split("-"))), None)
+    if numbered is None:
+        return f"# {names}: {case}"
+    number = int(numbered[1])
+    value = ast.unparse(values[number]) if number < len(values) else ""
+    return f"# {names} = {value}" if value and len(value) <= MOST else None

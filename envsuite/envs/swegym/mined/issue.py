@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from envsuite.envs.swegym.generated.issues import LISTED, Check, explain_failure
 from envsuite.envs.swegym.generated.tasks import Symptom
-from envsuite.envs.swegym.mined.excerpt import excerpt_of
+from envsuite.envs.swegym.mined.excerpt import excerpt_of, parameters_of
 from envsuite.envs.swegym.mined.hunks import FileHunk, split_lines
 
 SHOWN = 2
@@ -91,13 +91,15 @@ def _with_raised(check: Check) -> Check:
 def with_setup(files: Mapping[str, str], symptom: Symptom, check: Check) -> Check:
     """Returns a check with the statements of its test that come before it, because the agent has no such test.
 
-    A check stays as it is if its test is not found, or if these statements are long.
+    A check stays as it is if its test is not found, or if these statements are long. Its statement becomes '' if
+    the values of the test's parameters are not known.
     """
-    excerpt, parameters = excerpt_of(files.get(symptom.test.partition("::")[0], ""), symptom.test, symptom.code)
-    comment = [line for line in check.statement.splitlines()[:1] if line.startswith("# parameters: ")]
-    if not excerpt:
-        return check
-    return replace(check, statement="\n".join([*(line.replace("parameters", parameters) for line in comment), excerpt]))
+    text = files.get(symptom.test.partition("::")[0], "")
+    parameters = parameters_of(text, symptom.test)
+    if parameters is None:
+        return replace(check, statement="")
+    excerpt = excerpt_of(text, symptom.test, symptom.code)
+    return replace(check, statement="\n".join(filter(None, [parameters, excerpt]))) if excerpt else check
 
 
 def relevant_note(notes: Sequence[str], names: set[str], tests: Sequence[str], paths: Iterable[str]) -> str:
