@@ -56,6 +56,7 @@ SPEC = Spec(
     modules=MODULES,
     program=RUNNER,
     distributions=("scikit-learn", "pandas"),
+    sockets=False,
     environment=(("JOBLIB_MULTIPROCESSING", "0"),),  # no worker processes: `n_jobs=2` runs as `n_jobs=1`
     hidden=("sklearn/datasets/data", "sklearn/datasets/images", "sklearn/datasets/tests", "scipy/spatial/tests"),
 )
