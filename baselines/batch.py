@@ -157,7 +157,7 @@ def collate(trajectories: Sequence[Trajectory], whole: bool = True) -> Batch:
 def _allowed(rows: Sequence[_Row], width: int, sets: Sequence[tuple[int, ...]]) -> AllowedTokens:
     most = max(1, *map(len, sets))
     table = torch.tensor([[*tokens, *[-1] * (most - len(tokens))] for tokens in sets])
-    return AllowedTokens(_padded([row.sets for row in rows], width, np.int64), table)
+    return AllowedTokens(_padded([row.sets for row in rows], width, np.int32), table)
 
 
 def _padded(rows: Sequence[Sequence[float]], width: int, dtype: type) -> Tensor:
