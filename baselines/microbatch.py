@@ -16,7 +16,7 @@ from baselines.batch import AllowedTokens, Batch
 from baselines.distributed import collectives
 
 
-class Rows(NamedTuple):
+class MicroBatch(NamedTuple):
     """A few rows of a batch; every tensor is [b, l]."""
 
     ids: Tensor
@@ -38,15 +38,15 @@ def split(batch: Batch, rows: Tensor, micro_rows: int) -> list[Tensor]:
     return list(rows.split(micro_rows or -(-len(rows) // collectives.size())))
 
 
-def crop(batch: Batch, rows: Tensor) -> Rows:
+def crop(batch: Batch, rows: Tensor) -> MicroBatch:
     """Returns some rows without the columns in which all of them are padding."""
     width = int(batch.valid[rows].sum(1).max())
     allowed = None if batch.allowed is None else batch.allowed.rows(rows, width)
-    return Rows(batch.ids[rows, :width], batch.valid[rows, :width], batch.sampled[rows, :width], allowed)
+    return MicroBatch(batch.ids[rows, :width], batch.valid[rows, :width], batch.sampled[rows, :width], allowed)
 
 
 @torch.no_grad()
-def evaluate(function: Callable[[Rows], Tensor], batch: Batch, micro_rows: int, even: bool) -> Tensor:
+def evaluate(function: Callable[[MicroBatch], Tensor], batch: Batch, micro_rows: int, even: bool) -> Tensor:
     """Computes `function` [b, l] over micro-batches, and returns it for the sampled tokens. [N]
 
     `even` is that of `collectives.rounds`: True if the model is sharded.
@@ -62,7 +62,7 @@ def evaluate(function: Callable[[Rows], Tensor], batch: Batch, micro_rows: int, 
 
 @torch.no_grad()
 def evaluate_features(
-    function: Callable[[Rows], tuple[Tensor, Tensor]],
+    function: Callable[[MicroBatch], tuple[Tensor, Tensor]],
     batch: Batch,
     micro_rows: int,
     even: bool,

@@ -35,7 +35,7 @@ def allowed_logprobs(
     set. [P, V], [P], [P, K] -> [P], [P]
 
     A set ends where its tokens are -1. A token with an empty set has no alternative: log-prob and
-    entropy are 0. The types and `entropy_gradient` are those of `token_logprobs`.
+    entropy are 0. Types and `entropy_gradient` are as in `token_logprobs`.
     """
     inside = sets >= 0
     is_open = inside.any(-1, keepdim=True)

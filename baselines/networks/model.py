@@ -90,8 +90,8 @@ class Model:
         -> [B, L], [B, L]
 
         With `sampled` [B, L] only these tokens are computed; the others, and the first column, are
-        0. With `allowed` both are those of the distribution over the allowed tokens, and 0 without
-        a gradient where only one is.
+        0. `allowed` restricts both to the distribution over the allowed tokens; where only one
+        token is allowed, they are 0 and have no gradient.
         """
         set_checkpointing(self.lm, self.config.gradient_checkpointing and torch.is_grad_enabled())
         if allowed is not None:

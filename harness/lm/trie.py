@@ -62,16 +62,16 @@ class Trie:
         }
         groups = {node: number for number, node in enumerate(siblings)}
         self._places = torch.tensor(places)
-        """Of each edge: the first occurrence of its token among the tokens of all commands."""
+        """The first occurrence of each edge among the tokens of all commands."""
         self._group = torch.tensor([groups[node] for node in self._parents])
-        """Of each edge: the number of its set of siblings."""
+        """The number of each edge's set of siblings."""
         self._groups = len(groups)
         leaves: dict[int, int] = {}
         self._is_repeated = torch.tensor([leaves.setdefault(path[-1], k) != k for k, path in enumerate(self._paths)])
 
     def allowed(self, command: int) -> list[tuple[int, ...]]:
         """Returns the tokens that are possible in place of each token of a command, itself
-        included; () if there is no other.
+        included; () if no other is.
         """
         return [self._allowed[self._parents[edge]] for edge in self._paths[command]]
 
@@ -91,7 +91,7 @@ class Trie:
     def choice(self, logprobs: Sequence[Tensor]) -> Choice:
         """Returns the distribution over commands from the result of `logprobs`.
 
-        A command whose tokens equal those of an earlier one has probability 0.
+        A command with the same tokens as an earlier one has probability 0.
         """
         sums = torch.stack([tokens.sum() for tokens in logprobs])
         distinct = sums[~self._is_repeated]

@@ -37,7 +37,7 @@ CAPACITY = 4096
 SLICE = 0.05
 """Seconds for which `collect` continues to score pending prompts."""
 TRIE = "trie"
-"""Normalisation of each token over those that continue an admissible command (`harness.lm.trie`)."""
+"""Normalisation of each token over the continuations of admissible commands (`harness.lm.trie`)."""
 
 
 class ScorePolicy(HFPolicy):
@@ -45,13 +45,13 @@ class ScorePolicy(HFPolicy):
     `temperature`.
 
     `normalisation` divides a command's log-likelihood by its tokens ("token"), its words ("word")
-    or nothing ("sum"); with "trie" a command's probability is the product of those of its tokens
-    among the tokens that continue an admissible command, each at `temperature`. `lead` is the text
-    between the prompt and each command, and `close` follows the command in the conversation;
-    neither is scored. HFPolicy describes the other options.
+    or nothing ("sum"). With "trie" the probability of a token, at `temperature`, is normalised over
+    the tokens that continue an admissible command, and a command's probability is their product.
+    `lead` is the text between the prompt and each command, and `close` follows the command in the
+    conversation; neither is scored. HFPolicy describes the other options.
 
     A reply's `commands` has the choice, `prompt_ids` the tokens before it, and `ids` and `logprobs`
-    its tokens and their log-probs: over the vocabulary at temperature 1, or those of the trie.
+    its tokens and their log-probs, over the vocabulary at temperature 1 or as "trie" normalises them.
     `extra` has the "logprob" and "index" of the choice among the admissible commands, the "entropy"
     of that distribution, and "prompt" and "candidates", from which trainers compute the scores
     again; with "trie" also "allowed", for each token the tokens possible there.
