@@ -1,9 +1,8 @@
 """Tensors built from trajectories, with the very tokens that were sampled.
 
-`collate` makes a `Batch` of padded rows. `AllowedTokens` holds the sets from which tokens were
-drawn, where these are not the whole vocabulary. `episode_rows` arranges its sampled tokens as one row per
-episode, for `estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over
-tokens.
+`collate` makes a `Batch` of padded rows, with `AllowedTokens` where tokens were not drawn from the
+whole vocabulary. `episode_rows` arranges its sampled tokens as one row per episode, for
+`estimators.gae`. `turn_values` and `token_rewards` spread numbers per turn over tokens.
 """
 
 from __future__ import annotations

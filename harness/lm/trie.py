@@ -20,12 +20,18 @@ from harness.lm.likelihood import Candidate, Choice
 
 def prefix_free(prompt: Sequence[int], commands: Sequence[Candidate], end: int) -> list[Candidate]:
     """Returns commands that all follow the same tokens of the prompt, and of which none begins
-    another: such a command gets the token `end`.
+    another: such a command gets the token `end`, or several.
     """
     keeps = min(command.keeps for command in commands)
     paths = [(*prompt[keeps : command.keeps], *command.ids) for command in commands]
     beginnings = {path[:length] for path in paths for length in range(1, len(path))}
-    return [Candidate(keeps, (*path, end) if path in beginnings else path) for path in paths]
+    return [Candidate(keeps, _extended(path, end, beginnings)) for path in paths]
+
+
+def _extended(path: tuple[int, ...], end: int, beginnings: set[tuple[int, ...]]) -> tuple[int, ...]:
+    while path in beginnings:  # more than once only if a command contains the end token
+        path = (*path, end)
+    return path
 
 
 class Trie:

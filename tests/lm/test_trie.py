@@ -1,4 +1,4 @@
-"""Trie-normalised tokens: a distribution over commands whose tokens are drawn one after the other."""
+"""Trie-normalised tokens: a distribution over commands, drawn token by token."""
 
 import math
 from itertools import pairwise
@@ -84,6 +84,11 @@ def test_a_command_that_begins_another_ends_with_the_end_token():
     for first, second in pairwise(sorted(paths)):
         assert second[: len(first)] != first
     assert paths_of(who, ["look", "go to fridge 1"])[1][0] == look[:-1], "nothing to tell apart, no end token"
+
+
+def test_a_command_that_contains_the_end_token_begins_no_other_either():
+    rows = prefix_free([1, 2], [Candidate(2, (5,)), Candidate(2, (5, 9, 6)), Candidate(2, (5, 9))], end=9)
+    assert [row.ids for row in rows] == [(5, 9, 9), (5, 9, 6), (5, 9, 9)]
 
 
 def test_commands_that_merge_with_the_end_of_the_prompt_begin_at_the_same_token():
