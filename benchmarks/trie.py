@@ -1,6 +1,6 @@
 """Measures what trie-normalised tokens cost, beside the two other ways of acting.
 
-    python -m benchmarks.trie [--model NAME] [--size s] [--episodes 16] [--turns 8] [--rounds 3]
+    python -m benchmarks.trie [--model NAME] [--size xxs] [--episodes 8] [--turns 8] [--rounds 3]
 
 Each round plays the same games with `acting.choose` = free, admissible and trie, and takes one POAD
 update on them (critic and actor, one pass). The table has medians over rounds. Seconds are CPU
@@ -86,8 +86,8 @@ def row(choose: str, rounds: Sequence[Measurement]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="")
-    parser.add_argument("--size", default="s")
-    parser.add_argument("--episodes", type=int, default=16)
+    parser.add_argument("--size", default="xxs")
+    parser.add_argument("--episodes", type=int, default=8)
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
