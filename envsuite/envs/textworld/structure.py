@@ -94,7 +94,8 @@ class _CanonicalForm:
         for relation in self._relations:
             for node in set(relation[1]):
                 self._of[node].append(relation)
-        self._labels = [list(kinds[node]) if isinstance(kinds[node], tuple) else kinds[node] for node in self._nodes]
+        ordered = [kinds[node] for node in self._nodes]
+        self._labels = [list(kind) if isinstance(kind, tuple) else kind for kind in ordered]
         ranks = {label: rank for rank, label in enumerate(sorted({json.dumps(label) for label in self._labels}))}
         self._start = [ranks[json.dumps(label)] for label in self._labels]
 
