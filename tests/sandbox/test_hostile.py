@@ -50,7 +50,7 @@ def test_there_are_at_least_forty_hostile_programs():
 
 
 def programs():
-    """Yields every hostile program on every driver; those that are too slow for `make test` are marked."""
+    """Yields every hostile program on every driver, marked slow where it ends a container."""
     for driver in sandbox.DRIVERS:
         for name in HOSTILE:
             slow = driver == "docker" and name in ENDS_THE_CONTAINER
