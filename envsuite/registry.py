@@ -163,7 +163,9 @@ def tasks(pattern: str = "*", notices: list[str] | None = None) -> list[Task]:
         return [by_lower[max(versions, key=lambda name: int(name.rpartition("-v")[2]))]]
     matches = [task for name, task in by_lower.items() if fnmatch.fnmatchcase(name, lower)]
     if not matches:
-        hint = did_you_mean(name_pattern, [*FAMILIES, *TASKS])
+        words = set(lower.split("-"))
+        holding = [name for name in TASKS if words <= set(name.lower().split("-"))]
+        hint = did_you_mean(name_pattern, holding[-1:] or [*FAMILIES, *TASKS])
         raise UnknownTask(f"No task matches {pattern!r}.{hint} `envsuite-envs` lists them all.")
     return matches
 

@@ -17,12 +17,16 @@ from harness.capacity.profile import CHARS_PER_TOKEN
 from harness.evaluate import RunConfig
 from harness.policies import record_name
 from harness.prompting import protocols
+from harness.stats.estimates import Estimate, compare, proportion
 from harness.stats.summary import Summary, percent
 from harness.suites import suites
 from harness.suites.plan import RunRequest, plan
 
 BYTES_PER_PARAMETER = 2
 """of the weights, in bfloat16"""
+ROUNDING = 0.0005
+"""of published numbers, which have three digits"""
+MARGIN = 0.05
 SHORTEST_REPLY = 60
 """characters of a reply with one sentence of reasoning and a command"""
 
@@ -174,19 +178,28 @@ def _measured(entry: AuditEntry, output_dir: Path, number: float | None) -> str:
     try:
         summary = entry.result(output_dir)
     except EnvsuiteError as error:
-        return f"not run: {error}"
+        return f"not run: {str(error).partition(': ')[0]}"
     if summary is None:
         return "not run"
     success = summary["success"]
     text = f"{percent(success)} by {entry.model}" + (f", {summary['broken']} broken" if summary["broken"] else "")
     if not entry.model.endswith(entry.checkpoint.model):
         return f"{text}, a stand-in, which says nothing about the checkpoint"
-    if number is None or success["low"] is None:
+    if number is None or success["value"] is None:
         return text
     if obstacle := _obstacle(entry):
         return f"{text}; not comparable with the published number: {obstacle}"
-    inside = success["low"] <= number <= success["high"]
-    return f"{text}; the published number is {'inside' if inside else 'outside'} this 95 % interval"
+    return f"{text}; {difference(success['value'], number, entry.games)}"
+
+
+def difference(ours: float, published: float, games: int) -> str:
+    """Returns in words how far our success is from a published one, both as results of this many games."""
+    found = compare(Estimate(ours, games), proportion(published, games, slack=ROUNDING), MARGIN)
+    low, high = 100 * found.low, 100 * found.high
+    return (
+        f"{100 * found.value:+.1f} points [{low:+.1f}, {high:+.1f}] from the published number, which is taken for the "
+        f"result of {games} games: {'they differ' if found.p_differs < 0.05 else 'no difference is shown'}"
+    )
 
 
 def _obstacle(entry: AuditEntry) -> str:

@@ -42,7 +42,7 @@ ADDERS = {"datascicoding": "envsuite.envs.datascicoding.datasets:add"}
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
+    parser = cli.CommandParser(prog="envsuite-data", description="Data sets, games and demonstrations.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     get = verbs.add_parser(
         "get", help="download official data or the words of a published prompt: " + ", ".join(_gettable())
@@ -259,7 +259,7 @@ def _export(args: argparse.Namespace) -> None:
             from harness.interop.predictions import write_predictions
 
             count = write_predictions(run, args.output)
-            print(f"{args.output}: predictions for {count} instances")
+            print(f"{args.output}: predictions for {cli.plural(count, 'instance')}")
             return
         else:
             from harness.interop.inspect import write_log

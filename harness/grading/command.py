@@ -25,7 +25,7 @@ KNOBS = ("tasks", "data_split", "sandbox", "build", "grade_seconds")
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = cli.CommandParser(
         prog="envsuite-grade",
         description="Grade patches that were made elsewhere, as SWE-Gym's environments grade theirs. Writes the report "
         "of SWE-bench's harness and results.jsonl. An environment that cannot be built is an error, never a failure "
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    cli.run(_main, argv, resumes="--resume")
+    cli.run(_main, argv, resumes="--resume", kept="grades")
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -62,7 +62,7 @@ def _prompt(prompting: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("prompt", f"{prompting['protocol']}, {words}")]
 
 
-def games_card(task: Task, split: str, count: int, licence: str) -> bytes:
+def games_card(task: Task, dataset: str, split: str, count: int, licence: str) -> bytes:
     """Returns the card of a task's dataset of games."""
     title = f"{task.id}: {count} games" + (f" of {split}" if split else "")
     body = f"""# {title}
@@ -74,11 +74,13 @@ Each line of `games.jsonl` is a game: `messages` is its first prompt, and `game`
 games themselves are not in this dataset: envsuite makes them from their seeds.
 
 ```python
+from datasets import load_dataset
 from harness.interop.chat_game import open_row
 
+row = load_dataset("{dataset}", split="train")[0]
 environment, seed = open_row("example", row["game"])
-messages = environment.begin(seed)
-reward = environment.reply("<action>look</action>")
+messages = environment.begin(seed)  # for the model
+reward = environment.reply(text)  # the model's reply
 ```
 """
     data = [{"config_name": "games", "data_files": "games.jsonl"}]

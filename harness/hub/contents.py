@@ -82,7 +82,7 @@ def games(task: Task, target: Target, options: TaskOptions) -> Bundle:
     finally:
         environment.close()
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    readme = cards.games_card(task, config.split, len(lines), options.licence)
+    readme = cards.games_card(task, target.name, config.split, len(lines), options.licence)
     return Bundle(target, {"README.md": readme, "games.jsonl": text.encode()})
 
 

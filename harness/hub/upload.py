@@ -12,6 +12,9 @@ from envsuite.errors import DataError, MissingExtra, UsageError
 from envsuite.escaping import one_line
 from harness.hub.bundle import Bundle
 
+LIMIT = 900
+"""seconds for `prime env push`; a bundle is small"""
+
 
 def push(bundle: Bundle, private: bool, message: str) -> str:
     """Uploads a bundle and returns its address. Raises UsageError, MissingExtra, DataError."""
@@ -57,7 +60,13 @@ def _push_to_prime(bundle: Bundle, private: bool) -> str:
         bundle.write(Path(folder))
         visibility = "PRIVATE" if private else "PUBLIC"
         words = [program, "env", "push", "--path", folder, "--owner", owner, "--name", name, "--visibility", visibility]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        try:
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            raise DataError(
+                f"`prime env push` did not end within {LIMIT} s and was stopped. Push again: "
+                "files that are there already are replaced."
+            ) from None
     if done.returncode:
         reason = one_line((done.stderr or done.stdout)[-500:])
         raise DataError(f"`prime env push` failed with exit status {done.returncode}: {reason}. Run `prime login`?")

@@ -67,6 +67,12 @@ def test_fewer_games_and_neutral_words_are_not_compared_with_the_published_numbe
     assert board._obstacle(every) == "neutral words"
 
 
+def test_the_error_of_the_published_number_counts_too():
+    assert board.difference(0.84, 0.908, 140).endswith("no difference is shown")  # our interval alone ends at 0.89
+    assert board.difference(0.50, 0.908, 140).startswith("-40.8 points [")
+    assert board.difference(0.50, 0.908, 140).endswith("they differ")
+
+
 def test_a_run_without_its_games_fails_in_one_line_and_the_board_is_still_printed(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     words = ["--run", "--only", "GiGPO-Qwen2.5", "-m", "random", "-n", 1, "-o", tmp_path / "runs"]

@@ -37,6 +37,14 @@ def test_every_argument_has_a_help_text(command):
     assert not [action.option_strings or action.dest for action in actions(parser) if not action.help]
 
 
+@pytest.mark.parametrize("command", SCRIPTS)
+def test_a_misspelt_flag_is_answered_with_the_nearest(command, capsys):
+    parser = importlib.import_module(SCRIPTS[command].partition(":")[0]).parser()
+    with pytest.raises(SystemExit, match="2"):
+        parser.error("unrecognized arguments: --helq")
+    assert capsys.readouterr().err.endswith("error: unrecognized arguments: --helq. Did you mean '--help'?\n")
+
+
 def test_json_has_no_digits_beyond_the_twelfth(capsys):
     cli.print_json({"means": [0.1 + 0.2, 1e300], "count": 3, "name": "x", "pair": (1 / 3, None)})
     printed = capsys.readouterr().out

@@ -18,7 +18,7 @@ from envsuite import registry
 from envsuite.errors import DataError, UsageError
 from harness.cli.replay import main as replay_main
 from harness.evaluate import RunConfig, evaluate
-from harness.hub import cards
+from harness.hub import cards, upload
 from harness.hub.bundle import Bundle, Target
 from harness.hub.command import main
 from harness.hub.upload import push
@@ -282,6 +282,10 @@ def test_prime_gets_the_folder_owner_name_and_visibility(tmp_path, monkeypatch):
     assert words[4:] == ["--owner", "me", "--name", "x", "--visibility", "PRIVATE", "README.md", "x.py"]
     (tmp_path / "no").touch()
     with pytest.raises(DataError, match="failed with exit status 1"):
+        push(files, private=True, message="")
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(upload, "LIMIT", 0.2)
+    with pytest.raises(DataError, match=r"did not end within 0.2 s"):
         push(files, private=True, message="")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match="pip install prime"):

@@ -283,8 +283,8 @@ class NativeEngine:
         self.revision += 1
         if o < 0 or o in self.game.targets:  # no other object can win the game
             self.won = self.game.is_won(self)
-        hopeless = self.held in self._tables.cannot_put_down and solver.solve(self.game, self.get_state()) is None
-        self.dead_end = hopeless
+        stuck = self.held >= 0 and self.game.cannot_put_down(self.held)
+        self.dead_end = stuck and solver.solve(self.game, self.get_state()) is None
 
     def _mark_changed(self) -> None:
         """Marks the current location as changed and updates the view."""
@@ -296,7 +296,7 @@ class NativeEngine:
         tables, location, held = self._tables, self.location, self.held
         mask, here = tables.receptacles_at[location]
         key: object
-        if held in tables.knives:  # slicing depends on where all objects are
+        if held >= 0 and self.game.flags[held] & KNIFE:  # slicing depends on where all objects are
             key = (location, held, self.opened & mask, *[self.contents[r] for r in here], self.places)
         elif not self._changed >> location & 1:
             key = (location, held)

@@ -34,6 +34,7 @@ import numpy as np
 
 from envsuite.core import TextEnv
 from envsuite.envs.datascicoding import datasets, exploring, pipelines, references, replies, scoring
+from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.instances import Instance, columns_text, instance
 from envsuite.envs.datascicoding.menu import LADDER
 from envsuite.errors import UsageError
@@ -54,7 +55,7 @@ TASKS = {
 RULES = (
     "{answer} is run on {splits} random halves of the data and "
     "scored by ROC AUC on the other halves, with {seconds:g} seconds in all. numpy is there as np, pandas as pd; "
-    "scikit-learn can be imported; there is no network.{forbidden}"
+    "{packages} can be imported; there is no network.{forbidden}"
 )
 ANSWER = " Answer with the code alone, or with one fenced code block. It"
 ENDINGS = {
@@ -106,6 +107,7 @@ class DataSciCoding(TextEnv):
         Knob("bugs", 1, "bugs in the program to repair", low=1, high=3),
         Knob("splits", 5, "random halves", low=1, high=50),
         Knob("forbidden", ("GridSearchCV", "SVC"), "estimators that may not be used", trusted_only=False),
+        Knob("packages", (), "packages that may be imported beside scikit-learn", choices=boosting.PACKAGES),
         Knob("max_code", 20_000, "characters of code", low=1, high=1_000_000),
         Knob("seconds", 30.0, "wall clock for all splits of one attempt", low=0.1, high=3600.0, trusted_only=True),
         Knob("memory_mb", 2048, "memory of one attempt", low=64, high=1_000_000, trusted_only=True),
@@ -133,6 +135,8 @@ class DataSciCoding(TextEnv):
         super().__init__(**arguments)
         settings = self.settings
         self.driver = drivers.choose(settings.sandbox)  # raises at once if no sandbox works
+        self.packages: tuple[str, ...] = getattr(settings, "packages", ())
+        boosting.require(self.packages)
         self.limits = Limits(seconds=settings.seconds, memory_mb=settings.memory_mb)
         explores = bool(getattr(settings, "explore", 0))  # a form of the game without the knob has no interpreter
         programs = (exploring.RUN_PYTHON, exploring.SUBMIT) if explores else (RUN_CODE,)
@@ -193,6 +197,7 @@ class DataSciCoding(TextEnv):
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
             answer=exploring.instructions(settings) if settings.explore else ANSWER,
+            packages=boosting.importable(settings.packages),
         )
         return text + HOLDOUT[settings.mode] if settings.holdout else text
 
@@ -253,7 +258,7 @@ class DataSciCoding(TextEnv):
 
     def _evaluate(self, code: str) -> scoring.Score:
         if self._lease is None:
-            self._lease = Lease(scoring.spec(self.settings.forbidden), self.driver)
+            self._lease = Lease(scoring.spec(self.settings.forbidden, self.packages), self.driver)
         settings = self.settings
         variant = "features" if self.variant == "features" else "model"
         return scoring.evaluate(
@@ -297,7 +302,7 @@ class DataSciCoding(TextEnv):
         return pipelines.expert(self.variant, self.game.name)
 
     def _blend_program(self) -> str:
-        return pipelines.ceiling(self.game.name)
+        return pipelines.ceiling(self.game.name, self.packages)
 
     def _cached_score(self, program: str) -> float:
         def compute() -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from envsuite.envs.datascicoding.blend import BLEND
+from envsuite.envs.datascicoding.blending import blend
 
 TEMPLATE = """\
 from sklearn.compose import ColumnTransformer
@@ -98,9 +100,12 @@ def build_model(x_train, y_train):
 """
 
 
-def ceiling(dataset: str) -> str:
-    """Returns the program of `expert:blend`: a cross-validated blend, of balance-scale on the torques of both sides."""
-    return BLEND + "\n" + (_TORQUE if dataset == "balance-scale" else _PLAIN_COLUMNS)
+def ceiling(dataset: str, packages: Sequence[str] = ()) -> str:
+    """Returns the program of `expert:blend`: a cross-validated blend, of balance-scale on the torques of both sides.
+
+    `packages`: LightGBM and XGBoost, which take part where the sandbox has them.
+    """
+    return blend.program(packages) + "\n" + (_TORQUE if dataset == "balance-scale" else _PLAIN_COLUMNS)
 
 
 # name -> (text of the correct program, its replacement)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from envsuite.envs.datascicoding import features
+from envsuite.envs.datascicoding.blending import boosting
 from envsuite.errors import EngineFailure
 from envsuite.sandbox import packages
 from envsuite.sandbox.protocol import Fate, Limits, Result, Spec
@@ -55,6 +56,7 @@ SPEC = Spec(
     modules=MODULES,
     program=RUNNER,
     distributions=("scikit-learn", "pandas"),
+    sockets=False,
     environment=(("JOBLIB_MULTIPROCESSING", "0"),),  # no worker processes: `n_jobs=2` runs as `n_jobs=1`
     hidden=("sklearn/datasets/data", "sklearn/datasets/images", "sklearn/datasets/tests", "scipy/spatial/tests"),
 )
@@ -76,9 +78,10 @@ def sealed_modules(forbidden: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @cache
-def spec(forbidden: tuple[str, ...]) -> Spec:
-    """Returns the sandbox in which submissions run that may not use these estimators."""
-    return replace(SPEC, sealed=tuple(name.replace(".", "/") + ".py" for name in sealed_modules(forbidden)))
+def spec(forbidden: tuple[str, ...], packages: tuple[str, ...] = ()) -> Spec:
+    """Returns the sandbox in which submissions run that may not use these estimators, but may import `packages`."""
+    sealed = tuple(name.replace(".", "/") + ".py" for name in sealed_modules(forbidden))
+    return boosting.extended(replace(SPEC, sealed=sealed), packages)
 
 
 VERDICTS = {
@@ -114,6 +117,8 @@ class Score:
     auc: float = 0.0
     std: float = 0.0
     """what counts: on the holdout, or the same as shown without one"""
+    seconds: float = 0.0
+    """of all runs together, as the limit counts them"""
 
 
 def evaluate(
@@ -148,7 +153,8 @@ def evaluate(
         if len(rows.y_held):
             counted.append(instance.measure(y_train, rows.y_held, values[len(x_test) :]))
     counts = counted or shown
-    return Score("ok", "", *map(float, (np.mean(shown), np.std(shown), np.mean(counts), np.std(counts))))
+    shown_auc, shown_std, auc, std = (float(f(scores)) for scores in (shown, counts) for f in (np.mean, np.std))
+    return replace(score, shown_auc=shown_auc, shown_std=shown_std, auc=auc, std=std)
 
 
 class SplitRows:
@@ -188,7 +194,7 @@ def _predict(
         if score.verdict != "ok":
             return score, []
         predictions.append(values[0][np.argsort(order)])
-    return Score("ok"), predictions
+    return Score("ok", seconds=limits.seconds - left), predictions
 
 
 def predict_from_features(

@@ -11,6 +11,7 @@ from typing import Any
 from envsuite.errors import UsageError
 from envsuite.types import RewardMode
 from harness import cli
+from harness.cli.common.parser import CommandParser
 from harness.evaluate import Budget, Execution
 from harness.prompting import protocols
 from harness.prompting.grammars import GRAMMARS
@@ -35,7 +36,7 @@ def _reuse_default() -> str:
     return value
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(CommandParser):
     """ArgumentParser whose result lists the given flags in `explicit`, even those set to their default."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -72,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--action-mode", choices=["write", "score"], default="write", help="score: choose the most likely command"
     )
     group.add_argument(
-        "--normalisation", choices=["sum", "token", "word"], default="word", help="with --action-mode score"
+        "--normalisation", choices=["sum", "token", "word", "trie"], default="word", help="with --action-mode score"
     )
     group.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, mps; auto: a GPU if there is one")
     group.add_argument(

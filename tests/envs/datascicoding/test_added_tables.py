@@ -1,6 +1,7 @@
 """Tables that users add: findings, refusals, splits, storage, the command, and episodes."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -193,6 +194,18 @@ def test_a_stored_table_is_found_again_until_it_is_changed_or_removed(add):
     storage.remove("mine")
     with pytest.raises(MissingData, match="envsuite-data add FILE --target COLUMN"):
         storage.load("mine")
+
+
+def test_what_a_killed_process_left_is_removed_after_a_day(add):
+    parent = storage._folder("mine").parent
+    old, new = parent / ".new-old", parent / ".new-new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    add(table())
+    assert not old.exists()
+    assert new.exists()
+    assert storage.names() == ["mine"]
 
 
 @pytest.mark.parametrize("name", ["../up", "Upper", "", "iris", "a" * 50])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import marshal
+import os
 import sys
 import zlib
 from collections.abc import Iterable
@@ -23,6 +24,9 @@ from envsuite.envs.alfworld.games.problem import GameState, TaskGoal
 
 FORMAT = f"1-{sys.version_info[0]}.{sys.version_info[1]}"
 """Changes with the fields of a game and with Python's marshal format."""
+
+LARGEST = 1 << 20
+"""bytes of a compiled game; a longer file is damaged"""
 
 _blobs: dict[str, bytes] = {}
 """Digest of a game file -> marshalled game, for all games of this process."""
@@ -64,8 +68,11 @@ def _folder() -> str:
 def _read(digest: str) -> bytes | None:
     """Returns the stored blob of a game; None if it is missing or damaged."""
     try:
-        with open(_path(digest), "rb", buffering=0) as file:
-            content = file.read()
+        file = os.open(_path(digest), os.O_RDONLY | os.O_CLOEXEC)  # half the time of open()
+        try:
+            content = os.read(file, LARGEST)
+        finally:
+            os.close(file)
     except OSError:
         return None
     blob = content[4:]

@@ -210,6 +210,8 @@ class AlfworldGame:
             done = -1
         else:
             done = now.clean if kind == CLEAN_AND_PLACE else now.hot if kind == HEAT_AND_PLACE else now.cool
+            if not done:
+                return False
         needed = 2 if kind == PLACE_TWO else 1
         for r in self.destinations:
             row = now.contents[r]

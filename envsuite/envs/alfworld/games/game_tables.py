@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from envsuite.envs.alfworld.games.game import AlfworldGame
-from envsuite.envs.alfworld.games.logic import KNIFE, Sentences
+from envsuite.envs.alfworld.games.logic import Sentences
 
 MAX_CACHED = 256
 """Number of views, and of lists of objects, cached per game; the oldest entry is evicted."""
@@ -61,8 +61,8 @@ class GameTables:
     """Text and lists of one game, computed on first use."""
 
     __slots__ = (
-        "arrive", "articled", "away", "cannot_put_down", "destinations", "facing", "game", "go", "intro", "is_closed",
-        "is_open", "knives", "lists", "on", "openable", "receptacles_at", "views",
+        "arrive", "articled", "away", "destinations", "facing", "game", "go", "intro", "is_closed", "is_open", "lists",
+        "on", "openable", "receptacles_at", "views",
     )  # fmt: skip
 
     def __init__(self, game: AlfworldGame) -> None:
@@ -81,9 +81,6 @@ class GameTables:
         self.facing = LazyTable(self._facing)
         self.receptacles_at = LazyTable(self._receptacles_at)
         self.away: dict[int, list[str]] = {}  # location -> the destinations elsewhere
-        self.knives = frozenset([o for o, flags in enumerate(game.flags) if flags & KNIFE])
-        holders = game.holders
-        self.cannot_put_down = frozenset([o for o, kind in enumerate(game.object_types) if not holders.get(kind)])
         self.views: dict[object, View] = {}
         self.lists: dict[tuple[int, ...], str] = {}
         self.intro = self._intro()
@@ -108,11 +105,11 @@ class GameTables:
     def _facing(self, location: int) -> str:
         """Returns the receptacles at a location in words."""
         game = self.game
-        return enumeration(game.sentences, [game.receptacles[r] for r in game.receptacles_at.get(location, ())])
+        return enumeration(game.sentences, [game.receptacles[r] for r in self.receptacles_at[location][1]])
 
     def _receptacles_at(self, location: int) -> tuple[int, tuple[int, ...]]:
         """Returns the receptacles at a location, as a bit mask and as a tuple."""
-        receptacles = self.game.receptacles_at.get(location, ())
+        receptacles = tuple([r for r, place in enumerate(self.game.receptacle_location) if place == location])
         return sum(1 << r for r in receptacles), receptacles
 
 

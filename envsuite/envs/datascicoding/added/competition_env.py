@@ -32,6 +32,7 @@ from envsuite.envs.datascicoding.added import competition, programs, storage
 from envsuite.envs.datascicoding.added.competition import Competition, CompetitionScore
 from envsuite.envs.datascicoding.added.env import AddedTable
 from envsuite.envs.datascicoding.added.leaderboards import MEDALS, Thresholds
+from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.instances import shortened
 from envsuite.errors import DataError
 from envsuite.sandbox.pool import Lease
@@ -40,7 +41,7 @@ from envsuite.types import Knob
 INSTRUCTIONS = (
     "Write a Python script. It runs in a folder with train.csv, test.csv and sample_submission.csv, and must write "
     "submission.csv with the columns and ids of sample_submission.csv. Answer with the script alone, or with one "
-    "fenced code block. It has {seconds:g} seconds; numpy, pandas, scipy and scikit-learn can be imported; there is no "
+    "fenced code block. It has {seconds:g} seconds; numpy, pandas, scipy{packages} can be imported; there is no "
     "network."
 )
 ENDINGS = {
@@ -53,7 +54,7 @@ SCORES = (
 )
 DATASETS = ("breast-cancer", "digits", "balance-scale")
 """bundled sets on which a linear model does not reach the largest score"""
-KEPT = ("errors", "tell", "mode", "attempts", "penalty", "max_code", "sandbox", "seconds", "memory_mb")
+KEPT = ("errors", "tell", "mode", "attempts", "penalty", "packages", "max_code", "sandbox", "seconds", "memory_mb")
 
 
 class CompetitionEnv(AddedTable):
@@ -79,7 +80,9 @@ class CompetitionEnv(AddedTable):
     def _write_instructions(self) -> str:
         settings = self.settings
         text = INSTRUCTIONS + ENDINGS[settings.mode] + SCORES
-        return text.format(seconds=settings.seconds, attempts=settings.attempts)
+        named = boosting.importable(settings.packages)
+        packages = f", {named}" if settings.packages else f" and {named}"
+        return text.format(seconds=settings.seconds, attempts=settings.attempts, packages=packages)
 
     def _new_game(self, seed: int) -> Competition:  # type: ignore[override]
         game = self._competitions[seed % len(self._competitions)]
@@ -131,7 +134,7 @@ class CompetitionEnv(AddedTable):
     def _submit(self, code: str) -> scoring.Score | tuple[float, float]:
         """Runs a script; returns the public and the private score, or why there are none."""
         if self._lease is None:
-            self._lease = Lease(competition.SPEC, self.driver)
+            self._lease = Lease(boosting.extended(competition.SPEC, self.packages), self.driver)
         short = 100 if self.settings.errors == "short" else 0
         verdict, submission = self.game.run(self._lease.pool, code, self.limits, short)
         if verdict.verdict != "ok":

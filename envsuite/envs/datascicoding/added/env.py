@@ -21,6 +21,7 @@ from envsuite.envs.datascicoding import exploring, scoring
 from envsuite.envs.datascicoding.added import programs, storage
 from envsuite.envs.datascicoding.added.instances import TableGame, table_game
 from envsuite.envs.datascicoding.added.partition import HOLDOUT, VALIDATION
+from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
 from envsuite.envs.datascicoding.instances import columns_text
 from envsuite.sandbox import drivers
@@ -33,7 +34,7 @@ MODELS = {
 METRICS = {False: ("auc", "ROC AUC"), True: ("r2", "R2")}
 RULES = (
     "{answer} is run once, with {seconds:g} seconds, and scored "
-    "by {metric}. numpy is there as np, pandas as pd; scikit-learn can be imported; there is no network.{forbidden}"
+    "by {metric}. numpy is there as np, pandas as pd; {packages} can be imported; there is no network.{forbidden}"
 )
 ENDINGS = {
     "first": " The first code that runs counts; you have {attempts} attempts. You are shown the score on validation "
@@ -42,7 +43,7 @@ ENDINGS = {
     "counts is the score, on further rows, of the program with the best score shown.",
 }
 KEPT: tuple[str, ...] = ("errors", "tell", "mode", "attempts", "penalty", "margin", "forbidden", "max_code", "sandbox")
-KEPT += ("explore", "explore_chars", "explore_seconds")
+KEPT += ("packages", "explore", "explore_chars", "explore_seconds")
 
 
 class AddedTable(DataSciCoding):
@@ -79,6 +80,7 @@ class AddedTable(DataSciCoding):
             metric=METRICS[self.table.is_regression][1],
             forbidden=f" Not allowed: {never}." if never else "",
             answer=exploring.instructions(settings) if settings.explore else ANSWER,
+            packages=boosting.importable(settings.packages),
         )
 
     def _new_game(self, seed: int) -> TableGame:  # type: ignore[override]

@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = 1
+LEFTOVER_SECONDS = 86_400
+"""age from which an unfinished folder is removed: no `add` takes a day"""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,40}")
 _ARRAYS = ("values", "target", "parts")
 
@@ -208,6 +211,9 @@ def _shape_line(prepared: Any, parts: np.ndarray) -> str:
 def _write(name: str, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Writes a table's folder under a temporary name and renames it, so that it is complete or absent."""
     parent = cache_dir("datascicoding", "tables")
+    for leftover in parent.glob(".new-*"):  # of a process that was killed
+        if leftover.stat().st_mtime < time.time() - LEFTOVER_SECONDS:
+            shutil.rmtree(leftover, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(dir=parent, prefix=".new-"))
     try:
         for key in _ARRAYS:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from envsuite.envs.datascicoding import exploring, scoring
+from envsuite.envs.datascicoding.blending import boosting
 from envsuite.envs.datascicoding.env import ANSWER, DataSciCoding
 from envsuite.envs.datascicoding.generated import graphs, programs
 from envsuite.envs.datascicoding.generated.columns import KINDS_OF_LEVELS, NUMBER_CODE
@@ -36,7 +37,7 @@ INSTRUCTIONS = (
     "Write Python code that defines build_model(x_train, y_train). It gets a pandas DataFrame and a Series, and returns a "
     "fitted scikit-learn estimator: with predict_proba if you are to predict one of two classes (0 or 1, scored by ROC "
     "AUC), with predict if you are to predict a number (scored by R2).{answer} is run once, with {seconds:g} seconds. numpy "
-    "is there as np, pandas as pd; scikit-learn can be imported; there is no network.{forbidden} The model is fitted to older "
+    "is there as np, pandas as pd; {packages} can be imported; there is no network.{forbidden} The model is fitted to older "
     "cases and scored on later ones, whose mix differs. You are shown the score on some later cases, as a share of the best "
     "score there is. What counts is the score on other later cases, which is not shown."
 )
@@ -54,7 +55,7 @@ KEPT: tuple[str, ...] = (
     "max_code",
     "memory_mb",
 )
-KEPT += ("sandbox",)
+KEPT += ("packages", "sandbox")
 
 
 class GeneratedTables(DataSciCoding):
@@ -112,6 +113,7 @@ class GeneratedTables(DataSciCoding):
             attempts=settings.attempts,
             forbidden=f" Not allowed: {never}." if never else "",
             answer=exploring.instructions(settings) if settings.explore else ANSWER,
+            packages=boosting.importable(settings.packages),
         )
 
     def _write_objective(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from envsuite.envs.datascicoding.blend import BLEND
+from envsuite.envs.datascicoding.blending.blend import BLEND
 from envsuite.envs.datascicoding.generated.columns import NUMBER_CODE, TEXT_CODE
 from envsuite.envs.datascicoding.generated.world import World
 from envsuite.envs.datascicoding.pipelines import TEMPLATE

@@ -1,5 +1,11 @@
 """The program of `expert:blend`: a blend of linear models, forests and boosting, weighted by cross-validation."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envsuite.envs.datascicoding.blending import boosting
+
 BLEND = '''\
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
@@ -11,7 +17,9 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 
-ROUNDS = 20
+ROUNDS, FOLDS = 20, 3
+LARGE, HUGE = 3_000, 20_000  # rows above which there are fewer trees, and boosting alone
+MORE = []  # functions of (x, y, classes) that return further models for the blend
 
 
 def encoded(x, *steps):
@@ -24,10 +32,14 @@ def encoded(x, *steps):
     return make_pipeline(ColumnTransformer(columns), *steps)
 
 
-def candidates(x, classes):
+def candidates(x, y, classes):
     """Returns the models that may enter the blend."""
-    forest = {"n_estimators": 100, "bootstrap": True, "oob_score": True, "random_state": 0}
     boosting = {"max_iter": 80, "learning_rate": 0.06, "max_leaf_nodes": 8, "min_samples_leaf": 10, "random_state": 0}
+    if len(x) > HUGE:
+        boosted = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+        return [encoded(x, boosted(**boosting))]
+    trees = 80 if len(x) <= LARGE else 40
+    forest = {"n_estimators": trees, "bootstrap": True, "oob_score": True, "random_state": 0}
     squares = PolynomialFeatures(2, include_bias=False)
     squared = x.shape[1] <= min(20, len(x) / 15)  # with fewer rows per column, products overfit
     if classes:
@@ -42,24 +54,29 @@ def candidates(x, classes):
         models += [[RandomForestRegressor(min_samples_leaf=5, max_features=0.5, **forest)]]
         models += [[HistGradientBoostingRegressor(**boosting)]]
         models += [[squares, Ridge(30)]] if squared else []
+    for more in MORE:
+        models += more(x, y, classes)
     return [encoded(x, *steps) for steps in models]
 
 
 def unseen(model, x, y, classes):
-    """Returns predictions for each row by a model that was not fitted to it: out of bag, or by cross-validation."""
+    """Fits a model; returns predictions for each row by a fit without it: out of bag, or by cross-validation."""
+    model.fit(x, y)
     if hasattr(model[-1], "oob_score"):
-        model.fit(x, y)
         values = model[-1].oob_decision_function_ if classes else model[-1].oob_prediction_
         return np.nan_to_num(values, nan=1 / classes if classes else y.mean())
     if not classes:
-        return cross_val_predict(model, x, y, cv=KFold(4, shuffle=True, random_state=0))
-    count = max(2, min(4, y.value_counts().min()))
+        return cross_val_predict(model, x, y, cv=KFold(FOLDS, shuffle=True, random_state=0))
+    count = max(2, min(FOLDS, y.value_counts().min()))
     folds = StratifiedKFold(count, shuffle=True, random_state=0)
     return cross_val_predict(model, x, y, cv=folds, method="predict_proba")
 
 
 class Blend(BaseEstimator):
-    """Weights models as Caruana et al. (2004) do: adds, again and again, the one that helps the average most."""
+    """Weights models as Caruana et al. (2004) do: adds, again and again, the one that helps the average most.
+
+    It starts from equal weights, which count for more rounds the fewer the rows are, as choices are noisy then.
+    """
 
     def __init__(self, classes):
         self.classes = classes
@@ -69,7 +86,10 @@ class Blend(BaseEstimator):
         if self.classes:
             self.classes_ = np.unique(y)
             truth = np.searchsorted(self.classes_, y)
-        models = candidates(x, self.classes)
+        models = candidates(x, y, self.classes)
+        if len(models) == 1:
+            self.parts_ = [(1.0, models[0].fit(x, y))]
+            return self
         values = [unseen(model, x, y, self.classes) for model in models]
 
         def loss(average):
@@ -77,12 +97,14 @@ class Blend(BaseEstimator):
                 return -np.log(np.clip(average[np.arange(len(y)), truth], 1e-6, 1)).mean()
             return ((average - y.to_numpy()) ** 2).mean()
 
-        chosen, total = [], 0
-        for count in range(1, ROUNDS + 1):
+        weights = np.full(len(models), min(40, 4_000 / len(y)) / len(models))
+        total = sum(weight * value for weight, value in zip(weights, values))
+        for _ in range(ROUNDS):
+            count = weights.sum() + 1
             best = min(range(len(models)), key=lambda n: loss((total + values[n]) / count))
-            chosen.append(best)
+            weights[best] += 1
             total = total + values[best]
-        self.parts_ = [(chosen.count(n) / ROUNDS, models[n].fit(x, y)) for n in sorted(set(chosen))]
+        self.parts_ = list(zip(weights / weights.sum(), models))
         return self
 
     def predict_proba(self, x):
@@ -92,3 +114,8 @@ class Blend(BaseEstimator):
         return sum(weight * model.predict(x) for weight, model in self.parts_)
 '''
 """Defines `Blend(classes)`: a classifier of that many classes, or a regressor for 0, on numbers and text."""
+
+
+def program(packages: Sequence[str] = ()) -> str:
+    """Returns the text that defines `Blend`. `packages`: optional packages whose models take part."""
+    return BLEND + boosting.members(packages)

@@ -1,0 +1,96 @@
+"""Optional packages: submissions may import LightGBM and XGBoost only where the knob `packages` allows it."""
+
+import importlib.util
+
+import pytest
+
+from envsuite import registry
+from envsuite.envs.datascicoding import pipelines, scoring
+from envsuite.envs.datascicoding.blending import blend, boosting
+from envsuite.errors import BadKnob, MissingExtra
+from envsuite.sandbox.pool import Lease
+
+pytest.importorskip("sklearn", reason="the datascicoding extra is not installed")
+
+PROGRAMS = {
+    "lightgbm": "from lightgbm import LGBMClassifier\n"
+    "def build_model(x, y):\n"
+    "    return LGBMClassifier(n_estimators=10, min_child_samples=5, verbose=-1).fit(x, y)\n",
+    "xgboost": "from xgboost import XGBClassifier\n"
+    "def build_model(x, y):\n"
+    "    return XGBClassifier(n_estimators=10).fit(x, y)\n",
+}
+CONSTANT = (
+    "from sklearn.dummy import DummyRegressor\n"
+    "def build_model(x, y): return DummyRegressor().fit(np.zeros((len(y), 1)), y)\n"
+)
+
+
+def installed(package):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: pip install 'envsuite[boosting]'")
+    return package
+
+
+@pytest.fixture(scope="module")
+def both(warm):
+    """Keeps a sandbox with both packages warm; returns the value of the knob."""
+    packages = tuple(map(installed, boosting.PACKAGES))
+    lease = Lease(scoring.spec(("GridSearchCV", "SVC"), packages), warm.driver)
+    yield packages
+    lease.close()
+
+
+@pytest.mark.parametrize("package", boosting.PACKAGES)
+def test_without_the_knob_a_package_cannot_be_imported_and_the_player_reads_it_in_one_line(build, package):
+    env = build("DataSciCoding-iris-v0", splits=1)
+    env.reset(seed=0)
+    text, reward, terminated, _, info = env.step(PROGRAMS[package])
+    assert (info["verdict"], reward, terminated) == ("exception", -1.0, False)
+    assert f"ModuleNotFoundError: No module named '{package}' (line 1)" in text
+    assert "\n" not in text
+    assert package not in env.instructions
+
+
+@pytest.mark.parametrize("package", boosting.PACKAGES)
+def test_with_the_knob_a_submission_uses_the_package_in_the_sandbox(build, both, package):
+    env = build("DataSciCoding-iris-v0", splits=1, packages=both)
+    env.reset(seed=0)
+    assert "scikit-learn, lightgbm and xgboost can be imported" in env.instructions
+    *_, info = env.step(PROGRAMS[package])
+    assert info["verdict"] == "ok" and info["auc"] > 0.9
+
+
+def test_other_forms_of_the_game_take_the_knob_too(build, both):
+    competition = build("DataSciCoding-mle-v0", packages=both)
+    assert "numpy, pandas, scipy, scikit-learn, lightgbm and xgboost can be imported" in competition.instructions
+    env = build("DataSciCoding-generated-numbers-v0", packages=both, rows=100)
+    env.reset(seed=0)
+    assert "scikit-learn, lightgbm and xgboost can be imported" in env.instructions
+    *_, info = env.step("import lightgbm\n" + CONSTANT)
+    assert info["verdict"] == "ok"
+
+
+def test_the_blend_has_the_packages_models_only_where_the_knob_allows_them(build, both):
+    assert blend.program() == blend.BLEND
+    plain = build("DataSciCoding-iris-v0", splits=1)
+    plain.reset(seed=0)
+    assert plain.expert("blend") == pipelines.ceiling("iris")
+    assert not any(package in plain.expert("blend") for package in both)
+    env = build("DataSciCoding-iris-v0", splits=1, rows=60, packages=both)
+    env.reset(seed=0)
+    assert all(package in env.expert("blend") for package in both)
+    *_, info = env.step(env.expert("blend"))
+    assert info["verdict"] == "ok"
+
+
+def test_an_absent_package_is_an_error_of_one_line_with_the_cure():
+    with pytest.raises(MissingExtra, match=r"'nosuch', which is not installed: pip install 'envsuite\[boosting\]'$"):
+        boosting.require(("nosuch",))
+    with pytest.raises(BadKnob, match=r"any of lightgbm\|xgboost"):
+        registry.build("DataSciCoding-iris-v0", "dense", packages="torch")
+
+
+def test_the_sandbox_of_the_published_protocol_is_the_same_with_and_without_the_packages_installed():
+    assert scoring.spec(()) == scoring.spec((), ()) == scoring.SPEC
+    assert boosting.extended(scoring.SPEC, ()) == scoring.SPEC
