@@ -5,11 +5,14 @@ every fork. `Forks` starts the process; `Forks.python` is a program that hands i
 streams.
 """
 
+import contextlib
 import importlib
 import json
 import os
 import runpy
+import select
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -58,7 +61,7 @@ class Forks:
 
     def close(self) -> None:
         self._process.stdin.close()
-        self._process.wait()
+        self._process.wait(timeout=60)
 
 
 def run(request: dict) -> None:
@@ -73,6 +76,16 @@ def run(request: dict) -> None:
     else:
         sys.argv = request["arguments"]
         runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def wait(child: int, connection: socket.socket) -> int:
+    """Waits until a fork ends, and kills it if its caller dies; returns its exit code."""
+    hangup = select.poll()
+    hangup.register(connection, 0)
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if hangup.poll(20):
+            os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 def serve(listener: socket.socket) -> tuple[dict, list[int]]:
@@ -95,8 +108,9 @@ def serve(listener: socket.socket) -> tuple[dict, list[int]]:
             return json.loads(b"".join(parts)), streams
         for stream in streams:
             os.close(stream)
-        connection.sendall(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
-        connection.close()
+        code = wait(child, connection)
+        with connection, contextlib.suppress(OSError):  # the caller has gone
+            connection.sendall(str(code).encode())
 
 
 def main() -> None:
