@@ -29,11 +29,18 @@ from envsuite.envs.babyai.model import (
 )
 
 LOCK_DISTANCE = 10_000  # distance of a locked door in route searches
+BLOCK_COST = 8  # what an object beside a door, in the way, adds to the heuristic
 LOCK_COST = 6  # what a lock adds to the heuristic, without the way to its key
 UNREACHABLE = 1_000_000
-SEARCH_BUDGETS = ((3.0, 3_000, False), (3.0, 6_000, True), (8.0, 6_000, False), (20.0, 20_000, False))
-"""(weight of the heuristic, states expanded, whether to pick up needed objects only), in order"""
-EXACT_BUDGET = ((1.0, 100_000, False),)
+SEARCH_BUDGETS = (
+    (3.0, 3_000, False, False),
+    (3.0, 6_000, False, True),
+    (3.0, 6_000, True, False),
+    (20.0, 20_000, False, False),
+)
+"""(weight of the heuristic, states expanded, whether to pick up needed objects only, whether the
+heuristic counts objects beside doors), in order"""
+EXACT_BUDGET = ((1.0, 100_000, False, False),)
 ARRIVED = -1  # stage of a successful state
 
 
@@ -49,8 +56,11 @@ class GridPlanner:
 
     def __init__(self, model: GridModel, exact: bool) -> None:
         self.model, self.exact = model, exact
-        self._route_cache: dict[tuple[frozenset[int], tuple[bool, ...]], RouteTable] = {}
-        self._carry_cache: dict[tuple[int, frozenset[int], tuple[bool, ...]], int] = {}
+        self._route_cache: dict[tuple[frozenset[int], tuple[bool, ...], frozenset[int]], RouteTable] = {}
+        self._carry_cache: dict[tuple[int, frozenset[int], tuple[bool, ...], frozenset[int]], int] = {}
+        self._thresholds = frozenset(cell + step for cell in model.door_cells for step in model.ahead)
+        self._count_blocked = False
+        self._blocked: dict[tuple[int, ...], frozenset[int]] = {}
         self._locks: dict[tuple[int, ...], tuple[bool, ...]] = {}
         self._around: dict[int, frozenset[int]] = {}
         self._failed: set[object] = set()
@@ -99,8 +109,11 @@ class GridPlanner:
             actions += leg
         return actions
 
-    def _a_star(self, start: GridState, weight: float, budget: int, needed_only: bool) -> list[int] | None:
+    def _a_star(
+        self, start: GridState, weight: float, budget: int, needed_only: bool, count_blocked: bool
+    ) -> list[int] | None:
         """Returns the actions to success or, unless exact, to the next completed clause."""
+        self._count_blocked = count_blocked
         order = count()
         costs, parents = {start: 0}, {start: (start, -1)}
         heap = [(weight * self.bound(start), 0, next(order), start)]
@@ -296,7 +309,7 @@ class GridPlanner:
         cell = self._cell(state, item)
         if cell < 0:
             return 0
-        key = cell, goals, self._door_locks(state)
+        key = cell, goals, self._door_locks(state), self._blocked_thresholds(state)
         if key not in self._carry_cache:
             model, steps = self.model, self._routes_to(state, goals).steps
             self._carry_cache[key] = min(
@@ -317,13 +330,21 @@ class GridPlanner:
             self._locks[state.doors] = tuple(door == LOCKED for door in state.doors)
         return self._locks[state.doors]
 
+    def _blocked_thresholds(self, state: GridState) -> frozenset[int]:
+        """Returns the cells beside doors that hold an object, if the heuristic counts them."""
+        if not self._count_blocked:
+            return frozenset()
+        if state.where not in self._blocked:
+            self._blocked[state.where] = self._thresholds.intersection(state.where)
+        return self._blocked[state.where]
+
     def _routes_to(self, state: GridState, goals: frozenset[int]) -> RouteTable:
-        key = goals, self._door_locks(state)
+        key = goals, self._door_locks(state), self._blocked_thresholds(state)
         if key not in self._route_cache:
-            self._route_cache[key] = self._dijkstra(goals, key[1])
+            self._route_cache[key] = self._dijkstra(*key)
         return self._route_cache[key]
 
-    def _dijkstra(self, goals: frozenset[int], locked: tuple[bool, ...]) -> RouteTable:
+    def _dijkstra(self, goals: frozenset[int], locked: tuple[bool, ...], blocked: frozenset[int]) -> RouteTable:
         model = self.model
         size = model.width * model.height * 4
         steps, lock = [UNREACHABLE] * size, [-1] * size
@@ -344,6 +365,7 @@ class GridPlanner:
             behind = cell - model.ahead[heading]
             door = model.door_at.get(cell, -1)
             enter = 1 if door < 0 else 1 + toll + (LOCK_DISTANCE if locked[door] and not self.exact else 0)
+            enter += BLOCK_COST if cell in blocked else 0
             moves = [
                 (pose - heading + (heading + 1) % 4, 1, lock[pose]),
                 (pose - heading + (heading - 1) % 4, 1, lock[pose]),
