@@ -144,6 +144,10 @@ agents-proof: dev  ## mini-swe-agent's own package plays SWE-Gym; trajectories o
 swe-manifest: dev  ## make SWE-Gym's list of generated tasks (resumes after an interrupt)
 	$(BIN)/python -m envsuite.envs.swegym.generated.build build/swegym -j $(WORKERS) --write
 
+swe-larger: dev  ## make SWE-Gym's list of larger tasks and play each of them (resumes after an interrupt)
+	$(BIN)/python -m envsuite.envs.swegym.larger.build build/swegym-larger -j $(WORKERS) --write
+	$(BIN)/python -m benchmarks.swegym_larger build/swegym-larger --markdown benchmarks/swegym_larger.md
+
 pythons:  ## install and test the lite extra on every Python from 3.11 on this machine, Debian's own included
 	.ci/pythons
 
@@ -203,4 +207,4 @@ lock:  ## resolve locks/lite.txt again: the lite extra with hashes, for every Py
 clean:  ## remove .venv and caches of tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache *.egg-info build site
 
-.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
+.PHONY: help setup dev eval adapter test train-demo studies proof gpu-proof fault-proof coverage adapters-proof server-proof tracker-proof profiles sandbox-proof swe-proof agents-proof swe-manifest swe-larger pythons lint check mutants equivalence leaderboards gallery figures docs-check boards site constraints lock clean
