@@ -219,8 +219,8 @@ def write(folder: Path, path: Path = library.MANIFEST) -> int:
 
 def _told(task: GeneratedTask) -> bool:
     """Returns True if the issue shows a telling check of each bug."""
-    told = sum(issue.tells(issue.explain(task, symptom)) for symptom in task.symptoms)
-    return told >= len(task.bugs)
+    telling = sum(issue.tells(issue.explain(task, symptom)) for symptom in task.symptoms)
+    return telling >= len(task.bugs)
 
 
 def main() -> None:
