@@ -96,10 +96,13 @@ class LargerLog:
             bug_sets = iter([bugs for bugs, _ in listed])
         else:
             bug_sets = ([site] for site in candidates.sites(self.base, kind, SEED))
+        waiting: dict[str, tuple[str, ...]] = {}
         for bugs in bug_sets:
-            functions = Counter(tuple(row["functions"]) for row in self._of(kind) if "task" in row)
-            full = functions[tuple(bug.function for _, bug in bugs)] >= PER_FUNCTION[kind]
-            if generator.name_of(bugs) not in self.decided and not full:
+            name, functions = generator.name_of(bugs), tuple(bug.function for _, bug in bugs)
+            made = [tuple(row["functions"]) for row in self._of(kind) if "task" in row]
+            pending = [planned for digest, planned in waiting.items() if digest not in self.decided]
+            if name not in self.decided and [*made, *pending].count(functions) < PER_FUNCTION[kind]:
+                waiting[name] = functions
                 yield bugs
 
     def _decide(self, kind: str, batch: Sequence[list[Site]], choose: generator.SymptomChoice) -> None:
@@ -207,14 +210,30 @@ def submissions(task: GeneratedTask) -> dict[str, list[Changes]]:
 
 def write(folder: Path, path: Path = library.MANIFEST) -> int:
     """Writes the list of the tasks in a folder's logs; returns its size in bytes."""
-    listed, tests = [], {}
+    listed: list[GeneratedTask] = []
+    tests: dict[str, list[str]] = {}
     for package in packages.PACKAGES.values():
         rows = read_rows(folder / f"{package.name}.larger.jsonl")
         if rows:
             tests[package.name] = json.loads((folder / f"{package.name}.baseline.json").read_text())["tests"]
-            listed += [tasks.read(row["task"], package, tests[package.name]) for row in rows if "task" in row]
+            listed += _distinct(
+                [tasks.read(row["task"], package, tests[package.name]) for row in rows if "task" in row]
+            )
     tasks.write([task for task in listed if task.fail_to_pass and _told(task)], tests, path)
     return path.stat().st_size
+
+
+def _distinct(listed: Sequence[GeneratedTask]) -> list[GeneratedTask]:
+    """Returns the tasks without those beyond `PER_FUNCTION`."""
+    counts = Counter[tuple[str, ...]]()
+    kept = []
+    for task in listed:
+        kind = library.kind_of(task.bugs)
+        place = (kind, *(bug.function for bug in task.bugs))
+        counts[place] += 1
+        if counts[place] <= PER_FUNCTION[kind]:
+            kept.append(task)
+    return kept
 
 
 def _told(task: GeneratedTask) -> bool:
